@@ -1,0 +1,1 @@
+//! Allocation as pure numbers: demand estimation and max-min water-filling.

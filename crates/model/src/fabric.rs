@@ -1,0 +1,413 @@
+//! A fabric: hosts, switches and the cables between them, with addresses laid out by ToR.
+
+use crate::{LinkId, NodeId, PortNo};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+
+/// Where a node stands. Links of a Clos run between neighbouring tiers; other fabrics have ToRs alone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// A server.
+    Host,
+    /// A switch with hosts, also called edge or leaf.
+    Tor,
+    /// Between ToR and core.
+    Aggregation,
+    /// Core or spine.
+    Core,
+}
+
+/// A host or a switch.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// Unique and readable: `h12`, `e0_1`, or the name in a file.
+    pub name: String,
+    /// Where it stands.
+    pub tier: Tier,
+    /// Pod (or region) it belongs to, where the fabric has such.
+    pub pod: Option<u32>,
+    /// Drawing position, for fabrics that come with one (longitude and latitude in Topology Zoo files).
+    pub position: Option<(f64, f64)>,
+    /// Outgoing link of each port; port 1 comes first.
+    pub ports: Vec<LinkId>,
+}
+
+/// Rate, delay and buffer of one direction of a cable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkSettings {
+    /// Bits per second.
+    pub rate_bps: u64,
+    /// Propagation delay.
+    pub delay_ps: u64,
+    /// Packets that may wait, not counting the one being sent.
+    pub buffer_packets: u32,
+}
+
+/// One direction of a cable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Link {
+    /// Node that sends into it.
+    pub from: NodeId,
+    /// Node that receives from it.
+    pub to: NodeId,
+    /// Port of `from`.
+    pub from_port: PortNo,
+    /// Port of `to`.
+    pub to_port: PortNo,
+    /// Rate, delay and buffer.
+    pub settings: LinkSettings,
+}
+
+/// An address prefix, `10.0.3.0/24`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Prefix {
+    /// First address; bits beyond `len` are zero.
+    pub address: Ipv4Addr,
+    /// Leading bits that count, 0..=32.
+    pub len: u8,
+}
+
+impl Prefix {
+    /// The prefix of `len` bits that holds `address`.
+    pub fn new(address: Ipv4Addr, len: u8) -> Prefix {
+        Prefix { address: Ipv4Addr::from(u32::from(address) & Prefix::mask(len)), len }
+    }
+
+    /// The prefix of one address.
+    pub fn host(address: Ipv4Addr) -> Prefix {
+        Prefix { address, len: 32 }
+    }
+
+    /// Whether `address` is in it.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        (u32::from(address) ^ u32::from(self.address)) & Prefix::mask(self.len) == 0
+    }
+
+    fn mask(len: u8) -> u32 {
+        u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+    }
+}
+
+/// Where an address is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Host that owns it.
+    pub host: NodeId,
+    /// Switch that the host's port leads to.
+    pub tor: NodeId,
+    /// Link from the host to the ToR.
+    pub uplink: LinkId,
+}
+
+/// Hosts, switches and cables. Immutable once built; what is up at a moment is a [`crate::LinkState`].
+///
+/// Every host port has its own address. The hosts of ToR number `t` (in order of creation) share the prefix
+/// [`Fabric::tor_prefix`], so one rule per ToR is enough for default routes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fabric {
+    spec: String,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    hosts: Vec<NodeId>,
+    switches: Vec<NodeId>,
+    tors: Vec<NodeId>,
+    /// Position in `tors` by node, `u32::MAX` for other nodes.
+    tor_index: Vec<u32>,
+    prefix_len: u8,
+    /// Sorted by address.
+    attachments: Vec<Attachment>,
+    failed: Vec<LinkId>,
+}
+
+/// Why a fabric cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FabricError {
+    /// The specification itself is wrong. The message names the key, the value, what was expected and the way out.
+    #[error("{0}")]
+    Spec(String),
+    /// A host is cabled to something that is not a switch, or to nothing.
+    #[error("host {0} is not connected to a switch")]
+    LonelyHost(String),
+    /// Two nodes bear one name.
+    #[error("two nodes are called {0}; names must differ")]
+    DuplicateName(String),
+    /// More hosts than 10.0.0.0/8 has room for.
+    #[error("the fabric needs more addresses than 10.0.0.0/8 holds: {tors} ToRs with up to {hosts} hosts each")]
+    TooManyHosts {
+        /// ToRs.
+        tors: usize,
+        /// Most host ports on one of them.
+        hosts: usize,
+    },
+    /// Fewer than two hosts.
+    #[error("the fabric has {0} hosts; traffic needs at least 2")]
+    TooFewHosts(usize),
+}
+
+impl Fabric {
+    /// The specification it was built from.
+    pub fn spec(&self) -> &str {
+        &self.spec
+    }
+
+    /// All nodes; a [`NodeId`] is an index here.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All directed links; a [`LinkId`] is an index here.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// One node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// One directed link.
+    pub fn link(&self, id: LinkId) -> &Link {
+        &self.links[id.index()]
+    }
+
+    /// Hosts in order of creation.
+    pub fn hosts(&self) -> &[NodeId] {
+        &self.hosts
+    }
+
+    /// Switches in order of creation.
+    pub fn switches(&self) -> &[NodeId] {
+        &self.switches
+    }
+
+    /// Switches with at least one host, in order of creation.
+    pub fn tors(&self) -> &[NodeId] {
+        &self.tors
+    }
+
+    /// Position of a switch in [`Fabric::tors`].
+    pub fn tor_index(&self, node: NodeId) -> Option<usize> {
+        Some(self.tor_index[node.index()]).filter(|&index| index != u32::MAX).map(|index| index as usize)
+    }
+
+    /// Whether a node is a host.
+    pub fn is_host(&self, id: NodeId) -> bool {
+        self.node(id).tier == Tier::Host
+    }
+
+    /// Whether both ends of a link are switches.
+    pub fn is_switch_link(&self, id: LinkId) -> bool {
+        let link = self.link(id);
+        !self.is_host(link.from) && !self.is_host(link.to)
+    }
+
+    /// Node by name.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.nodes.iter().position(|node| node.name == name).map(|index| NodeId(index as u32))
+    }
+
+    /// Outgoing link of a port, if the node has such a port.
+    pub fn out_link(&self, node: NodeId, port: PortNo) -> Option<LinkId> {
+        self.node(node).ports.get((port.0 as usize).checked_sub(1)?).copied()
+    }
+
+    /// First outgoing link from `from` to `to`, if they are neighbours.
+    pub fn link_between(&self, from: NodeId, to: NodeId) -> Option<LinkId> {
+        self.node(from).ports.iter().copied().find(|&link| self.link(link).to == to)
+    }
+
+    /// The prefix of all host addresses of a ToR.
+    pub fn tor_prefix(&self, tor: NodeId) -> Option<Prefix> {
+        let index = self.tor_index(tor)? as u32;
+        Some(Prefix { address: Ipv4Addr::from((10 << 24) | (index << (32 - self.prefix_len))), len: self.prefix_len })
+    }
+
+    /// The prefix of every address in the fabric.
+    pub fn whole_prefix(&self) -> Prefix {
+        Prefix { address: Ipv4Addr::new(10, 0, 0, 0), len: 8 }
+    }
+
+    /// Every address and where it is attached, in ascending order of address.
+    pub fn attachments(&self) -> &[Attachment] {
+        &self.attachments
+    }
+
+    /// Where an address is attached.
+    pub fn attachment(&self, address: Ipv4Addr) -> Option<&Attachment> {
+        self.attachments.binary_search_by_key(&address, |a| a.address).ok().map(|index| &self.attachments[index])
+    }
+
+    /// The attachments of a host, one per port, in port order.
+    pub fn host_attachments(&self, host: NodeId) -> Vec<&Attachment> {
+        let find = |&uplink: &LinkId| self.attachments.iter().find(|a| a.uplink == uplink);
+        self.node(host).ports.iter().filter_map(find).collect()
+    }
+
+    /// Cables that are down from the start (`fail=` in the specification), one direction of each.
+    pub fn failed_links(&self) -> &[LinkId] {
+        &self.failed
+    }
+
+    /// The same fabric with these cables down from the start.
+    pub fn with_failed(mut self, failed: Vec<LinkId>) -> Fabric {
+        self.failed = failed;
+        self
+    }
+}
+
+/// Collects nodes and cables; [`FabricBuilder::build`] numbers ports in the order of cabling and gives out addresses.
+#[derive(Clone, Debug, Default)]
+pub struct FabricBuilder {
+    spec: String,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+}
+
+impl FabricBuilder {
+    /// An empty fabric that will say it came from `spec`.
+    pub fn new(spec: impl Into<String>) -> FabricBuilder {
+        FabricBuilder { spec: spec.into(), ..FabricBuilder::default() }
+    }
+
+    /// Adds a switch. Its tier must not be [`Tier::Host`].
+    pub fn switch(&mut self, name: impl Into<String>, tier: Tier, pod: Option<u32>) -> NodeId {
+        debug_assert_ne!(tier, Tier::Host);
+        self.add(name.into(), tier, pod)
+    }
+
+    /// Adds a host.
+    pub fn host(&mut self, name: impl Into<String>, pod: Option<u32>) -> NodeId {
+        self.add(name.into(), Tier::Host, pod)
+    }
+
+    /// Sets the drawing position of a node.
+    pub fn place(&mut self, node: NodeId, position: (f64, f64)) {
+        self.nodes[node.index()].position = Some(position);
+    }
+
+    /// Joins two nodes by a cable with the same settings in both directions; returns the direction from `a` to `b`.
+    pub fn cable(&mut self, a: NodeId, b: NodeId, settings: LinkSettings) -> LinkId {
+        let id = LinkId(self.links.len() as u32);
+        let port_a = self.next_port(a, id);
+        let port_b = self.next_port(b, id.reverse());
+        self.links.push(Link { from: a, to: b, from_port: port_a, to_port: port_b, settings });
+        self.links.push(Link { from: b, to: a, from_port: port_b, to_port: port_a, settings });
+        id
+    }
+
+    /// Gives one direction of a cable settings of its own.
+    pub fn set(&mut self, link: LinkId, settings: LinkSettings) {
+        self.links[link.index()].settings = settings;
+    }
+
+    /// Checks names and hosts, and lays out addresses.
+    pub fn build(self) -> Result<Fabric, FabricError> {
+        let FabricBuilder { spec, nodes, links } = self;
+        let mut names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(FabricError::DuplicateName(pair[0].to_owned()));
+        }
+        let ids = || (0..nodes.len() as u32).map(NodeId);
+        let is_host = |id: NodeId| nodes[id.index()].tier == Tier::Host;
+        let hosts: Vec<NodeId> = ids().filter(|&id| is_host(id)).collect();
+        let switches: Vec<NodeId> = ids().filter(|&id| !is_host(id)).collect();
+        if hosts.len() < 2 {
+            return Err(FabricError::TooFewHosts(hosts.len()));
+        }
+        for &host in &hosts {
+            let ports = &nodes[host.index()].ports;
+            if ports.is_empty() || ports.iter().any(|link| is_host(links[link.index()].to)) {
+                return Err(FabricError::LonelyHost(nodes[host.index()].name.clone()));
+            }
+        }
+        let host_ports =
+            |id: NodeId| nodes[id.index()].ports.iter().filter(|link| is_host(links[link.index()].to)).count();
+        let tors: Vec<NodeId> = switches.iter().copied().filter(|&id| host_ports(id) > 0).collect();
+        let most = tors.iter().map(|&id| host_ports(id)).max().unwrap_or(0);
+        let mut tor_index = vec![u32::MAX; nodes.len()];
+        for (index, tor) in tors.iter().enumerate() {
+            tor_index[tor.index()] = index as u32;
+        }
+        // Host part: room for the hosts, the network address and the broadcast address; at least a /24 where they fit.
+        let mut host_bits = (most + 2).next_power_of_two().trailing_zeros();
+        if (tors.len() << 8) <= 1 << 24 {
+            host_bits = host_bits.max(8);
+        }
+        if (tors.len() << host_bits) > 1 << 24 {
+            return Err(FabricError::TooManyHosts { tors: tors.len(), hosts: most });
+        }
+        let attachments = attach(&nodes, &links, &tors, host_bits);
+        let prefix_len = 32 - host_bits as u8;
+        Ok(Fabric { spec, nodes, links, hosts, switches, tors, tor_index, prefix_len, attachments, failed: Vec::new() })
+    }
+
+    fn add(&mut self, name: String, tier: Tier, pod: Option<u32>) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node { name, tier, pod, position: None, ports: Vec::new() });
+        id
+    }
+
+    fn next_port(&mut self, node: NodeId, link: LinkId) -> PortNo {
+        let ports = &mut self.nodes[node.index()].ports;
+        ports.push(link);
+        PortNo(ports.len() as u32)
+    }
+}
+
+/// One address per host port: the ToR's prefix plus 1, 2, … in the order of the ToR's ports.
+fn attach(nodes: &[Node], links: &[Link], tors: &[NodeId], host_bits: u32) -> Vec<Attachment> {
+    let mut attachments = Vec::new();
+    for (index, &tor) in tors.iter().enumerate() {
+        let base = (10u32 << 24) | ((index as u32) << host_bits);
+        let down =
+            nodes[tor.index()].ports.iter().filter(|link| nodes[links[link.index()].to.index()].tier == Tier::Host);
+        for (number, &link) in down.enumerate() {
+            let address = Ipv4Addr::from(base + number as u32 + 1);
+            attachments.push(Attachment { address, host: links[link.index()].to, tor, uplink: link.reverse() });
+        }
+    }
+    attachments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
+
+    #[test]
+    fn numbers_ports_and_gives_out_addresses_by_tor() {
+        let mut builder = FabricBuilder::new("two");
+        let (a, b) = (builder.switch("s1", Tier::Tor, None), builder.switch("s2", Tier::Tor, None));
+        let (h1, h2) = (builder.host("h1", None), builder.host("h2", None));
+        let trunk = builder.cable(a, b, SETTINGS);
+        builder.cable(h1, a, SETTINGS);
+        builder.cable(h2, b, SETTINGS);
+        let fabric = builder.build().unwrap();
+        assert_eq!(fabric.link(trunk).from_port, PortNo(1));
+        assert_eq!(fabric.out_link(a, PortNo(2)).map(|l| fabric.link(l).to), Some(h1));
+        assert_eq!(fabric.out_link(a, PortNo(3)), None);
+        assert_eq!(fabric.out_link(a, PortNo(0)), None);
+        let at = fabric.host_attachments(h2)[0];
+        assert_eq!((at.address, at.tor), (Ipv4Addr::new(10, 0, 1, 1), b));
+        assert!(fabric.tor_prefix(b).unwrap().contains(at.address));
+        assert!(!fabric.tor_prefix(a).unwrap().contains(at.address));
+        assert_eq!(fabric.attachment(at.address), Some(at));
+    }
+
+    #[test]
+    fn refuses_lonely_hosts_and_shared_names() {
+        let mut builder = FabricBuilder::new("lonely");
+        builder.switch("s", Tier::Tor, None);
+        builder.host("h1", None);
+        builder.host("h2", None);
+        assert_eq!(builder.clone().build().unwrap_err(), FabricError::LonelyHost("h1".into()));
+        builder.host("h2", None);
+        assert_eq!(builder.build().unwrap_err(), FabricError::DuplicateName("h2".into()));
+        assert_eq!(FabricBuilder::new("none").build().unwrap_err(), FabricError::TooFewHosts(0));
+    }
+}

@@ -1,0 +1,104 @@
+//! What identifies a flow on the wire.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// IP protocol number of TCP.
+pub const PROTO_TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const PROTO_UDP: u8 = 17;
+/// TCP flag bits, as in RFC 9293 §3.1.
+pub const TCP_FIN: u8 = 0x01;
+/// See [`TCP_FIN`].
+pub const TCP_SYN: u8 = 0x02;
+/// See [`TCP_FIN`].
+pub const TCP_RST: u8 = 0x04;
+/// See [`TCP_FIN`].
+pub const TCP_ACK: u8 = 0x10;
+/// The DSCP value with which hosts label long flows (class selector 1, the "lower effort" class of RFC 3662).
+pub const LONG_FLOW_DSCP: u8 = 8;
+
+/// Source and destination address and port, and protocol.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FiveTuple {
+    /// Source address.
+    pub src: Ipv4Addr,
+    /// Destination address.
+    pub dst: Ipv4Addr,
+    /// IP protocol number.
+    pub proto: u8,
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+}
+
+impl FiveTuple {
+    /// The five-tuple of the packets that go the other way.
+    pub fn reverse(self) -> FiveTuple {
+        FiveTuple { src: self.dst, dst: self.src, proto: self.proto, src_port: self.dst_port, dst_port: self.src_port }
+    }
+
+    /// A well-mixed 32-bit hash, as a switch uses it to pick a member of an ECMP group. `salt` is the switch's own, so
+    /// that two switches in a row do not choose alike. The mixing is the 64-bit finaliser of MurmurHash3, applied to
+    /// the two 52-bit halves of the tuple in turn.
+    pub fn ecmp_hash(&self, salt: u64) -> u32 {
+        let addresses = (u64::from(u32::from(self.src)) << 32) | u64::from(u32::from(self.dst));
+        let rest = (u64::from(self.proto) << 32) | (u64::from(self.src_port) << 16) | u64::from(self.dst_port);
+        let mixed = mix64(mix64(addresses ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ rest);
+        (mixed >> 32) as u32
+    }
+}
+
+/// Finaliser of MurmurHash3: every input bit changes about half of the output bits.
+fn mix64(mut x: u64) -> u64 {
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}
+
+impl fmt::Debug for FiveTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}>{}:{}/{}", self.src, self.src_port, self.dst, self.dst_port, self.proto)
+    }
+}
+
+/// What of an MPTCP option a controller can use (RFC 8684 §3.1, §3.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum MptcpOption {
+    /// First subflow of a connection; the token is derived from the receiver's key.
+    Capable {
+        /// Token of the connection.
+        token: u32,
+    },
+    /// A further subflow of the connection with this token.
+    Join {
+        /// Token of the connection.
+        token: u32,
+    },
+}
+
+/// The parsed headers of a frame, as far as switches and controllers look at them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Headers {
+    /// Addresses, protocol and ports.
+    pub five_tuple: FiveTuple,
+    /// Differentiated-services code point, 0..64.
+    pub dscp: u8,
+    /// TCP flag bits; 0 for other protocols.
+    pub tcp_flags: u8,
+    /// VLAN tag, used to tell the two versions of a route apart while it is being changed.
+    pub tag: Option<u16>,
+    /// MPTCP option of a SYN, when there is one.
+    pub mptcp: Option<MptcpOption>,
+}
+
+impl Headers {
+    /// Headers of a plain data segment of `five_tuple`.
+    pub fn plain(five_tuple: FiveTuple) -> Headers {
+        Headers { five_tuple, dscp: 0, tcp_flags: TCP_ACK, tag: None, mptcp: None }
+    }
+}

@@ -1,0 +1,188 @@
+//! Quantities as people write them (`10Mbps`, `12KB`, `300ms`) and as the code keeps them (plain integers).
+//!
+//! Prefixes are decimal (`1KB` = 1000 bytes) unless they say otherwise (`1KiB` = 1024 bytes).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Picoseconds in a nanosecond.
+pub const PS_PER_NS: u64 = 1_000;
+/// Picoseconds in a second.
+pub const PS_PER_S: u64 = 1_000_000_000_000;
+/// Nanoseconds in a second.
+pub const NS_PER_S: u64 = 1_000_000_000;
+
+/// A time since the start of a run, or a span of time, in nanoseconds: the only clock the pure crates know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// Further away than any run lasts.
+    pub const MAX: Nanos = Nanos(u64::MAX);
+    /// The start of a run.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// Whole seconds.
+    pub const fn from_secs(s: u64) -> Nanos {
+        Nanos(s * NS_PER_S)
+    }
+
+    /// Whole milliseconds.
+    pub const fn from_millis(ms: u64) -> Nanos {
+        Nanos(ms * 1_000_000)
+    }
+
+    /// Whole microseconds.
+    pub const fn from_micros(us: u64) -> Nanos {
+        Nanos(us * 1_000)
+    }
+
+    /// As seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NS_PER_S as f64
+    }
+
+    /// Sum that stops at [`Nanos::MAX`].
+    pub fn saturating_add(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+
+    /// Difference that stops at zero.
+    pub fn saturating_sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Nanos {
+    fn add_assign(&mut self, other: Nanos) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0 - other.0)
+    }
+}
+
+impl fmt::Debug for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ns", self.0)
+    }
+}
+
+/// A quantity that could not be read. The message names the text, what was expected and an example.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a {what}: expected {expected}")]
+pub struct UnitError {
+    /// The text as given.
+    pub text: String,
+    /// What was wanted: `rate`, `size` or `time`.
+    pub what: &'static str,
+    /// What would have been right.
+    pub expected: &'static str,
+}
+
+const RATE_UNITS: [(&str, f64); 5] = [("Tbps", 1e12), ("Gbps", 1e9), ("Mbps", 1e6), ("kbps", 1e3), ("bps", 1.0)];
+const SIZE_UNITS: [(&str, f64); 8] = [
+    ("KiB", 1024.0),
+    ("MiB", 1024.0 * 1024.0),
+    ("GiB", 1024.0 * 1024.0 * 1024.0),
+    ("TB", 1e12),
+    ("GB", 1e9),
+    ("MB", 1e6),
+    ("KB", 1e3),
+    ("B", 1.0),
+];
+const TIME_UNITS_PS: [(&str, f64); 7] =
+    [("min", 60e12), ("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("ms", 1e9), ("s", 1e12), ("h", 3600e12)];
+
+/// Reads `10Mbps` as bits per second. The result is at least 1.
+pub fn parse_rate_bps(text: &str) -> Result<u64, UnitError> {
+    let expected = "a positive number with a unit of bps, kbps, Mbps, Gbps or Tbps, such as 10Mbps";
+    parse(text, "rate", expected, &RATE_UNITS, 1.0, 1e15)
+}
+
+/// Reads `12KB` as bytes. The result is at least 1.
+pub fn parse_size_bytes(text: &str) -> Result<u64, UnitError> {
+    let expected = "a positive number with a unit of B, KB, MB, GB, TB, KiB, MiB or GiB, such as 12KB";
+    parse(text, "size", expected, &SIZE_UNITS, 1.0, 1e18)
+}
+
+/// Reads `300ms` as picoseconds; `0s` is allowed.
+pub fn parse_time_ps(text: &str) -> Result<u64, UnitError> {
+    let expected = "a number with a unit of ps, ns, us, ms, s, min or h, up to 1000h, such as 300ms";
+    parse(text, "time", expected, &TIME_UNITS_PS, 0.0, 3.6e18)
+}
+
+/// Reads `300ms` as nanoseconds, rounded down; `0s` is allowed.
+pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
+    parse_time_ps(text).map(|ps| Nanos(ps / PS_PER_NS))
+}
+
+fn parse(
+    text: &str,
+    what: &'static str,
+    expected: &'static str,
+    units: &[(&str, f64)],
+    least: f64,
+    most: f64,
+) -> Result<u64, UnitError> {
+    let error = || UnitError { text: text.to_owned(), what, expected };
+    let trimmed = text.trim();
+    let (number, scale) = units
+        .iter()
+        .find_map(|&(unit, scale)| {
+            let cut = trimmed.len().checked_sub(unit.len())?;
+            let (number, tail) = (trimmed.get(..cut)?, trimmed.get(cut..)?);
+            let digits_end = number.trim_end().ends_with(|c: char| c.is_ascii_digit() || c == '.');
+            (tail.eq_ignore_ascii_case(unit) && digits_end).then_some((number.trim_end(), scale))
+        })
+        .ok_or_else(error)?;
+    let plain = number.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-'));
+    let value = if plain { number.parse::<f64>().map_err(|_| error())? * scale } else { return Err(error()) };
+    let rounded = value.round();
+    if !rounded.is_finite() || rounded < least || rounded > most || value < 0.0 {
+        return Err(error());
+    }
+    Ok(rounded as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_quantities_as_written() {
+        assert_eq!(parse_rate_bps("10Mbps"), Ok(10_000_000));
+        assert_eq!(parse_rate_bps("2.5 gbps"), Ok(2_500_000_000));
+        assert_eq!(parse_size_bytes("12KB"), Ok(12_000));
+        assert_eq!(parse_size_bytes("1KiB"), Ok(1024));
+        assert_eq!(parse_time_ps("1us"), Ok(1_000_000));
+        assert_eq!(parse_time("300ms"), Ok(Nanos::from_millis(300)));
+        assert_eq!(parse_time("1min"), Ok(Nanos::from_secs(60)));
+        assert_eq!(parse_time("0s"), Ok(Nanos::ZERO));
+    }
+
+    #[test]
+    fn refuses_what_has_no_unit_no_number_or_no_sense() {
+        for text in ["", "10", "Mbps", "-1Mbps", "nanMbps", "infbps", "0bps", "1e99Gbps", "10MBps!", "1..2bps"] {
+            assert!(parse_rate_bps(text).is_err(), "{text}");
+        }
+        for text in ["60", "s", "-1s", "nan s", "1e30s", "5 minutes"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+        let error = parse_time("60").unwrap_err().to_string();
+        assert!(error.contains("`60`") && error.contains("300ms"), "{error}");
+    }
+}

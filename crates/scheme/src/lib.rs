@@ -1,0 +1,1 @@
+//! The contract between a routing scheme and whatever drives it.

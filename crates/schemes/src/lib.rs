@@ -1,0 +1,1 @@
+//! The registry of schemes, one file per scheme.

@@ -1,0 +1,1 @@
+//! The packet-level simulator: one driver of control, switching and transport.

@@ -1,0 +1,1 @@
+//! Fake switches, strategies and golden files, for tests alone.

@@ -1,0 +1,1 @@
+//! TCP NewReno as pure state machines.

@@ -1,0 +1,1 @@
+//! Flow sizes, arrivals, communication patterns and traces, turned into lists of flows.
