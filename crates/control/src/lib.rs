@@ -1,1 +1,3 @@
 //! The controller as a pure state machine.
+mod io;
+pub use io::*;

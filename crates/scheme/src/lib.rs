@@ -1,1 +1,111 @@
 //! The contract between a routing scheme and whatever drives it.
+//!
+//! A scheme speaks of flows and paths. It sees [`Event`]s and a [`View`] of what a controller can truly know, and answers
+//! with [`Action`]s. It never reads a clock, never sees a byte and never learns which world it runs in: the simulator,
+//! the lab and live switches drive it through the same `control::Controller`.
+//!
+//! What a scheme may rely on:
+//! - events come one at a time, in the order in which the controller learned of them;
+//! - the actions of one [`Scheme::handle`] are carried out as one ordered batch;
+//! - a path it asks for is answered by [`Event::RouteConfirmed`] or [`Event::RouteRejected`], unless the flow finishes
+//!   first; until then the flow stays on the route it has (the default routes for a new one);
+//! - [`View`] already reflects the event when `handle` is called.
+
+mod action;
+mod event;
+mod view;
+
+pub use action::{Action, DefaultRoutes};
+pub use event::{Event, Rejection};
+pub use view::{FlowView, View};
+
+use pathloom_model::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Name of a flow, given by the controller; never given twice, not even after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FlowId(pub u64);
+
+/// How a controller finds the long flows a scheme wants to hear of.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detection {
+    /// Not at all: default routes carry everything.
+    Nothing,
+    /// Hosts mark long flows by DSCP ([`pathloom_model::LONG_FLOW_DSCP`]); the first packet is copied to the controller.
+    Label,
+    /// Applications announce five-tuple and size before they send.
+    Announced,
+    /// Edge switches count every flow; one that ran at `nic_share` of its host's rate or more over the last polling
+    /// period is long. Needs [`Needs::poll_period`].
+    Measured {
+        /// Share of the access rate, 0..1 (Hedera §III.A: 0.1).
+        nic_share: f64,
+    },
+}
+
+/// What a scheme needs from its controller.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Needs {
+    /// How long flows are found.
+    pub detection: Detection,
+    /// Whether the SYN of each MPTCP subflow is copied to the controller.
+    pub subflows: bool,
+    /// How often the flow counters of the ToRs are read; `None` for never. A scheme that adapts its period uses
+    /// [`Action::Measure`] as well.
+    pub poll_period: Option<Nanos>,
+}
+
+impl Needs {
+    /// A scheme that only sets default routes.
+    pub const NOTHING: Needs = Needs { detection: Detection::Nothing, subflows: false, poll_period: None };
+}
+
+/// What a scheme remembers between two events, in a form that survives a restart.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct State(pub serde_json::Value);
+
+/// A state that a scheme could not take back, for example because it was saved by another scheme.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("scheme {scheme} cannot read the saved state: {problem}; start it without the snapshot")]
+pub struct StateError {
+    /// The scheme that was asked.
+    pub scheme: &'static str,
+    /// What was wrong.
+    pub problem: String,
+}
+
+/// A routing scheme: events in, actions out. This is all a scheme's author writes.
+pub trait Scheme: Send {
+    /// The name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// What the controller must do for it. Asked once, before [`Event::Started`].
+    fn needs(&self) -> Needs;
+
+    /// Takes one event and appends the actions it leads to, in the order in which they are to be carried out.
+    fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>);
+
+    /// When the scheme wants [`Event::Timeout`], if nothing else happens before.
+    fn poll_timeout(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Carries out a job of [`Action::Solve`]. It runs beside the controller (on a thread when live), so it is a plain
+    /// function of an owned view and the job's input.
+    fn solver(&self) -> fn(&View, &State) -> State {
+        |_, input| input.clone()
+    }
+
+    /// What it remembers.
+    fn save(&self) -> State {
+        State::default()
+    }
+
+    /// Takes back what [`Scheme::save`] gave. Called before any event.
+    fn restore(&mut self, _state: State) -> Result<(), StateError> {
+        Ok(())
+    }
+}

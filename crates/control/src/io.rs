@@ -1,0 +1,302 @@
+//! What goes into the controller and what comes out: switch- and host-level, and neutral of any protocol. The
+//! simulator's switches and live OpenFlow sessions are two drivers of these same messages, and a log of them replays
+//! in either world.
+
+use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleCounters, RuleKey};
+use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
+use pathloom_scheme::State;
+use serde::{Deserialize, Serialize};
+
+/// One row of flow statistics.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RuleStats {
+    /// The rule.
+    pub key: RuleKey,
+    /// Its cookie.
+    pub cookie: u64,
+    /// What it has counted.
+    pub counters: RuleCounters,
+}
+
+/// One row of port statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PortStats {
+    /// The port.
+    pub port: PortNo,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets dropped on the way out.
+    pub tx_dropped: u64,
+}
+
+/// Why a rule is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Removal {
+    /// No frame for its idle time-out.
+    Idle,
+    /// Its hard time-out is over.
+    Hard,
+    /// It was deleted.
+    Deleted,
+}
+
+/// Something the controller learns.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Input {
+    /// A session to a switch stands. Ports not listed as down are up.
+    SwitchUp {
+        /// The switch.
+        switch: NodeId,
+        /// Its ports without carrier.
+        ports_down: Vec<PortNo>,
+    },
+    /// The session to a switch was lost. The switch goes on with the rules it has.
+    SwitchDown {
+        /// The switch.
+        switch: NodeId,
+    },
+    /// A port gained or lost carrier.
+    PortStatus {
+        /// The switch.
+        switch: NodeId,
+        /// Its port.
+        port: PortNo,
+        /// Carrier.
+        up: bool,
+    },
+    /// A copy of a frame's headers.
+    PacketIn {
+        /// The switch that copied it.
+        switch: NodeId,
+        /// Port it came in by.
+        in_port: PortNo,
+        /// Its headers.
+        headers: Headers,
+    },
+    /// Answer to [`Output::FlowStatsRequest`]: the rules that count flows.
+    FlowStats {
+        /// The switch.
+        switch: NodeId,
+        /// One row per rule with a flow's cookie.
+        rows: Vec<RuleStats>,
+    },
+    /// Answer to [`Output::PortStatsRequest`].
+    PortStats {
+        /// The switch.
+        switch: NodeId,
+        /// One row per port.
+        rows: Vec<PortStats>,
+    },
+    /// A rule that asked for it was removed.
+    RuleRemoved {
+        /// The switch.
+        switch: NodeId,
+        /// The rule.
+        key: RuleKey,
+        /// Its cookie.
+        cookie: u64,
+        /// What it had counted.
+        counters: RuleCounters,
+        /// Why.
+        why: Removal,
+    },
+    /// A switch refused what message `xid` asked.
+    Refused {
+        /// The switch.
+        switch: NodeId,
+        /// The message.
+        xid: u32,
+        /// Why.
+        why: Refusal,
+    },
+    /// Everything sent to the switch before barrier `xid` has been carried out or refused.
+    BarrierReply {
+        /// The switch.
+        switch: NodeId,
+        /// The barrier.
+        xid: u32,
+    },
+    /// Answer to [`Output::DumpRequest`].
+    RuleDump {
+        /// The switch.
+        switch: NodeId,
+        /// All its rules.
+        rules: Vec<Rule>,
+        /// All its groups.
+        groups: Vec<Group>,
+        /// All its meters.
+        meters: Vec<Meter>,
+    },
+    /// An application is about to send.
+    TransferAnnounced {
+        /// The connection it will use.
+        five_tuple: FiveTuple,
+        /// Payload bytes, if known.
+        size_bytes: Option<u64>,
+    },
+    /// An announced transfer, or a labelled flow of a host that reports ends, is over.
+    TransferEnded {
+        /// The connection.
+        five_tuple: FiveTuple,
+    },
+    /// An application asks for paths.
+    PathsRequested {
+        /// Names the request.
+        request: u64,
+        /// Sending host.
+        src: NodeId,
+        /// Receiving host.
+        dst: NodeId,
+        /// Paths wanted.
+        count: u32,
+    },
+    /// The controller process's own load.
+    Load {
+        /// Busy share of the last second or so, 0..=1.
+        busy_share: f64,
+    },
+    /// A measured round trip to a switch.
+    Rtt {
+        /// The switch.
+        switch: NodeId,
+        /// Round-trip time.
+        rtt: Nanos,
+    },
+    /// The answer to [`Output::Solve`].
+    Solved {
+        /// The scheme's mark.
+        ticket: u64,
+        /// What the solver returned.
+        answer: State,
+    },
+    /// The time that [`crate::Controller::poll_timeout`] named has come.
+    Timeout,
+}
+
+/// Something the controller wants done. Messages to one switch are carried out in the order they come out; messages to
+/// two switches are not ordered but by barriers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// Add or replace a rule.
+    AddRule {
+        /// The switch.
+        switch: NodeId,
+        /// Named by [`Input::Refused`].
+        xid: u32,
+        /// The rule.
+        rule: Rule,
+    },
+    /// Delete just this rule.
+    DeleteRule {
+        /// The switch.
+        switch: NodeId,
+        /// Named by [`Input::Refused`].
+        xid: u32,
+        /// The rule.
+        key: RuleKey,
+    },
+    /// Add or replace a group.
+    AddGroup {
+        /// The switch.
+        switch: NodeId,
+        /// Named by [`Input::Refused`].
+        xid: u32,
+        /// The group.
+        group: Group,
+    },
+    /// Delete a group.
+    DeleteGroup {
+        /// The switch.
+        switch: NodeId,
+        /// Named by [`Input::Refused`].
+        xid: u32,
+        /// The group.
+        group: GroupId,
+    },
+    /// Add or replace a meter.
+    AddMeter {
+        /// The switch.
+        switch: NodeId,
+        /// Named by [`Input::Refused`].
+        xid: u32,
+        /// The meter.
+        meter: Meter,
+    },
+    /// Delete a meter.
+    DeleteMeter {
+        /// The switch.
+        switch: NodeId,
+        /// Named by [`Input::Refused`].
+        xid: u32,
+        /// The meter.
+        meter: MeterId,
+    },
+    /// Answer by [`Input::BarrierReply`] when all before it is done.
+    Barrier {
+        /// The switch.
+        switch: NodeId,
+        /// Its number.
+        xid: u32,
+    },
+    /// Read the counters of the rules whose cookie marks a flow.
+    FlowStatsRequest {
+        /// The switch.
+        switch: NodeId,
+    },
+    /// Read the port counters.
+    PortStatsRequest {
+        /// The switch.
+        switch: NodeId,
+    },
+    /// Read all rules, groups and meters.
+    DumpRequest {
+        /// The switch.
+        switch: NodeId,
+    },
+    /// Keep a flow from sending until released or until the lease is over.
+    HoldFlow {
+        /// Host that sends it.
+        host: NodeId,
+        /// The flow.
+        five_tuple: FiveTuple,
+        /// How long at most.
+        lease: Nanos,
+    },
+    /// Let a held flow send.
+    ReleaseFlow {
+        /// Host that sends it.
+        host: NodeId,
+        /// The flow.
+        five_tuple: FiveTuple,
+    },
+    /// Limit what a flow puts on its access link.
+    PaceFlow {
+        /// Host that sends it.
+        host: NodeId,
+        /// The flow.
+        five_tuple: FiveTuple,
+        /// The limit; `None` lifts it.
+        rate_bps: Option<u64>,
+    },
+    /// Run the scheme's solver on a snapshot of the view.
+    Solve {
+        /// The scheme's mark.
+        ticket: u64,
+        /// What the solver gets.
+        input: State,
+        /// What a simulator charges for it.
+        modelled: Nanos,
+    },
+    /// Paths for the application that asked.
+    OfferPaths {
+        /// The request.
+        request: u64,
+        /// The paths, best first.
+        paths: Vec<pathloom_model::Path>,
+    },
+}

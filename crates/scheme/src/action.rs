@@ -1,0 +1,78 @@
+//! What a scheme asks for.
+
+use crate::{FlowId, State};
+use pathloom_model::{Nanos, Path};
+use serde::{Deserialize, Serialize};
+
+/// How flows without a path of their own are routed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DefaultRoutes {
+    /// One shortest path per destination ToR: a tree towards each ToR, its ties broken by a hash of switch and ToR.
+    SinglePath,
+    /// Every switch hashes the five-tuple over all shortest next hops.
+    #[default]
+    Ecmp,
+    /// A shortest path per destination host: the hosts of a ToR take the next hops in turn (OFPT §4.3: server-level
+    /// load balancing over the spines).
+    PerHost,
+}
+
+/// Something a scheme wants done.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Route flows without a path of their own like this.
+    SetDefaults(DefaultRoutes),
+    /// Put a flow on a path of its own, or on another one if it has one. The controller moves it without loss.
+    Route {
+        /// The flow.
+        flow: FlowId,
+        /// From its source ToR to its destination ToR.
+        path: Path,
+        /// The bandwidth that the scheme counts on for it; reported, and enforced only by [`Action::Pace`].
+        rate_bps: Option<u64>,
+    },
+    /// Put a flow back on the default routes.
+    Unroute {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Keep a flow from sending. It starts by itself when the lease is over: a lost controller holds nobody.
+    Hold {
+        /// The flow.
+        flow: FlowId,
+        /// How long at most.
+        lease: Nanos,
+    },
+    /// Let a held flow send.
+    Release {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// Let a flow send at most at this rate; `None` lifts the limit.
+    Pace {
+        /// The flow.
+        flow: FlowId,
+        /// Limit on what it puts on its access link.
+        rate_bps: Option<u64>,
+    },
+    /// Read the flow counters of the ToRs now, besides the periodic rounds.
+    Measure,
+    /// Run the scheme's solver on a snapshot of the view. The answer comes as [`crate::Event::Solved`].
+    Solve {
+        /// The scheme's own mark.
+        ticket: u64,
+        /// What the solver gets.
+        input: State,
+        /// What the simulator charges for it; live controllers take as long as they take.
+        modelled: Nanos,
+    },
+    /// Answer [`crate::Event::PathsRequested`].
+    Offer {
+        /// The request.
+        request: u64,
+        /// The paths found, best first.
+        paths: Vec<Path>,
+    },
+}

@@ -1,0 +1,91 @@
+//! What a controller truly knows.
+
+use crate::{DefaultRoutes, FlowId};
+use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a controller knows of one flow.
+#[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct FlowView {
+    /// Its five-tuple.
+    pub five_tuple: FiveTuple,
+    /// Sending host.
+    pub src_host: NodeId,
+    /// Receiving host.
+    pub dst_host: NodeId,
+    /// Switch of the sending port.
+    pub src_tor: NodeId,
+    /// Switch of the receiving port.
+    pub dst_tor: NodeId,
+    /// When the controller first heard of it.
+    pub arrived: Nanos,
+    /// Payload bytes in all, if the application announced them.
+    pub size_bytes: Option<u64>,
+    /// Token of the MPTCP connection it belongs to.
+    pub mptcp_token: Option<u32>,
+    /// Whether the scheme was told of it ([`crate::Event::FlowArrived`] or adopted).
+    pub long: bool,
+    /// The path it is on; `None` on the default routes.
+    pub route: Option<Path>,
+    /// A path that was asked for and is not confirmed yet.
+    pub pending: Option<Path>,
+    /// The bandwidth the scheme counts on for it.
+    pub allocated_bps: Option<u64>,
+    /// Bytes counted at its source ToR, headers included, at the last reading.
+    pub bytes: u64,
+    /// Rate over the last measuring period, headers included.
+    pub rate_bps: Option<u64>,
+}
+
+impl FlowView {
+    /// The path it is on, or is about to be on.
+    pub fn intended_route(&self) -> Option<&Path> {
+        self.pending.as_ref().or(self.route.as_ref())
+    }
+}
+
+/// What a controller truly knows: the topology, its own routes, measured rates, its own load. Never what only the
+/// simulator could know. `clone` takes an owned snapshot.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The topology as configured or discovered.
+    pub fabric: Arc<Fabric>,
+    /// Which links are up.
+    pub links: LinkState,
+    /// Flows known, in order of arrival. Flows that are not long are here too, if the switches count them.
+    pub flows: BTreeMap<FlowId, FlowView>,
+    /// How flows without a path of their own are routed.
+    pub defaults: DefaultRoutes,
+    /// Share of the last second or so that the controller was busy, 0..=1.
+    pub busy_share: f64,
+    /// Round-trip time to each switch, by node; `None` where none was measured.
+    pub switch_rtt: Vec<Option<Nanos>>,
+}
+
+impl View {
+    /// The view of a controller that has just started on `fabric`.
+    pub fn new(fabric: Arc<Fabric>) -> View {
+        let links = LinkState::of(&fabric);
+        let switch_rtt = vec![None; fabric.nodes().len()];
+        View { fabric, links, flows: BTreeMap::new(), defaults: DefaultRoutes::default(), busy_share: 0.0, switch_rtt }
+    }
+
+    /// The flows the scheme was told of.
+    pub fn long_flows(&self) -> impl Iterator<Item = (FlowId, &FlowView)> {
+        self.flows.iter().filter(|(_, flow)| flow.long).map(|(&id, flow)| (id, flow))
+    }
+
+    /// Bandwidth that the scheme counts on, summed per directed link over routes and pending routes.
+    pub fn allocated_bps(&self) -> Vec<u64> {
+        let mut sums = vec![0u64; self.fabric.links().len()];
+        for flow in self.flows.values() {
+            if let (Some(path), Some(rate_bps)) = (flow.intended_route(), flow.allocated_bps) {
+                for link in path.links() {
+                    sums[link.index()] += rate_bps;
+                }
+            }
+        }
+        sums
+    }
+}
