@@ -1,1 +1,33 @@
 //! TCP NewReno as pure state machines.
+//!
+//! A [`Sender`] and a [`Receiver`] are the two ends of one direction of one connection. They know no addresses, no queues
+//! and no clock: a driver hands them what arrived and the time, takes the segments they want to send, and calls them
+//! again at the time they name. The loop of a driver is
+//!
+//! ```
+//! use pathloom_model::Nanos;
+//! use pathloom_transport::{Receiver, Segment, Sender, Settings};
+//!
+//! let settings = Settings { handshake: false, ..Settings::default() };
+//! let (mut sender, mut receiver) = (Sender::new(&settings, Some(10_000)), Receiver::new(&settings));
+//! let mut now = Nanos::ZERO;
+//! sender.open(now);
+//! while !sender.is_finished() {
+//!     let mut acks = Vec::new();
+//!     while let Some(segment) = sender.poll_transmit(now) {
+//!         acks.extend(receiver.handle_data(now, segment.seq, segment.len));
+//!     }
+//!     now = now + Nanos::from_micros(100);
+//!     receiver.handle_timeout(now + Nanos::from_secs(1)).into_iter().chain(acks).for_each(|ack| sender.handle_ack(now, ack));
+//! }
+//! assert_eq!(receiver.delivered_bytes(), 10_000);
+//! ```
+
+mod receiver;
+mod rtt;
+mod sender;
+mod settings;
+
+pub use receiver::Receiver;
+pub use sender::{Segment, SegmentKind, Sender};
+pub use settings::{Settings, TransportSpec, HEADER_BYTES};

@@ -1,0 +1,146 @@
+//! The receiving half: cumulative and duplicate acknowledgements (RFC 5681 §4.2).
+
+use crate::Settings;
+use pathloom_model::Nanos;
+
+/// Puts segments in order and says when to acknowledge.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    /// All bytes before this one have arrived.
+    next: u64,
+    /// Bytes that have arrived beyond `next`: disjoint, not touching, ascending.
+    beyond: Vec<(u64, u64)>,
+    /// In-order segments since the last acknowledgement.
+    unacknowledged: u32,
+    ack_every: u32,
+    delayed_ack: Nanos,
+    ack_due: Option<Nanos>,
+}
+
+impl Receiver {
+    /// A receiver that has seen nothing.
+    pub fn new(settings: &Settings) -> Receiver {
+        Receiver {
+            next: 0,
+            beyond: Vec::new(),
+            unacknowledged: 0,
+            ack_every: settings.ack_every,
+            delayed_ack: settings.delayed_ack,
+            ack_due: None,
+        }
+    }
+
+    /// Bytes delivered in order to the application.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.next
+    }
+
+    /// A segment of `len` bytes from `seq` on has arrived. Returns the acknowledgement number to send now, if any.
+    #[inline]
+    pub fn handle_data(&mut self, now: Nanos, seq: u64, len: u32) -> Option<u64> {
+        if seq == self.next && self.beyond.is_empty() {
+            self.next += u64::from(len);
+            self.unacknowledged += 1;
+            if self.unacknowledged >= self.ack_every {
+                return Some(self.acknowledge());
+            }
+            self.ack_due = Some(now + self.delayed_ack);
+            return None;
+        }
+        self.handle_out_of_order(seq, seq + u64::from(len))
+    }
+
+    /// RFC 5681 §4.2: what is out of order, repeated or fills a gap is acknowledged at once.
+    #[cold]
+    fn handle_out_of_order(&mut self, start: u64, end: u64) -> Option<u64> {
+        if start <= self.next {
+            self.next = self.next.max(end);
+        } else {
+            self.note(start, end);
+        }
+        let reached = self.beyond.iter().take_while(|(from, _)| *from <= self.next).count();
+        for (_, to) in self.beyond.drain(..reached) {
+            self.next = self.next.max(to);
+        }
+        Some(self.acknowledge())
+    }
+
+    /// Adds a range to `beyond`, merging it with the ranges it overlaps or touches.
+    fn note(&mut self, start: u64, end: u64) {
+        let from = self.beyond.partition_point(|&(_, to)| to < start);
+        let until = self.beyond.partition_point(|&(first, _)| first <= end);
+        let merged = self.beyond[from..until].iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
+        self.beyond.splice(from..until, [merged]);
+    }
+
+    /// When a delayed acknowledgement is due.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.ack_due
+    }
+
+    /// Returns the delayed acknowledgement if it is due.
+    pub fn handle_timeout(&mut self, now: Nanos) -> Option<u64> {
+        (self.ack_due? <= now).then(|| self.acknowledge())
+    }
+
+    #[inline]
+    fn acknowledge(&mut self) -> u64 {
+        self.unacknowledged = 0;
+        self.ack_due = None;
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn receiver(ack_every: u32) -> Receiver {
+        Receiver::new(&Settings { ack_every, ..Settings::default() })
+    }
+
+    #[test]
+    fn delays_every_second_acknowledgement() {
+        let mut r = receiver(2);
+        assert_eq!(r.handle_data(Nanos(0), 0, 100), None);
+        assert_eq!(r.poll_timeout(), Some(Nanos::from_millis(40)));
+        assert_eq!(r.handle_timeout(Nanos::from_millis(39)), None);
+        assert_eq!(r.handle_data(Nanos(5), 100, 100), Some(200));
+        assert_eq!(r.poll_timeout(), None);
+        assert_eq!(r.handle_data(Nanos(5), 200, 100), None);
+        assert_eq!(r.handle_timeout(Nanos::from_millis(50)), Some(300));
+    }
+
+    #[test]
+    fn answers_gaps_and_their_filling_at_once() {
+        let mut r = receiver(2);
+        assert_eq!(r.handle_data(Nanos(0), 100, 100), Some(0));
+        assert_eq!(r.handle_data(Nanos(0), 300, 100), Some(0));
+        assert_eq!(r.handle_data(Nanos(0), 0, 100), Some(200));
+        assert_eq!(r.handle_data(Nanos(0), 0, 100), Some(200), "a repeat is answered");
+        assert_eq!(r.handle_data(Nanos(0), 200, 100), Some(400));
+        assert_eq!(r.delivered_bytes(), 400);
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_and_any_overlap_ends_whole(mut order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), extra in prop::collection::vec((0u64..3900, 1u32..300), 0..20)) {
+            let mut r = receiver(1);
+            for &(seq, len) in &extra {
+                let len = len.min((4000 - seq) as u32);
+                order.push(1_000_000 + (seq << 12 | u64::from(len)));
+            }
+            let mut last = 0;
+            for item in order {
+                let (seq, len) = if item < 40 { (item * 100, 100) } else { let x = item - 1_000_000; (x >> 12, (x & 0xfff) as u32) };
+                let ack = r.handle_data(Nanos(0), seq, len);
+                prop_assert!(ack.is_none_or(|a| a >= last && a == r.delivered_bytes()));
+                last = r.delivered_bytes();
+            }
+            prop_assert_eq!(r.delivered_bytes(), 4000);
+            prop_assert!(r.beyond.is_empty());
+        }
+    }
+}

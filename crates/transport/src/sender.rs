@@ -1,0 +1,577 @@
+//! The sending half: NewReno congestion control and loss recovery (RFC 5681, RFC 6582), retransmission timer (RFC 6298).
+//!
+//! Byte numbers count from 0 and are 64 bits wide; the SYN and the FIN take none. The FIN rides on the last segment, so a
+//! transfer is over when its last byte is acknowledged.
+
+use crate::rtt::RttEstimator;
+use crate::settings::{Settings, HEADER_BYTES};
+use pathloom_model::Nanos;
+
+/// What a segment is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentKind {
+    /// Opens the connection; answered by a SYN+ACK, which goes to [`Sender::handle_syn_ack`].
+    Syn,
+    /// Carries payload.
+    Data,
+}
+
+/// A segment to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// What it is for.
+    pub kind: SegmentKind,
+    /// Its first byte.
+    pub seq: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Whether it ends the transfer (carries the FIN).
+    pub last: bool,
+    /// Whether some of it was sent before.
+    pub retransmission: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Closed,
+    SynSent,
+    Open,
+    Finished,
+}
+
+/// The sending end of one direction of a connection.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    phase: Phase,
+    /// A SYN (in [`Phase::SynSent`]) or the first unacknowledged segment (in [`Phase::Open`]) is to be sent at once.
+    send_first: bool,
+    limited_transmit: bool,
+    in_recovery: bool,
+    partial_ack_seen: bool,
+    paced_out: bool,
+    dup_acks: u32,
+    mss: u64,
+    /// First byte not acknowledged.
+    una: u64,
+    /// Next byte to send; falls back to `una` after a time-out.
+    next: u64,
+    /// One past the last byte ever sent.
+    high: u64,
+    /// One past the last byte there is to send; `u64::MAX` when the transfer has no end.
+    limit: u64,
+    cwnd: u64,
+    ssthresh: u64,
+    receive_window: u64,
+    /// Bytes acknowledged in congestion avoidance since the window last grew (RFC 5681 §3.1, byte counting).
+    acked_in_avoidance: u64,
+    /// `high` when the last loss was noticed (RFC 6582 §3.2).
+    recover: Option<u64>,
+    rtt: RttEstimator,
+    /// Segment being timed: one past its last byte, and when it was sent (RFC 6298 §3; never a retransmission).
+    timing: Option<(u64, Nanos)>,
+    rto_at: Option<Nanos>,
+    backoffs: u32,
+    pace_bps: Option<u64>,
+    pace_at: Nanos,
+    retransmits: u32,
+    timeouts: u32,
+}
+
+impl Sender {
+    /// A closed sender of `size_bytes`, or of data without end.
+    pub fn new(settings: &Settings, size_bytes: Option<u64>) -> Sender {
+        Sender {
+            phase: Phase::Closed,
+            send_first: false,
+            limited_transmit: settings.limited_transmit,
+            in_recovery: false,
+            partial_ack_seen: false,
+            paced_out: false,
+            dup_acks: 0,
+            mss: u64::from(settings.mss_bytes),
+            una: 0,
+            next: 0,
+            high: 0,
+            limit: size_bytes.unwrap_or(u64::MAX),
+            cwnd: settings.initial_window_bytes.max(u64::from(settings.mss_bytes)),
+            ssthresh: settings.initial_ssthresh_bytes,
+            receive_window: settings.receive_window_bytes.max(u64::from(settings.mss_bytes)),
+            acked_in_avoidance: 0,
+            recover: None,
+            rtt: RttEstimator::new(settings),
+            timing: None,
+            rto_at: None,
+            backoffs: 0,
+            pace_bps: settings.pace_bps,
+            pace_at: Nanos::ZERO,
+            retransmits: 0,
+            timeouts: 0,
+        }
+        .with_handshake(settings.handshake)
+    }
+
+    fn with_handshake(mut self, handshake: bool) -> Sender {
+        self.send_first = handshake;
+        self
+    }
+
+    /// The application has data: starts with the SYN, or with data where the handshake is left out.
+    pub fn open(&mut self, now: Nanos) {
+        if self.phase == Phase::Closed {
+            self.phase = if self.send_first { Phase::SynSent } else { Phase::Open };
+            self.pace_at = now;
+            if self.limit == 0 && self.phase == Phase::Open {
+                self.phase = Phase::Finished;
+            }
+        }
+    }
+
+    /// Whether every byte has been acknowledged.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// Segments sent again so far.
+    pub fn retransmits(&self) -> u32 {
+        self.retransmits
+    }
+
+    /// Expiries of the retransmission timer so far.
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
+    /// Bytes acknowledged.
+    pub fn acked_bytes(&self) -> u64 {
+        self.una
+    }
+
+    /// Congestion window in bytes.
+    pub fn cwnd_bytes(&self) -> u64 {
+        self.cwnd
+    }
+
+    /// Smoothed round-trip time, once there is a sample.
+    pub fn smoothed_rtt(&self) -> Option<Nanos> {
+        self.rtt.smoothed()
+    }
+
+    /// Limits the rate of what is sent from now on, headers included; `None` lifts the limit.
+    pub fn set_pace(&mut self, now: Nanos, rate_bps: Option<u64>) {
+        self.pace_bps = rate_bps.map(|rate| rate.max(1));
+        self.pace_at = self.pace_at.min(now + Nanos(1));
+        self.paced_out = false;
+    }
+
+    /// The answer to the SYN has arrived.
+    pub fn handle_syn_ack(&mut self, now: Nanos) {
+        if self.phase != Phase::SynSent {
+            return;
+        }
+        self.phase = if self.limit == 0 { Phase::Finished } else { Phase::Open };
+        self.send_first = false;
+        self.rto_at = None;
+        match self.timing.take() {
+            Some((_, sent)) => self.rtt.sample(now.saturating_sub(sent)),
+            // RFC 6298 §5.7 and RFC 5681 §3.1: a lost SYN means a window of one segment and a time-out of 3 s.
+            None => {
+                self.rtt.after_repeated_syn();
+                self.cwnd = self.mss;
+            }
+        }
+        self.backoffs = 0;
+    }
+
+    /// An acknowledgement of all bytes before `ack` has arrived.
+    #[inline]
+    pub fn handle_ack(&mut self, now: Nanos, ack: u64) {
+        if self.phase != Phase::Open || ack > self.high {
+            return;
+        }
+        if ack > self.una {
+            self.handle_new_ack(now, ack);
+        } else if ack == self.una && self.high > self.una {
+            self.handle_duplicate_ack();
+        }
+    }
+
+    #[inline]
+    fn handle_new_ack(&mut self, now: Nanos, ack: u64) {
+        let acked = ack - self.una;
+        self.una = ack;
+        self.next = self.next.max(ack);
+        if let Some((end, sent)) = self.timing {
+            if ack >= end {
+                self.rtt.sample(now.saturating_sub(sent));
+                self.timing = None;
+            }
+        }
+        self.backoffs = 0;
+        let mut restart_timer = true;
+        if self.in_recovery {
+            restart_timer = self.handle_ack_in_recovery(acked);
+        } else {
+            self.dup_acks = 0;
+            self.grow(acked);
+        }
+        if ack >= self.limit {
+            self.phase = Phase::Finished;
+            self.rto_at = None;
+        } else if self.una == self.high {
+            self.rto_at = None; // RFC 6298 §5.2
+        } else if restart_timer {
+            self.rto_at = Some(now + self.rtt.rto()); // RFC 6298 §5.3
+        }
+    }
+
+    /// RFC 5681 §3.1: slow start by at most one segment per acknowledgement, then one segment per window.
+    #[inline]
+    fn grow(&mut self, acked: u64) {
+        if self.cwnd < self.ssthresh {
+            self.cwnd += acked.min(self.mss);
+        } else {
+            self.acked_in_avoidance += acked;
+            if self.acked_in_avoidance >= self.cwnd {
+                self.acked_in_avoidance -= self.cwnd;
+                self.cwnd += self.mss;
+            }
+        }
+        // A window far beyond what the receiver offers means nothing.
+        self.cwnd = self.cwnd.min(self.receive_window + self.mss);
+    }
+
+    /// RFC 6582 §3.2 step 3. Returns whether the retransmission timer restarts.
+    #[cold]
+    fn handle_ack_in_recovery(&mut self, acked: u64) -> bool {
+        if self.recover.is_none_or(|recover| self.una >= recover) {
+            // Full acknowledgement, option 1: no burst when little is left in flight.
+            let flight = self.next - self.una;
+            self.cwnd = self.ssthresh.min(flight.max(self.mss) + self.mss);
+            self.in_recovery = false;
+            self.dup_acks = 0;
+            self.acked_in_avoidance = 0;
+            return true;
+        }
+        // Partial acknowledgement: the next hole is sent at once; the window deflates by what left it.
+        self.send_first = true;
+        self.cwnd = self.cwnd.saturating_sub(acked).max(self.mss);
+        if acked >= self.mss {
+            self.cwnd += self.mss;
+        }
+        // "Impatient" variant: only the first partial acknowledgement restarts the timer (RFC 6582 §4).
+        !std::mem::replace(&mut self.partial_ack_seen, true)
+    }
+
+    /// RFC 6582 §3.2 steps 2 and 3, RFC 3042.
+    fn handle_duplicate_ack(&mut self) {
+        self.dup_acks += 1;
+        if self.in_recovery {
+            self.cwnd += self.mss;
+        } else if self.dup_acks == 3 && self.recover.is_none_or(|recover| self.una > recover) {
+            self.ssthresh = self.halved_flight();
+            self.recover = Some(self.high);
+            self.in_recovery = true;
+            self.partial_ack_seen = false;
+            self.send_first = true;
+            self.cwnd = self.ssthresh + 3 * self.mss;
+            self.timing = None;
+        }
+    }
+
+    /// RFC 5681 §3.1 equation (4).
+    fn halved_flight(&self) -> u64 {
+        ((self.next - self.una) / 2).max(2 * self.mss)
+    }
+
+    /// When [`Sender::handle_timeout`] or, for a paced sender, [`Sender::poll_transmit`] is to be called next.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        match (self.rto_at, self.paced_out) {
+            (Some(rto), true) => Some(rto.min(self.pace_at)),
+            (None, true) => Some(self.pace_at),
+            (rto, false) => rto,
+        }
+    }
+
+    /// Acts on an expired retransmission timer (RFC 6298 §5.4-5.6, RFC 5681 §3.1); does nothing if it has not expired.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if self.rto_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.rto_at = None;
+        self.timeouts += 1;
+        self.timing = None;
+        self.rtt.back_off();
+        if self.phase == Phase::SynSent {
+            self.send_first = true;
+            self.backoffs += 1;
+            return;
+        }
+        if self.backoffs == 0 {
+            self.ssthresh = self.halved_flight();
+        }
+        self.backoffs += 1;
+        self.cwnd = self.mss;
+        self.acked_in_avoidance = 0;
+        self.recover = Some(self.high);
+        self.in_recovery = false;
+        self.send_first = false;
+        self.dup_acks = 0;
+        self.next = self.una;
+    }
+
+    /// The next segment to send now, if any.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Nanos) -> Option<Segment> {
+        if self.phase != Phase::Open {
+            return self.poll_syn(now);
+        }
+        let (seq, first) = if self.send_first { (self.una, true) } else { (self.next, false) };
+        let len = self.mss.min(self.limit - seq);
+        if len == 0 || (!first && seq + len > self.una + self.window()) {
+            return None;
+        }
+        if self.pace_bps.is_some() && !self.pass_pace(now, len) {
+            return None;
+        }
+        let retransmission = seq < self.high;
+        if first {
+            self.send_first = false;
+        }
+        let end = seq + len;
+        self.next = self.next.max(end);
+        self.high = self.high.max(end);
+        if retransmission {
+            self.retransmits += 1;
+        } else if self.timing.is_none() {
+            self.timing = Some((end, now));
+        }
+        if self.rto_at.is_none() {
+            self.rto_at = Some(now + self.rtt.rto()); // RFC 6298 §5.1
+        }
+        let last = end >= self.limit;
+        Some(Segment { kind: SegmentKind::Data, seq, len: len as u32, last, retransmission })
+    }
+
+    fn poll_syn(&mut self, now: Nanos) -> Option<Segment> {
+        if self.phase != Phase::SynSent || !self.send_first {
+            return None;
+        }
+        self.send_first = false;
+        self.timing = (self.backoffs == 0).then_some((0, now));
+        self.rto_at = Some(now + self.rtt.rto());
+        let retransmission = self.backoffs > 0;
+        self.retransmits += u32::from(retransmission);
+        Some(Segment { kind: SegmentKind::Syn, seq: 0, len: 0, last: false, retransmission })
+    }
+
+    /// Bytes that may be outstanding. The first two duplicate acknowledgements allow a segment more each (RFC 3042 §2).
+    #[inline]
+    fn window(&self) -> u64 {
+        let extra = match self.limited_transmit && !self.in_recovery {
+            true => self.mss * u64::from(self.dup_acks.min(2)),
+            false => 0,
+        };
+        (self.cwnd + extra).min(self.receive_window)
+    }
+
+    #[cold]
+    fn pass_pace(&mut self, now: Nanos, len: u64) -> bool {
+        let Some(rate_bps) = self.pace_bps else { return true };
+        self.paced_out = now < self.pace_at;
+        if !self.paced_out {
+            let bits = u128::from(len + u64::from(HEADER_BYTES)) * 8;
+            let gap = bits * 1_000_000_000 / u128::from(rate_bps);
+            self.pace_at = self.pace_at.max(now) + Nanos(gap.min(u128::from(u64::MAX / 4)) as u64);
+        }
+        !self.paced_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Receiver;
+    use proptest::prelude::*;
+
+    const MSS: u64 = 1000;
+
+    fn settings() -> Settings {
+        Settings {
+            mss_bytes: MSS as u32,
+            initial_window_bytes: 4 * MSS,
+            handshake: false,
+            ack_every: 1,
+            ..Settings::default()
+        }
+    }
+
+    fn open(settings: &Settings, size: Option<u64>) -> Sender {
+        let mut sender = Sender::new(settings, size);
+        sender.open(Nanos::ZERO);
+        sender
+    }
+
+    fn drain(sender: &mut Sender, now: Nanos) -> Vec<u64> {
+        std::iter::from_fn(|| sender.poll_transmit(now)).map(|segment| segment.seq / MSS).collect()
+    }
+
+    #[test]
+    fn slow_start_doubles_and_avoidance_adds_one_segment_a_window() {
+        let mut s = open(&Settings { initial_ssthresh_bytes: 8 * MSS, ..settings() }, None);
+        assert_eq!(drain(&mut s, Nanos(0)), vec![0, 1, 2, 3]);
+        for ack in 1..=4 {
+            s.handle_ack(Nanos(1000), ack * MSS);
+        }
+        assert_eq!(drain(&mut s, Nanos(1000)), (4..12).collect::<Vec<_>>());
+        for ack in 5..=12 {
+            s.handle_ack(Nanos(2000), ack * MSS);
+        }
+        assert_eq!(s.cwnd_bytes(), 9 * MSS);
+    }
+
+    #[test]
+    fn fast_retransmit_and_recovery_follow_rfc_6582() {
+        let mut s = open(&Settings { initial_window_bytes: 10 * MSS, ..settings() }, None);
+        assert_eq!(drain(&mut s, Nanos(0)).len(), 10);
+        // Segments 0 and 4 are lost. Two duplicates: limited transmit; the third: retransmit 0.
+        s.handle_ack(Nanos(10), 0);
+        s.handle_ack(Nanos(10), 0);
+        assert_eq!(drain(&mut s, Nanos(10)), vec![10, 11]);
+        s.handle_ack(Nanos(10), 0);
+        assert_eq!(drain(&mut s, Nanos(10)), vec![0]);
+        assert_eq!(s.cwnd_bytes(), 9 * MSS, "ssthresh of 6 segments and 3 that have left");
+        for _ in 3..8 {
+            s.handle_ack(Nanos(11), 0);
+        }
+        assert_eq!(drain(&mut s, Nanos(11)), vec![12, 13]);
+        s.handle_ack(Nanos(20), 4 * MSS);
+        assert_eq!(drain(&mut s, Nanos(20)), vec![4, 14], "a partial acknowledgement retransmits the next hole");
+        s.handle_ack(Nanos(30), 14 * MSS);
+        assert_eq!(s.cwnd_bytes(), 2 * MSS, "full acknowledgement, option 1");
+        assert_eq!((s.retransmits(), s.timeouts()), (2, 0));
+    }
+
+    #[test]
+    fn a_timeout_goes_back_and_backs_off() {
+        let mut s = open(&settings(), Some(6 * MSS));
+        drain(&mut s, Nanos(0));
+        let first = s.poll_timeout().unwrap();
+        assert_eq!(first, Nanos::from_secs(1));
+        s.handle_timeout(first);
+        assert_eq!(drain(&mut s, first), vec![0]);
+        let second = s.poll_timeout().unwrap();
+        assert_eq!(second, first + Nanos::from_secs(2));
+        s.handle_timeout(second);
+        assert_eq!(drain(&mut s, second), vec![0]);
+        // Everything had arrived but the first segment: one acknowledgement, and the rest is new.
+        s.handle_ack(second + Nanos(5), 4 * MSS);
+        assert_eq!(drain(&mut s, second + Nanos(5)), vec![4, 5]);
+        s.handle_ack(second + Nanos(9), 6 * MSS);
+        assert!(s.is_finished() && s.poll_timeout().is_none());
+        assert_eq!(s.timeouts(), 2);
+    }
+
+    #[test]
+    fn duplicates_after_a_timeout_do_not_halve_again() {
+        let mut s = open(&settings(), None);
+        drain(&mut s, Nanos(0));
+        s.handle_timeout(Nanos::from_secs(1));
+        drain(&mut s, Nanos::from_secs(1));
+        for _ in 0..5 {
+            s.handle_ack(Nanos::from_secs(1), 0);
+        }
+        assert_eq!(s.cwnd_bytes(), MSS, "RFC 6582 §4.1: the acknowledgement does not cover recover");
+    }
+
+    #[test]
+    fn the_handshake_gives_the_first_sample_and_survives_loss() {
+        let with = Settings { handshake: true, ..settings() };
+        let mut s = Sender::new(&with, Some(10));
+        assert!(s.poll_transmit(Nanos(0)).is_none(), "closed");
+        s.open(Nanos(0));
+        assert_eq!(s.poll_transmit(Nanos(0)).unwrap().kind, SegmentKind::Syn);
+        assert!(s.poll_transmit(Nanos(0)).is_none());
+        s.handle_syn_ack(Nanos::from_millis(50));
+        assert_eq!(s.smoothed_rtt(), Some(Nanos::from_millis(50)));
+        let segment = s.poll_transmit(Nanos::from_millis(50)).unwrap();
+        assert!(segment.last && segment.len == 10);
+
+        let mut s = Sender::new(&with, None);
+        s.open(Nanos(0));
+        s.poll_transmit(Nanos(0));
+        s.handle_timeout(Nanos::from_secs(1));
+        assert!(s.poll_transmit(Nanos::from_secs(1)).unwrap().retransmission);
+        s.handle_syn_ack(Nanos::from_secs(2));
+        assert_eq!((s.cwnd_bytes(), s.smoothed_rtt()), (MSS, None));
+        s.poll_transmit(Nanos::from_secs(2));
+        assert_eq!(s.poll_timeout(), Some(Nanos::from_secs(5)));
+    }
+
+    #[test]
+    fn a_pace_spaces_segments() {
+        let mut s = open(&Settings { pace_bps: Some(8_528_000), ..settings() }, None);
+        assert_eq!(drain(&mut s, Nanos(0)), vec![0]);
+        assert_eq!(s.poll_timeout(), Some(Nanos::from_millis(1)));
+        assert_eq!(drain(&mut s, Nanos::from_millis(1)), vec![1]);
+        s.set_pace(Nanos::from_millis(1), None);
+        assert_eq!(drain(&mut s, Nanos::from_millis(1)), vec![2, 3]);
+    }
+
+    /// A wire that drops, reorders and repeats, with a round trip of 1 ms.
+    fn transfer(size: u64, fates: &[u8], handshake: bool) -> (Sender, Receiver, Nanos) {
+        let settings = Settings { handshake, ack_every: 2, ..settings() };
+        let (mut sender, mut receiver) = (open(&settings, Some(size)), Receiver::new(&settings));
+        let mut wire: std::collections::BTreeMap<(Nanos, u64), (bool, SegmentKind, u64, u32)> = Default::default();
+        let (mut now, mut count) = (Nanos::ZERO, 0u64);
+        for _ in 0..200_000 {
+            while let Some(s) = sender.poll_transmit(now) {
+                count += 1;
+                let fate = fates[count as usize % fates.len()];
+                let delay = Nanos::from_micros(500 + if fate == 1 { 300 } else { 0 });
+                if fate != 0 || count > 3 * fates.len() as u64 {
+                    wire.insert((now + delay, count << 1), (true, s.kind, s.seq, s.len));
+                }
+            }
+            if sender.is_finished() {
+                return (sender, receiver, now);
+            }
+            let due = [wire.keys().next().map(|k| k.0), sender.poll_timeout(), receiver.poll_timeout()];
+            now = due.into_iter().flatten().min().expect("a transfer that is not over waits for something");
+            let mut acks = Vec::from_iter(receiver.handle_timeout(now));
+            while let Some(entry) = wire.first_entry().filter(|e| e.key().0 <= now) {
+                match entry.remove() {
+                    (true, SegmentKind::Syn, ..) => {
+                        wire.insert((now + Nanos::from_micros(500), count << 1 | 1), (false, SegmentKind::Syn, 0, 0));
+                    }
+                    (true, SegmentKind::Data, seq, len) => acks.extend(receiver.handle_data(now, seq, len)),
+                    (false, SegmentKind::Syn, ..) => sender.handle_syn_ack(now),
+                    (false, SegmentKind::Data, ack, _) => sender.handle_ack(now, ack),
+                }
+            }
+            for ack in acks {
+                count += 1;
+                wire.insert((now + Nanos::from_micros(500), count << 1 | 1), (false, SegmentKind::Data, ack, 0));
+            }
+            sender.handle_timeout(now);
+        }
+        panic!("the transfer does not end");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn every_transfer_ends_whole_over_any_wire(size in 0u64..200_000, fates in prop::collection::vec(0u8..12, 1..200), handshake: bool) {
+            let (sender, receiver, _) = transfer(size, &fates, handshake);
+            prop_assert_eq!(receiver.delivered_bytes(), size);
+            prop_assert_eq!(sender.acked_bytes(), size);
+        }
+    }
+
+    #[test]
+    fn a_clean_wire_needs_no_retransmission() {
+        let (sender, _, now) = transfer(1_000_000, &[5], true);
+        assert_eq!((sender.retransmits(), sender.timeouts()), (0, 0));
+        assert!(now < Nanos::from_millis(20), "{now:?}");
+    }
+}

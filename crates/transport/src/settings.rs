@@ -1,0 +1,149 @@
+//! What a transport can be told, and how that is written: `newreno:iw=12KB,min_rto=200ms,…`.
+
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Ethernet, IPv4 and TCP headers with the timestamp option: 14 + 20 + 20 + 12. A frame is this much longer than its
+/// payload, and an acknowledgement is this long.
+pub const HEADER_BYTES: u32 = 66;
+
+/// Settings of a TCP connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// Payload bytes of a full segment.
+    pub mss_bytes: u32,
+    /// Initial congestion window (RFC 5681 §3.1; the papers take 12 KB).
+    pub initial_window_bytes: u64,
+    /// What the receiver offers; bounds what is outstanding.
+    pub receive_window_bytes: u64,
+    /// Slow-start threshold at the start (RFC 5681 §3.1: "arbitrarily high").
+    pub initial_ssthresh_bytes: u64,
+    /// Least retransmission time-out (RFC 6298 §2.4 says 1 s, Linux 200 ms).
+    pub min_rto: Nanos,
+    /// Greatest retransmission time-out (RFC 6298 §2.5).
+    pub max_rto: Nanos,
+    /// Time-out before there is an RTT sample (RFC 6298 §2.1).
+    pub initial_rto: Nanos,
+    /// Full segments per acknowledgement: 1 acknowledges each, 2 is RFC 5681 §4.2's delayed acknowledgement.
+    pub ack_every: u32,
+    /// How long an acknowledgement may be delayed.
+    pub delayed_ack: Nanos,
+    /// Whether a SYN exchange comes first.
+    pub handshake: bool,
+    /// Whether the first two duplicate acknowledgements may send new segments (RFC 3042).
+    pub limited_transmit: bool,
+    /// Greatest rate at which frames (headers included) are handed to the network card.
+    pub pace_bps: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            mss_bytes: 1448,
+            initial_window_bytes: 12_000,
+            receive_window_bytes: 16 << 20,
+            initial_ssthresh_bytes: u64::MAX,
+            min_rto: Nanos::from_millis(200),
+            max_rto: Nanos::from_secs(60),
+            initial_rto: Nanos::from_secs(1),
+            ack_every: 2,
+            delayed_ack: Nanos::from_millis(40),
+            handshake: true,
+            limited_transmit: true,
+            pace_bps: None,
+        }
+    }
+}
+
+/// A parsed `--transport`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportSpec {
+    /// TCP NewReno.
+    NewReno(Settings),
+}
+
+impl Default for TransportSpec {
+    fn default() -> TransportSpec {
+        TransportSpec::NewReno(Settings::default())
+    }
+}
+
+impl TransportSpec {
+    /// Reads `newreno:iw=12KB,…`. Keys: iw, rwnd, ssthresh, mss (sizes); min_rto, max_rto, initial_rto, delayed_ack
+    /// (times); acks (segments per acknowledgement, 1 or 2); pace (rate); handshake, limited_transmit (on or off).
+    pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
+        let spec = Spec::parse("transport", text)?;
+        if spec.name() != "newreno" {
+            return Err(spec.unknown_name(&["newreno"]));
+        }
+        let d = Settings::default();
+        let settings = Settings {
+            mss_bytes: spec.size_bytes("mss")?.map_or(Ok(d.mss_bytes), |mss| bounded_mss(&spec, mss))?,
+            initial_window_bytes: spec.size_bytes("iw")?.unwrap_or(d.initial_window_bytes),
+            receive_window_bytes: spec.size_bytes("rwnd")?.unwrap_or(d.receive_window_bytes),
+            initial_ssthresh_bytes: spec.size_bytes("ssthresh")?.unwrap_or(d.initial_ssthresh_bytes),
+            min_rto: positive_time(&spec, "min_rto", d.min_rto)?,
+            max_rto: positive_time(&spec, "max_rto", d.max_rto)?,
+            initial_rto: positive_time(&spec, "initial_rto", d.initial_rto)?,
+            ack_every: spec.count("acks", 1, 64)?.map_or(d.ack_every, |n| n as u32),
+            delayed_ack: positive_time(&spec, "delayed_ack", d.delayed_ack)?,
+            handshake: spec.flag("handshake")?.unwrap_or(d.handshake),
+            limited_transmit: spec.flag("limited_transmit")?.unwrap_or(d.limited_transmit),
+            pace_bps: spec.rate_bps("pace")?,
+        };
+        spec.finish()?;
+        if settings.min_rto > settings.max_rto {
+            return Err(spec.error("min_rto is greater than max_rto"));
+        }
+        Ok(TransportSpec::NewReno(settings))
+    }
+
+    /// The settings of each of its TCP connections.
+    pub fn settings(&self) -> &Settings {
+        match self {
+            TransportSpec::NewReno(settings) => settings,
+        }
+    }
+}
+
+/// A frame must fit 16 bits of length.
+fn bounded_mss(spec: &Spec, mss: u64) -> Result<u32, SpecError> {
+    let most = u64::from(u16::MAX) - u64::from(HEADER_BYTES);
+    match (100..=most).contains(&mss) {
+        true => Ok(mss as u32),
+        false => Err(spec.error(format!("mss: {mss} B is not from 100 B to {most} B"))),
+    }
+}
+
+fn positive_time(spec: &Spec, key: &'static str, default: Nanos) -> Result<Nanos, SpecError> {
+    match spec.time(key)? {
+        Some(Nanos(0)) => Err(spec.error(format!("{key}: must be more than 0s"))),
+        given => Ok(given.unwrap_or(default)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_documents() {
+        let spec = TransportSpec::parse("newreno:iw=15KB,acks=1,min_rto=10ms,handshake=off,pace=1Gbps").unwrap();
+        let s = spec.settings();
+        assert_eq!((s.initial_window_bytes, s.ack_every, s.min_rto), (15_000, 1, Nanos::from_millis(10)));
+        assert_eq!((s.handshake, s.pace_bps), (false, Some(1_000_000_000)));
+        assert_eq!(TransportSpec::parse("newreno").unwrap(), TransportSpec::default());
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        let message = |text: &str| TransportSpec::parse(text).unwrap_err().to_string();
+        assert!(message("newrno").contains("did you mean `newreno`"));
+        assert!(message("newreno:iv=1KB").contains("did you mean `iw`"));
+        assert!(message("newreno:mss=1B").contains("mss"));
+        assert!(message("newreno:min_rto=0s").contains("more than 0s"));
+        assert!(message("newreno:min_rto=2s,max_rto=1s").contains("greater than max_rto"));
+    }
+}
