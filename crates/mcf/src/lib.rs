@@ -1,1 +1,14 @@
-//! Allocation as pure numbers: demand estimation and max-min water-filling.
+//! Allocation as pure numbers: links are indices with a capacity, flows are lists of them. No fabric, no clock.
+//!
+//! - [`max_min`]: exact (weighted) max-min fair rates of flows that have a path each.
+//! - [`natural_demand`]: what each flow would get were the hosts' NICs the only limits (Hedera §4.2).
+//! - [`placement`]: which path each flow takes (Hedera §4.3: Global First Fit, Simulated Annealing).
+
+mod flow_set;
+mod max_min;
+mod natural_demand;
+pub mod placement;
+
+pub use flow_set::FlowSet;
+pub use max_min::{max_min, AllocationError, Limit, MaxMin};
+pub use natural_demand::{natural_demand, HostPair, NaturalDemand};

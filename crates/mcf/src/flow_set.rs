@@ -1,0 +1,65 @@
+//! Flows and the links each of them crosses.
+
+/// Flows with a list of links, a demand and a weight each; kept in flat arrays, so that a hundred thousand of them are
+/// cheap to walk.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowSet {
+    /// Where the links of each flow begin in `links`, and, last, where they all end.
+    starts: Vec<u32>,
+    links: Vec<u32>,
+    demands: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+impl Default for FlowSet {
+    fn default() -> FlowSet {
+        FlowSet::new()
+    }
+}
+
+impl FlowSet {
+    /// No flows.
+    pub fn new() -> FlowSet {
+        FlowSet { starts: vec![0], links: Vec::new(), demands: Vec::new(), weights: Vec::new() }
+    }
+
+    /// Adds a flow over `links` that takes all it can get, and returns its index.
+    pub fn push(&mut self, links: &[u32]) -> usize {
+        self.push_with(links, f64::INFINITY, 1.0)
+    }
+
+    /// Adds a flow that takes at most `demand` (in the unit of the capacities) and gets `weight` times the share of a
+    /// flow of weight 1; returns its index.
+    pub fn push_with(&mut self, links: &[u32], demand: f64, weight: f64) -> usize {
+        self.links.extend_from_slice(links);
+        self.starts.push(self.links.len() as u32);
+        self.demands.push(demand);
+        self.weights.push(weight);
+        self.demands.len() - 1
+    }
+
+    /// Number of flows.
+    pub fn len(&self) -> usize {
+        self.demands.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.demands.is_empty()
+    }
+
+    /// The links of a flow, in the order given.
+    pub fn links(&self, flow: usize) -> &[u32] {
+        &self.links[self.starts[flow] as usize..self.starts[flow + 1] as usize]
+    }
+
+    /// What a flow takes at most; infinite when it takes all it can get.
+    pub fn demand(&self, flow: usize) -> f64 {
+        self.demands[flow]
+    }
+
+    /// The weight of a flow.
+    pub fn weight(&self, flow: usize) -> f64 {
+        self.weights[flow]
+    }
+}

@@ -1,0 +1,240 @@
+//! Max-min fair rates by progressive filling.
+//!
+//! All flows grow together, each in proportion to its weight; `level` is the rate per unit of weight reached so far. A
+//! flow stops when its demand is met or a link of it is full (Bertsekas and Gallager, Data Networks, §6.5.2). Links
+//! wait in a heap by the level at which they would be full if no more flows stopped. That level only rises while flows
+//! stop elsewhere, so an entry may be too low but never too high: it is looked at again when it comes up, and the whole
+//! costs O((hops + links) log links) with hops the sum of all path lengths.
+
+use crate::FlowSet;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Why there is no allocation.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum AllocationError {
+    /// A flow names a link that has no capacity given.
+    #[error("flow {flow} crosses link {link}, but capacities are given for {links} links only")]
+    UnknownLink {
+        /// Index of the flow.
+        flow: usize,
+        /// Its link.
+        link: u32,
+        /// Number of capacities.
+        links: usize,
+    },
+    /// A capacity is negative or not a number.
+    #[error("link {link} has capacity {capacity}; expected a number that is at least 0")]
+    BadCapacity {
+        /// Index of the link.
+        link: usize,
+        /// Its capacity.
+        capacity: f64,
+    },
+    /// A demand is negative or not a number.
+    #[error("flow {flow} has demand {demand}; expected a number that is at least 0, or infinity")]
+    BadDemand {
+        /// Index of the flow.
+        flow: usize,
+        /// Its demand.
+        demand: f64,
+    },
+    /// A weight is not a positive finite number.
+    #[error("flow {flow} has weight {weight}; expected a positive number")]
+    BadWeight {
+        /// Index of the flow.
+        flow: usize,
+        /// Its weight.
+        weight: f64,
+    },
+    /// Nothing limits a flow: it has no demand and crosses no link of finite capacity.
+    #[error("flow {flow} has no demand and no link of finite capacity, so its rate has no bound; give it a demand")]
+    Unbounded {
+        /// Index of the flow.
+        flow: usize,
+    },
+}
+
+/// What keeps a flow from being faster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// It has all it wants.
+    Demand,
+    /// This link is full, and no flow on it has more per unit of weight.
+    Link(u32),
+}
+
+/// Max-min fair rates.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MaxMin {
+    /// Rate of each flow, in the unit of the capacities.
+    pub rates: Vec<f64>,
+    /// What limits each flow.
+    pub limits: Vec<Limit>,
+}
+
+/// The max-min fair rates of `flows` over links of these capacities: no flow could have more without a flow that has as
+/// little per unit of weight, or less, losing something. Exact up to rounding, as long as weights are within a factor
+/// of a million of each other. A flow that lists a link twice uses it twice.
+pub fn max_min(capacity: &[f64], flows: &FlowSet) -> Result<MaxMin, AllocationError> {
+    check(capacity, flows)?;
+    let mut filling = Filling::new(capacity, flows);
+    let mut by_demand: Vec<u32> = (0..flows.len() as u32).filter(|&f| flows.demand(f as usize).is_finite()).collect();
+    let demand_level = |f: u32| flows.demand(f as usize) / flows.weight(f as usize);
+    by_demand.sort_by(|&a, &b| demand_level(a).total_cmp(&demand_level(b)));
+    let mut by_demand = by_demand.into_iter().peekable();
+    loop {
+        let next_demand = by_demand.peek().map(|&flow| demand_level(flow));
+        let next_full = filling.next_full();
+        match (next_demand, next_full) {
+            (Some(level), full) if full.is_none_or(|full| level <= full.level) => {
+                let flow = by_demand.next().unwrap_or_default();
+                filling.stop(flow, flows.demand(flow as usize), Limit::Demand);
+            }
+            (_, Some(full)) => filling.fill(full),
+            _ => break,
+        }
+    }
+    match filling.stopped.iter().position(|&stopped| !stopped) {
+        Some(flow) => Err(AllocationError::Unbounded { flow }),
+        None => Ok(MaxMin { rates: filling.rates, limits: filling.limits }),
+    }
+}
+
+fn check(capacity: &[f64], flows: &FlowSet) -> Result<(), AllocationError> {
+    if let Some(link) = capacity.iter().position(|c| c.is_nan() || *c < 0.0) {
+        return Err(AllocationError::BadCapacity { link, capacity: capacity[link] });
+    }
+    for flow in 0..flows.len() {
+        let (demand, weight) = (flows.demand(flow), flows.weight(flow));
+        if demand.is_nan() || demand < 0.0 {
+            return Err(AllocationError::BadDemand { flow, demand });
+        }
+        if !weight.is_finite() || weight <= 0.0 {
+            return Err(AllocationError::BadWeight { flow, weight });
+        }
+        if let Some(&link) = flows.links(flow).iter().find(|&&link| link as usize >= capacity.len()) {
+            return Err(AllocationError::UnknownLink { flow, link, links: capacity.len() });
+        }
+    }
+    Ok(())
+}
+
+/// A link and the level at which it will be full.
+#[derive(Clone, Copy, PartialEq)]
+struct Full {
+    level: f64,
+    link: u32,
+}
+
+impl Eq for Full {}
+
+impl Ord for Full {
+    /// The lowest level comes out of a max-heap first; of equal levels, the lowest link.
+    fn cmp(&self, other: &Full) -> Ordering {
+        other.level.total_cmp(&self.level).then(other.link.cmp(&self.link))
+    }
+}
+
+impl PartialOrd for Full {
+    fn partial_cmp(&self, other: &Full) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+struct Filling<'a> {
+    flows: &'a FlowSet,
+    /// Capacity not taken by flows that have stopped, by link.
+    left: Vec<f64>,
+    /// Weight of the flows that still grow, by link.
+    growing_weight: Vec<f64>,
+    /// Their number: tells an empty link from one whose weight is a rounding error.
+    growing: Vec<u32>,
+    /// Flows of each link: those of link `l` stand in `crossing[crossing_starts[l]..crossing_starts[l + 1]]`.
+    crossing_starts: Vec<u32>,
+    crossing: Vec<u32>,
+    heap: BinaryHeap<Full>,
+    stopped: Vec<bool>,
+    rates: Vec<f64>,
+    limits: Vec<Limit>,
+}
+
+impl<'a> Filling<'a> {
+    fn new(capacity: &[f64], flows: &'a FlowSet) -> Filling<'a> {
+        let links = capacity.len();
+        let mut growing = vec![0u32; links];
+        let mut growing_weight = vec![0.0; links];
+        for flow in 0..flows.len() {
+            for &link in flows.links(flow) {
+                growing[link as usize] += 1;
+                growing_weight[link as usize] += flows.weight(flow);
+            }
+        }
+        let mut crossing_starts = vec![0u32; links + 1];
+        for link in 0..links {
+            crossing_starts[link + 1] = crossing_starts[link] + growing[link];
+        }
+        let mut crossing = vec![0u32; crossing_starts[links] as usize];
+        let mut next = crossing_starts.clone();
+        for flow in 0..flows.len() {
+            for &link in flows.links(flow) {
+                crossing[next[link as usize] as usize] = flow as u32;
+                next[link as usize] += 1;
+            }
+        }
+        let entries =
+            (0..links as u32).filter(|&link| growing[link as usize] > 0 && capacity[link as usize] < f64::MAX);
+        let heap = entries
+            .map(|link| Full { level: capacity[link as usize] / growing_weight[link as usize], link })
+            .collect::<Vec<_>>()
+            .into();
+        let (stopped, rates) = (vec![false; flows.len()], vec![0.0; flows.len()]);
+        let limits = vec![Limit::Demand; flows.len()];
+        let left = capacity.to_vec();
+        Filling { flows, left, growing_weight, growing, crossing_starts, crossing, heap, stopped, rates, limits }
+    }
+
+    /// The link that is full first, with the level that is right now.
+    fn next_full(&mut self) -> Option<Full> {
+        loop {
+            let Full { level, link } = *self.heap.peek()?;
+            let index = link as usize;
+            if self.growing[index] == 0 {
+                self.heap.pop();
+                continue;
+            }
+            let right = self.left[index].max(0.0) / self.growing_weight[index];
+            if right <= level {
+                // What is left by now, rather than what was thought to be left: rounding must not overfill the link.
+                return Some(Full { level: right, link });
+            }
+            self.heap.pop();
+            self.heap.push(Full { level: right, link });
+        }
+    }
+
+    /// Stops every flow that still grows on a link that is full.
+    fn fill(&mut self, full: Full) {
+        let link = full.link as usize;
+        for position in self.crossing_starts[link]..self.crossing_starts[link + 1] {
+            let flow = self.crossing[position as usize];
+            let rate = full.level * self.flows.weight(flow as usize);
+            self.stop(flow, rate, Limit::Link(full.link));
+        }
+    }
+
+    fn stop(&mut self, flow: u32, rate: f64, limit: Limit) {
+        let index = flow as usize;
+        if std::mem::replace(&mut self.stopped[index], true) {
+            return;
+        }
+        // A demand that is met at the level at which a link fills is a demand that is met.
+        self.rates[index] = rate.min(self.flows.demand(index));
+        self.limits[index] = limit;
+        for &link in self.flows.links(index) {
+            self.left[link as usize] -= self.rates[index];
+            self.growing[link as usize] -= 1;
+            self.growing_weight[link as usize] -= self.flows.weight(index);
+        }
+    }
+}
