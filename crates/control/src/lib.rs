@@ -1,3 +1,37 @@
-//! The controller as a pure state machine.
+//! The controller as a pure state machine: network view, long-flow detection, rules from paths, moving flows without
+//! loss, polling, and reconciliation with what switches have.
+//!
+//! [`Controller`] takes [`Input`]s and gives [`Output`]s, both of switches and hosts and neutral of any protocol. It has
+//! no clock, no socket and no thread, so the simulator and live OpenFlow sessions drive the same code, and a log of one
+//! world replays in the other.
+
+mod aggregate;
+mod arrivals;
+mod config;
+mod controller;
+pub mod cookies;
+mod counts;
+mod defaults;
+mod detection;
+mod fixed;
+mod flows;
 mod io;
+mod links;
+mod orphans;
+pub mod plan;
+mod polling;
+mod reconcile;
+mod routing;
+mod sessions;
+mod spread;
+mod switches;
+mod tables;
+mod timers;
+
+pub use config::{Config, Priorities};
+pub use controller::Controller;
+pub use cookies::{SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+pub use counts::Counts;
+pub use defaults::FIRST_GROUP;
 pub use io::*;
+pub use tables::{Table, CONTROL, DEFAULTS, LONG_FLOWS, TABLES};

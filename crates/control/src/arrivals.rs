@@ -1,0 +1,212 @@
+//! How flows come to be known, and how they end.
+
+use crate::controller::Controller;
+use crate::cookies::{Cookie, RuleKind};
+use crate::detection::{meaning, Meaning};
+use crate::flows::{Flow, SourceRule};
+use crate::plan::{FlowKey, Version};
+use crate::switches::{Purpose, Session};
+use pathloom_model::rules::RuleCounters;
+use pathloom_model::{Attachment, FiveTuple, Headers, NodeId, PortNo};
+use pathloom_scheme::{Detection, Event, FlowId, FlowView};
+
+impl Controller {
+    pub(crate) fn packet_in(&mut self, switch: NodeId, in_port: PortNo, headers: &Headers) {
+        self.counts.packet_ins += 1;
+        let five_tuple = headers.five_tuple;
+        // Only a host's own port can speak for its address.
+        let at_home = |at: &&Attachment| at.tor == switch && self.fabric.link(at.uplink).to_port == in_port;
+        if self.fabric.attachment(five_tuple.src).filter(at_home).is_none() {
+            self.counts.nonsense += 1;
+            return;
+        }
+        match meaning(&self.needs, headers) {
+            Meaning::First { long, token, further } => {
+                if let Some(id) = self.arrive(five_tuple, long) {
+                    if let Some(view) = self.view.flows.get_mut(&id) {
+                        view.mptcp_token = token;
+                    }
+                    match token.filter(|_| further) {
+                        Some(token) => self.tell(Event::SubflowArrived { flow: id, token }),
+                        None if long => self.tell(Event::FlowArrived { flow: id }),
+                        None => {}
+                    }
+                }
+            }
+            Meaning::Last => self.ended(&five_tuple),
+            Meaning::Nothing => {}
+        }
+    }
+
+    /// An application is about to send. Where flows are measured that tells their size, elsewhere it makes them known.
+    pub(crate) fn announced(&mut self, five_tuple: FiveTuple, size_bytes: Option<u64>) {
+        let long = match self.needs.detection {
+            Detection::Nothing => return,
+            Detection::Measured { .. } => false,
+            Detection::Label | Detection::Announced => true,
+        };
+        let arrived = self.arrive(five_tuple, long);
+        let Some(id) = arrived.or_else(|| self.flows.find(&five_tuple)) else { return };
+        let Some(view) = self.view.flows.get_mut(&id) else { return };
+        view.size_bytes = size_bytes.or(view.size_bytes);
+        if let Some(flow) = arrived.filter(|_| long) {
+            self.tell(Event::FlowArrived { flow });
+        }
+    }
+
+    /// The connection is over, as its last packet or its application says.
+    pub(crate) fn ended(&mut self, five_tuple: &FiveTuple) {
+        if let Some(id) = self.flows.find(five_tuple) {
+            self.finish(id);
+        }
+    }
+
+    /// Takes note of a flow that begins. `None` if it is known, or cannot be.
+    fn arrive(&mut self, five_tuple: FiveTuple, long: bool) -> Option<FlowId> {
+        let (src, dst) = match (self.fabric.attachment(five_tuple.src), self.fabric.attachment(five_tuple.dst)) {
+            (Some(&src), Some(&dst)) if src.address != dst.address => (src, dst),
+            _ => {
+                self.counts.nonsense += 1;
+                return None;
+            }
+        };
+        let mut plans = 0;
+        if let Some(id) = self.flows.find(&five_tuple) {
+            let last = self.flows.get(id)?;
+            plans = last.plans;
+            if !last.closed {
+                // The first packet again.
+                return None;
+            }
+            // The ports are used again before the rules of their last connection have run out.
+            self.retire(id);
+        }
+        if self.orphans.has(&five_tuple) {
+            return None;
+        }
+        if self.flows.of_host(src.host) >= self.config.max_flows_per_host {
+            self.counts.flows_refused += 1;
+            return None;
+        }
+        let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst };
+        let flow = Flow::new(key, self.fabric.link(src.uplink).settings.rate_bps);
+        self.insert_flow(Flow { plans, ..flow }, long);
+        self.fresh.push(key.id);
+        Some(key.id)
+    }
+
+    /// Adds a flow to what is known.
+    pub(crate) fn insert_flow(&mut self, flow: Flow, long: bool) {
+        let FlowKey { id, five_tuple, src, dst } = flow.key;
+        let view = FlowView {
+            five_tuple,
+            src_host: src.host,
+            dst_host: dst.host,
+            src_tor: src.tor,
+            dst_tor: dst.tor,
+            arrived: self.now,
+            size_bytes: None,
+            mptcp_token: None,
+            long,
+            route: None,
+            pending: None,
+            allocated_bps: None,
+            bytes: 0,
+            rate_bps: None,
+        };
+        self.counts.flows += 1;
+        self.view.flows.insert(id, view);
+        self.flows.insert(flow);
+    }
+
+    /// The flow is over: the scheme is told at once. Packets may be sent again after the last one, so the rules of a
+    /// path stay until they have seen none for their idle time-out.
+    pub(crate) fn finish(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
+        flow.closed = true;
+        let early = flow.moving.as_ref().is_some_and(|moving| moving.phase == 0);
+        if self.view.flows.get(&id).is_some_and(|view| view.long) {
+            self.tell(Event::FlowFinished { flow: id });
+        } else {
+            self.view.flows.remove(&id);
+        }
+        if early {
+            self.undo_move(id);
+        }
+        let Some(flow) = self.flows.get(id) else { return };
+        let on_path = flow.moving.is_some() || flow.staying().any(|source| flow.version(source.plan).is_some());
+        if !on_path {
+            self.retire(id);
+        }
+    }
+
+    /// Takes away all rules of a flow that is over.
+    fn retire(&mut self, id: FlowId) {
+        if self.flows.get(id).is_some_and(|flow| flow.moving.is_some()) {
+            self.undo_move(id);
+        }
+        let Some(flow) = self.flows.get(id) else { return };
+        for plan in flow.staying().map(|source| source.plan).collect::<Vec<_>>() {
+            self.leave(id, plan);
+        }
+        self.forget_if_done(id);
+    }
+
+    /// Forgets a flow that is over and has no rule left at its source ToR.
+    pub(crate) fn forget_if_done(&mut self, id: FlowId) {
+        let done = |flow: &Flow| flow.closed && flow.sources.is_empty() && flow.moving.is_none();
+        if self.flows.get(id).is_some_and(done) {
+            self.settle(id);
+            self.flows.remove(id);
+        }
+    }
+
+    /// A switch has removed a rule that was to say so.
+    pub(crate) fn rule_removed(&mut self, switch: NodeId, cookie: u64, counters: RuleCounters) {
+        let Some(Cookie { kind: RuleKind::Source, flow: id, plan }) = Cookie::decode(cookie) else { return };
+        let Some(flow) = self.flows.get_mut(id).filter(|flow| flow.key.src.tor == switch) else {
+            return self.orphan_rule_removed(switch, id, plan);
+        };
+        let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) else { return };
+        source.bytes = counters.bytes;
+        if !source.leaving {
+            self.source_lost(id, plan);
+        }
+    }
+
+    /// A rule at the source ToR that was to stay is gone: nothing came for its idle time-out.
+    pub(crate) fn source_lost(&mut self, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
+        let lost = flow.sources.remove(index);
+        flow.past_bytes += lost.bytes;
+        let tor = flow.tor();
+        let (closed, last) = (flow.closed, flow.staying().next().is_none());
+        let held = flow.held_until > self.now;
+        self.count_rules(tor, -1);
+        if !last {
+            return self.settle(id);
+        }
+        if held && !closed {
+            // It was told not to send; that is no end.
+            return self.add_source(id, lost);
+        }
+        self.finish(id);
+        self.retire(id);
+        self.settle(id);
+    }
+
+    /// Adds a rule at the source ToR again.
+    pub(crate) fn add_source(&mut self, id: FlowId, lost: SourceRule) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let (tor, key, plan) = (flow.tor(), flow.key, lost.plan);
+        let version = flow.version(plan).cloned().unwrap_or(Version { plan, path: None });
+        let sent = self.switches[tor.index()].session == Session::Ready;
+        flow.sources.push(SourceRule { bytes: 0, sent, leaving: false, ..lost });
+        self.count_rules(tor, 1);
+        if sent {
+            let rule = self.planner().source(&key, &version, lost.level);
+            self.add_rule(tor, rule, Purpose::Count { flow: id, plan });
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Settings of a controller.
+
+use pathloom_model::Nanos;
+use pathloom_scheme::{Detection, Needs};
+use serde::{Deserialize, Serialize};
+
+/// Period where flows are to be measured and nobody says how often (Hedera §IV.B, and the period OFPT polls with).
+const MEASURED_PERIOD: Nanos = Nanos::from_secs(5);
+
+/// Settings of a controller. Every field has a default.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Number of this start of the controller; two starts on one fabric must not share it, for it makes the names of
+    /// flows unique. The driver counts it up.
+    pub epoch: u16,
+    /// How long flows are found, if not as the scheme asks.
+    pub detection: Option<Detection>,
+    /// How often the flow counters of the ToRs are read, if not as the scheme asks.
+    pub poll_period: Option<Nanos>,
+    /// How long a round of readings waits for a ToR that does not answer.
+    pub poll_patience: Nanos,
+    /// A flow that sent nothing for so many seconds is over.
+    pub idle_timeout_s: u16,
+    /// How long the rules of an abandoned path stay for packets still under way; `None` for what the path's buffers
+    /// and delays can hold at worst.
+    pub drain: Option<Nanos>,
+    /// Flows that one host may have at a time; what it opens beyond rides the default routes unseen.
+    pub max_flows_per_host: u32,
+    /// Priorities of the rules.
+    pub priorities: Priorities,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            epoch: 1,
+            detection: None,
+            poll_period: None,
+            poll_patience: Nanos::from_secs(1),
+            idle_timeout_s: 10,
+            drain: None,
+            max_flows_per_host: 20_000,
+            priorities: Priorities::default(),
+        }
+    }
+}
+
+impl Config {
+    /// What the scheme asks for, with the overrides of these settings.
+    pub(crate) fn needs(&self, asked: Needs) -> Needs {
+        let detection = self.detection.unwrap_or(asked.detection);
+        let least = matches!(detection, Detection::Measured { .. }).then_some(MEASURED_PERIOD);
+        let poll_period = self.poll_period.or(asked.poll_period).filter(|&period| period > Nanos::ZERO).or(least);
+        Needs { detection, poll_period, ..asked }
+    }
+}
+
+/// Priorities of the rules, per table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Priorities {
+    /// Copies of first packets (table control).
+    pub first: u16,
+    /// Copies of last packets (table control).
+    pub last: u16,
+    /// Copies of packets of unknown flows without a handshake (table long-flows).
+    pub unknown: u16,
+    /// Exact five-tuples (table long-flows); this and the next three are used.
+    pub flow: u16,
+    /// The default route of everything (table defaults); longer prefixes stand above it by their length in bits.
+    pub default: u16,
+}
+
+impl Default for Priorities {
+    fn default() -> Priorities {
+        Priorities { first: 200, last: 100, unknown: 10, flow: 1000, default: 100 }
+    }
+}

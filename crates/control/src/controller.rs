@@ -1,0 +1,386 @@
+//! The controller: inputs in, outputs out, and the scheme in between.
+
+use crate::config::Config;
+use crate::counts::Counts;
+use crate::defaults::{Compiler, Routes};
+use crate::flows::{Draining, FlowTable};
+use crate::io::{Input, Output};
+use crate::links::Cables;
+use crate::orphans::Orphans;
+use crate::plan::Planner;
+use crate::polling::Polling;
+use crate::switches::{Purpose, Session, Switch};
+use crate::timers::{Timer, Timers};
+use pathloom_model::rules::{Rule, RuleKey};
+use pathloom_model::{Fabric, Nanos, NodeId};
+use pathloom_scheme::{Action, Event, FlowId, Needs, Scheme, State, View};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Events handed to a scheme within one input, at least, before the rest waits for a moment: a scheme that answers every
+/// rejection with the same demand must not hang the controller.
+const EVENTS_AT_ONCE: usize = 10_000;
+/// How long the rest waits, and how long a scheme that asks for a time that has passed.
+const BREATH: Nanos = Nanos::from_millis(1);
+
+/// The controller as a pure state machine: feed it [`Input`]s, carry out its [`Output`]s, and wake it when it asks.
+pub struct Controller {
+    pub(crate) config: Config,
+    pub(crate) fabric: Arc<Fabric>,
+    pub(crate) scheme: Box<dyn Scheme>,
+    pub(crate) needs: Needs,
+    pub(crate) view: View,
+    pub(crate) started: bool,
+    pub(crate) now: Nanos,
+    /// By node.
+    pub(crate) switches: Vec<Switch>,
+    pub(crate) flows: FlowTable,
+    /// Flows with rules for paths: those that a dead link can hit.
+    pub(crate) routed: BTreeSet<FlowId>,
+    /// Flows that may need a counting rule when the input at hand has been dealt with.
+    pub(crate) fresh: Vec<FlowId>,
+    /// Rules of abandoned versions that stay until the packets under way have passed.
+    pub(crate) draining: Draining,
+    pub(crate) orphans: Orphans,
+    pub(crate) cables: Cables,
+    pub(crate) routes: Option<Routes>,
+    pub(crate) compiler: Compiler,
+    /// Whether rules of no single flow may have to change.
+    pub(crate) stale: bool,
+    pub(crate) polling: Polling,
+    pub(crate) timers: Timers,
+    pub(crate) moves: u32,
+    pub(crate) xid: u32,
+    pub(crate) events: VecDeque<Event>,
+    actions: Vec<Action>,
+    outputs: VecDeque<Output>,
+    wants_barrier: Vec<NodeId>,
+    deaf_until: Nanos,
+    pub(crate) counts: Counts,
+}
+
+impl Controller {
+    /// A controller that knows the fabric and nothing else. What it finds in the switches it adopts.
+    pub fn new(config: Config, fabric: Arc<Fabric>, scheme: Box<dyn Scheme>) -> Controller {
+        let nodes = fabric.nodes().len();
+        Controller {
+            needs: config.needs(scheme.needs()),
+            view: View::new(fabric.clone()),
+            started: false,
+            now: Nanos::ZERO,
+            switches: (0..nodes).map(|_| Switch::default()).collect(),
+            flows: FlowTable::new(config.epoch, nodes),
+            routed: BTreeSet::new(),
+            fresh: Vec::new(),
+            draining: Draining::new(),
+            orphans: Orphans::default(),
+            cables: Cables::new(&fabric),
+            routes: None,
+            compiler: Compiler::default(),
+            stale: false,
+            polling: Polling::new(nodes),
+            timers: Timers::default(),
+            moves: 0,
+            xid: 0,
+            events: VecDeque::new(),
+            actions: Vec::new(),
+            outputs: VecDeque::new(),
+            wants_barrier: Vec::new(),
+            deaf_until: Nanos::ZERO,
+            counts: Counts::default(),
+            config,
+            fabric,
+            scheme,
+        }
+    }
+
+    /// Takes one input. `now` never goes back; if it does, the later time counts.
+    pub fn handle(&mut self, now: Nanos, input: Input) {
+        self.now = self.now.max(now);
+        self.counts.messages_in += 1;
+        if !self.started {
+            self.start();
+        }
+        self.fire_timers();
+        self.take(input);
+        self.settle_all();
+    }
+
+    /// What is to be done next, in order.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Input::Timeout`] is wanted, if nothing else happens before.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let scheme = self.scheme.poll_timeout().map(|at| at.max(self.deaf_until));
+        let rest = (!self.events.is_empty()).then(|| self.now.saturating_add(BREATH));
+        [scheme, rest, self.timers.next(), self.polling.next()].into_iter().flatten().min()
+    }
+
+    /// Puts another scheme in charge. Flows stay where they are; the new scheme is told of all long ones.
+    pub fn set_scheme(&mut self, now: Nanos, scheme: Box<dyn Scheme>) {
+        self.now = self.now.max(now);
+        self.scheme = scheme;
+        self.needs = self.config.needs(self.scheme.needs());
+        self.events.clear();
+        self.deaf_until = Nanos::ZERO;
+        if self.started {
+            self.polling.start(self.now, self.needs.poll_period);
+            self.stale = true;
+            self.events.push_back(Event::Started);
+            // A flow that had finished leaves with the scheme that was to be told.
+            let gone: Vec<FlowId> =
+                self.view.flows.keys().copied().filter(|&id| self.flows.get(id).is_none_or(|f| f.closed)).collect();
+            for id in gone {
+                self.view.flows.remove(&id);
+            }
+            self.events.extend(self.view.long_flows().map(|(flow, _)| Event::FlowAdopted { flow }));
+            self.settle_all();
+        }
+    }
+
+    /// What the controller knows; solvers get a clone of it.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Carries out [`Output::Solve`].
+    pub fn solver(&self) -> fn(&View, &State) -> State {
+        self.scheme.solver()
+    }
+
+    /// Name of the scheme in charge.
+    pub fn scheme_name(&self) -> &'static str {
+        self.scheme.name()
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> Counts {
+        let rules_now = self.switches.iter().map(Switch::rules).max().unwrap_or(0);
+        Counts { rules_now, ..self.counts }
+    }
+
+    /// Rules that a switch should have, or should have had when its session ended.
+    pub fn rules_at(&self, switch: NodeId) -> u32 {
+        self.switches.get(switch.index()).map_or(0, Switch::rules)
+    }
+
+    fn start(&mut self) {
+        self.started = true;
+        self.polling.start(self.now, self.needs.poll_period);
+        self.tell(Event::Started);
+        self.pump();
+    }
+
+    /// Hands everything that has happened to the scheme, carries out what it wants, and sends what that leads to.
+    fn settle_all(&mut self) {
+        self.pump();
+        self.count_fresh();
+        self.refresh_fixed();
+        self.flush_barriers();
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::SwitchUp { switch, ports_down } if self.is_switch(switch) => self.switch_up(switch, &ports_down),
+            Input::SwitchDown { switch } if self.is_switch(switch) => self.switch_down(switch),
+            Input::PortStatus { switch, port, up } if self.is_switch(switch) => self.port_status(switch, port, up),
+            Input::PacketIn { switch, in_port, headers } if self.is_switch(switch) => {
+                self.packet_in(switch, in_port, &headers);
+            }
+            Input::FlowStats { switch, rows } if self.is_switch(switch) => self.flow_stats(switch, &rows),
+            Input::RuleRemoved { switch, cookie, counters, .. } if self.is_switch(switch) => {
+                self.rule_removed(switch, cookie, counters);
+            }
+            Input::Refused { switch, xid, why } if self.is_switch(switch) => self.refused(switch, xid, why),
+            Input::BarrierReply { switch, xid } if self.is_switch(switch) => self.barrier_reply(switch, xid),
+            Input::RuleDump { switch, rules, groups, .. } if self.is_switch(switch) => {
+                self.rule_dump(switch, rules, &groups);
+            }
+            Input::TransferAnnounced { five_tuple, size_bytes } => self.announced(five_tuple, size_bytes),
+            Input::TransferEnded { five_tuple } => self.ended(&five_tuple),
+            Input::PathsRequested { request, src, dst, count } if self.is_host(src) && self.is_host(dst) => {
+                self.tell(Event::PathsRequested { request, src, dst, count });
+            }
+            Input::Load { busy_share } => self.view.busy_share = busy_share.clamp(0.0, 1.0),
+            Input::Rtt { switch, rtt } if self.is_switch(switch) => self.view.switch_rtt[switch.index()] = Some(rtt),
+            Input::Solved { ticket, answer } => self.tell(Event::Solved { ticket, answer }),
+            Input::PortStats { .. } | Input::Timeout => {}
+            _ => self.counts.nonsense += 1,
+        }
+    }
+
+    fn is_switch(&self, node: NodeId) -> bool {
+        self.fabric.nodes().get(node.index()).is_some_and(|_| !self.fabric.is_host(node))
+    }
+
+    fn is_host(&self, node: NodeId) -> bool {
+        self.fabric.nodes().get(node.index()).is_some_and(|_| self.fabric.is_host(node))
+    }
+
+    fn fire_timers(&mut self) {
+        while let Some(timer) = self.timers.pop(self.now) {
+            match timer {
+                Timer::Drained { five_tuple, plan } => self.drained(five_tuple, plan),
+                Timer::Count { flow } => self.fresh.push(flow),
+                Timer::LinkQuiet { link, changes } => self.link_quiet(link, changes),
+                Timer::Reread { switch } => self.reread(switch),
+            }
+        }
+        self.poll_if_due();
+        if self.scheme.poll_timeout().is_some_and(|at| at.max(self.deaf_until) <= self.now) {
+            self.tell(Event::Timeout);
+            self.deaf_until = self.now.saturating_add(BREATH);
+        }
+    }
+
+    /// Notes something for the scheme.
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    fn pump(&mut self) {
+        let mut left = EVENTS_AT_ONCE + 16 * self.view.flows.len();
+        while let Some(event) = self.events.pop_front() {
+            let mut actions = std::mem::take(&mut self.actions);
+            self.scheme.handle(self.now, &event, &self.view, &mut actions);
+            if let Event::FlowFinished { flow } = event {
+                self.view.flows.remove(&flow);
+            }
+            for action in actions.drain(..) {
+                self.act(action);
+            }
+            self.actions = actions;
+            left -= 1;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::SetDefaults(how) => {
+                self.stale |= self.view.defaults != how;
+                self.view.defaults = how;
+            }
+            Action::Route { flow, path, rate_bps } => self.route(flow, path, rate_bps),
+            Action::Unroute { flow } => self.unroute(flow),
+            Action::Hold { flow, lease } => {
+                let until = self.now.saturating_add(lease);
+                if let Some(known) = self.flows.get_mut(flow).filter(|known| !known.closed) {
+                    known.held_until = until;
+                    let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
+                    self.put(Output::HoldFlow { host, five_tuple, lease });
+                }
+            }
+            Action::Release { flow } => {
+                if let Some(known) = self.flows.get_mut(flow).filter(|known| !known.closed) {
+                    known.held_until = Nanos::ZERO;
+                    let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
+                    self.put(Output::ReleaseFlow { host, five_tuple });
+                }
+            }
+            Action::Pace { flow, rate_bps } => {
+                if let Some(known) = self.flows.get(flow).filter(|known| !known.closed) {
+                    let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
+                    self.put(Output::PaceFlow { host, five_tuple, rate_bps });
+                }
+            }
+            Action::Measure => self.measure(),
+            Action::Solve { ticket, input, modelled } => self.put(Output::Solve { ticket, input, modelled }),
+            Action::Offer { request, paths } => self.put(Output::OfferPaths { request, paths }),
+        }
+    }
+
+    /// What makes the rules of flows.
+    pub(crate) fn planner(&self) -> Planner<'_> {
+        Planner { fabric: &self.fabric, priorities: self.config.priorities, idle_timeout_s: self.config.idle_timeout_s }
+    }
+
+    /// Whether a switch can be told things now.
+    pub(crate) fn is_ready(&self, switch: NodeId) -> bool {
+        self.switches[switch.index()].session == Session::Ready
+    }
+
+    pub(crate) fn put(&mut self, output: Output) {
+        self.counts.messages_out += 1;
+        self.outputs.push_back(output);
+    }
+
+    pub(crate) fn next_xid(&mut self) -> u32 {
+        self.xid = self.xid.wrapping_add(1).max(1);
+        self.xid
+    }
+
+    /// Adds a rule at a switch that is ready.
+    pub(crate) fn add_rule(&mut self, switch: NodeId, rule: Rule, purpose: Purpose) {
+        let xid = self.next_xid();
+        self.put(Output::AddRule { switch, xid, rule });
+        self.await_answer(switch, xid, purpose);
+    }
+
+    /// Deletes a rule at a switch that is ready.
+    pub(crate) fn delete_rule(&mut self, switch: NodeId, key: RuleKey) -> u32 {
+        let xid = self.next_xid();
+        self.put(Output::DeleteRule { switch, xid, key });
+        xid
+    }
+
+    /// Notes what message `xid` was for, and that a barrier must follow.
+    pub(crate) fn await_answer(&mut self, switch: NodeId, xid: u32, purpose: Purpose) {
+        let state = &mut self.switches[switch.index()];
+        state.awaited.push_back((xid, purpose));
+        if !state.wants_barrier && (purpose.is_urgent() || state.barriers.is_empty()) {
+            state.wants_barrier = true;
+            self.wants_barrier.push(switch);
+        }
+    }
+
+    fn flush_barriers(&mut self) {
+        for switch in std::mem::take(&mut self.wants_barrier) {
+            // A session that ended in the meantime wants none any more.
+            if std::mem::take(&mut self.switches[switch.index()].wants_barrier) {
+                let xid = self.next_xid();
+                self.put(Output::Barrier { switch, xid });
+                self.switches[switch.index()].barriers.push_back(xid);
+            }
+        }
+    }
+
+    fn barrier_reply(&mut self, switch: NodeId, xid: u32) {
+        let state = &mut self.switches[switch.index()];
+        let Some(position) = state.barriers.iter().position(|&sent| sent == xid) else {
+            self.counts.nonsense += 1;
+            return;
+        };
+        state.barriers.drain(..=position);
+        // Numbers wrap around; what was sent before the barrier is behind it by less than half of all numbers.
+        let before = |sent: u32| xid.wrapping_sub(sent) < u32::MAX / 2;
+        while let Some(&(sent, purpose)) = self.switches[switch.index()].awaited.front() {
+            if !before(sent) {
+                break;
+            }
+            self.switches[switch.index()].awaited.pop_front();
+            self.confirmed(switch, purpose);
+        }
+        let state = &mut self.switches[switch.index()];
+        if !state.awaited.is_empty() && state.barriers.is_empty() && !state.wants_barrier {
+            state.wants_barrier = true;
+            self.wants_barrier.push(switch);
+        }
+    }
+
+    /// Changes the number of flow rules that a switch should have.
+    pub(crate) fn count_rules(&mut self, switch: NodeId, added: i32) {
+        let state = &mut self.switches[switch.index()];
+        state.flow_rules = state.flow_rules.saturating_add_signed(added);
+        self.counts.rules_max = self.counts.rules_max.max(state.rules());
+    }
+}

@@ -1,0 +1,116 @@
+//! What the cookie of a rule says, so that a controller that starts anew knows what it finds in a switch.
+//!
+//! ```text
+//! 63..60 mark | 59..58 kind | 57..42 epoch | 41..6 serial number of the flow | 5..0 plan
+//! ```
+//! Epoch and serial number together are the [`FlowId`]: every start of a controller has an epoch of its own, so no
+//! identifier is ever given twice.
+
+use pathloom_scheme::FlowId;
+
+const MARK: u64 = 0xA;
+const MARK_SHIFT: u32 = 60;
+const KIND_SHIFT: u32 = 58;
+const FLOW_SHIFT: u32 = 6;
+const SERIAL_BITS: u32 = 36;
+const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
+const FLOW_MASK: u64 = (1 << (SERIAL_BITS + 16)) - 1;
+
+/// Number of plans of a flow that can be told apart; they are counted modulo this.
+pub const PLANS: u8 = 64;
+
+/// Bits that [`SOURCE_COOKIE`] is to be compared under.
+pub const SOURCE_COOKIE_MASK: u64 = 0xFC00_0000_0000_0000;
+/// Under [`SOURCE_COOKIE_MASK`], the cookie of each rule that counts a flow: what a flow-statistics request selects.
+pub const SOURCE_COOKIE: u64 = MARK << MARK_SHIFT;
+
+/// What a rule is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RuleKind {
+    /// Counts one flow at its source ToR, and puts it on its path if it has one.
+    Source,
+    /// Leads one flow on, at a later switch of its path.
+    Hop,
+    /// A default route.
+    Default,
+    /// Joins tables, or copies first and last packets to the controller.
+    Detection,
+}
+
+/// A cookie of ours, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cookie {
+    /// What the rule is there for.
+    pub kind: RuleKind,
+    /// The flow; for rules of no flow only its epoch has a meaning.
+    pub flow: FlowId,
+    /// Which of the flow's plans put it there, modulo [`PLANS`].
+    pub plan: u8,
+}
+
+impl Cookie {
+    /// The cookie of a rule of no single flow.
+    pub fn fixed(kind: RuleKind, epoch: u16) -> Cookie {
+        Cookie { kind, flow: flow_id(epoch, 0), plan: 0 }
+    }
+
+    /// As it stands in the rule.
+    pub fn encode(self) -> u64 {
+        let kind = match self.kind {
+            RuleKind::Source => 0,
+            RuleKind::Hop => 1,
+            RuleKind::Default => 2,
+            RuleKind::Detection => 3,
+        };
+        let plan = u64::from(self.plan % PLANS);
+        MARK << MARK_SHIFT | kind << KIND_SHIFT | (self.flow.0 & FLOW_MASK) << FLOW_SHIFT | plan
+    }
+
+    /// Takes a cookie apart; `None` if it is not one of ours.
+    pub fn decode(cookie: u64) -> Option<Cookie> {
+        if cookie >> MARK_SHIFT != MARK {
+            return None;
+        }
+        let kind = match cookie >> KIND_SHIFT & 3 {
+            0 => RuleKind::Source,
+            1 => RuleKind::Hop,
+            2 => RuleKind::Default,
+            _ => RuleKind::Detection,
+        };
+        let plan = (cookie & u64::from(PLANS - 1)) as u8;
+        Some(Cookie { kind, flow: FlowId(cookie >> FLOW_SHIFT & FLOW_MASK), plan })
+    }
+}
+
+/// The identifier of flow number `serial` (modulo 2³⁶) of an epoch.
+pub fn flow_id(epoch: u16, serial: u64) -> FlowId {
+    FlowId(u64::from(epoch) << SERIAL_BITS | serial & SERIAL_MASK)
+}
+
+/// Epoch and serial number of a flow.
+pub fn epoch_and_serial(flow: FlowId) -> (u16, u64) {
+    ((flow.0 >> SERIAL_BITS) as u16, flow.0 & SERIAL_MASK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 36, plan in 0..PLANS, kind in 0..4usize) {
+            let kind = [RuleKind::Source, RuleKind::Hop, RuleKind::Default, RuleKind::Detection][kind];
+            let cookie = Cookie { kind, flow: flow_id(epoch, serial), plan };
+            prop_assert_eq!(Cookie::decode(cookie.encode()), Some(cookie));
+            prop_assert_eq!(epoch_and_serial(cookie.flow), (epoch, serial));
+            let selected = cookie.encode() & SOURCE_COOKIE_MASK == SOURCE_COOKIE;
+            prop_assert_eq!(selected, kind == RuleKind::Source);
+        }
+
+        #[test]
+        fn foreign_cookies_are_left_alone(cookie in 0..0xA000_0000_0000_0000u64) {
+            prop_assert_eq!(Cookie::decode(cookie), None);
+        }
+    }
+}

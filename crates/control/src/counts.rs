@@ -1,0 +1,36 @@
+//! What a controller counts about itself.
+
+use serde::{Deserialize, Serialize};
+
+/// Running totals since the controller was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Inputs taken.
+    pub messages_in: u64,
+    /// Outputs given.
+    pub messages_out: u64,
+    /// Copied packets among the inputs.
+    pub packet_ins: u64,
+    /// Flows that came to be known.
+    pub flows: u64,
+    /// First packets left alone because their host had too many flows already.
+    pub flows_refused: u64,
+    /// Paths confirmed for flows that were on the default routes.
+    pub routes: u64,
+    /// Paths confirmed for flows that were on another path.
+    pub reroutes: u64,
+    /// Paths that could not be set up.
+    pub rejected: u64,
+    /// Flows put back on the default routes because a link of their path went down.
+    pub rescued: u64,
+    /// Rules and groups that switches refused.
+    pub refused: u64,
+    /// Flows found standing after a restart and taken over.
+    pub adopted: u64,
+    /// Most rules that one switch should have, now.
+    pub rules_now: u32,
+    /// Most rules that one switch was to have at any time.
+    pub rules_max: u32,
+    /// Inputs about switches, ports or hosts that the fabric does not have, or that make no sense.
+    pub nonsense: u64,
+}

@@ -1,0 +1,252 @@
+//! Default routes: what every switch does with packets of flows without a path of their own.
+//!
+//! Packets go by destination prefix. What several ToRs have in common at a switch is one rule ([`crate::aggregate`]):
+//! a switch of a healthy FatTree needs one rule for "up" and one per pod or ToR below it. Addresses that no ToR owns
+//! are dropped everywhere, and a ToR never sends its own prefix up, so no packet wanders between two defaults.
+
+use crate::aggregate::{blocks, Aggregator, Leaf};
+use crate::config::Priorities;
+use crate::cookies::{Cookie, RuleKind};
+use crate::spread::Spread;
+use crate::tables;
+use pathloom_model::rules::{Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
+use pathloom_model::search::RouteTable;
+use pathloom_model::{Fabric, LinkState, NodeId, PortNo, Prefix};
+use pathloom_scheme::DefaultRoutes;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// First identifier of our groups; groups below it belong to somebody else and are left alone.
+pub const FIRST_GROUP: u32 = 0x5000_0000;
+
+/// What is done with packets to a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Choice {
+    Drop,
+    Port(PortNo),
+    Group(GroupId),
+}
+
+/// The default routes of one switch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct DefaultTable {
+    /// Sorted by prefix.
+    pub routes: Vec<(Prefix, Choice)>,
+    /// Ports that each group spreads flows over.
+    pub groups: BTreeMap<GroupId, Vec<PortNo>>,
+}
+
+/// The shortest paths that default routes are made of.
+pub(crate) struct Routes {
+    how: DefaultRoutes,
+    table: RouteTable,
+    /// For routes per host alone.
+    spread: Option<Spread>,
+}
+
+impl Routes {
+    pub(crate) fn new(fabric: &Fabric, links: &LinkState, how: DefaultRoutes) -> Routes {
+        let table = RouteTable::new(fabric, links);
+        let spread = (how == DefaultRoutes::PerHost).then(|| Spread::new(fabric, links, &table));
+        Routes { how, table, spread }
+    }
+
+    /// Whether they were made for this state and kind.
+    pub(crate) fn are_for(&self, links: &LinkState, how: DefaultRoutes) -> bool {
+        self.table.version() == links.version() && self.how == how
+    }
+}
+
+/// Makes the default routes of switches, one after another.
+#[derive(Default)]
+pub(crate) struct Compiler {
+    space: Aggregator,
+    leaves: Vec<Leaf>,
+    numbers: FxHashMap<Wanted, u32>,
+    wanted: Vec<Wanted>,
+}
+
+/// A choice before groups have identifiers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Wanted {
+    Drop,
+    Port(PortNo),
+    /// Spread over the links of this group of the [`RouteTable`].
+    Set(u32),
+}
+
+impl Compiler {
+    /// The default routes of `switch`. Groups that `standing` has already keep their identifiers.
+    pub(crate) fn compile(
+        &mut self,
+        fabric: &Fabric,
+        routes: &Routes,
+        switch: NodeId,
+        standing: &BTreeMap<GroupId, Vec<PortNo>>,
+    ) -> DefaultTable {
+        self.leaves.clear();
+        self.numbers.clear();
+        self.wanted.clear();
+        let own = fabric.tor_index(switch);
+        let attachments = fabric.attachments();
+        let mut first = 0;
+        for (index, &tor) in fabric.tors().iter().enumerate() {
+            let count = attachments[first..].partition_point(|at| at.tor == tor);
+            let prefix = fabric.tor_prefix(tor).expect("a ToR has a prefix");
+            if own == Some(index) {
+                self.local(fabric, prefix, first..first + count);
+            } else {
+                self.remote(fabric, routes, (switch, index), prefix, first..first + count);
+            }
+            first += count;
+        }
+        self.unowned(fabric);
+        let rules = self.space.aggregate(fabric.whole_prefix(), &self.leaves);
+        self.name_groups(fabric, routes, rules, standing)
+    }
+
+    fn number(&mut self, wanted: Wanted) -> u32 {
+        let Compiler { numbers, wanted: list, .. } = self;
+        *numbers.entry(wanted).or_insert_with(|| {
+            list.push(wanted);
+            list.len() as u32 - 1
+        })
+    }
+
+    fn leaf(&mut self, prefix: Prefix, wanted: Wanted) {
+        let choice = self.number(wanted);
+        self.leaves.push(Leaf { start: u32::from(prefix.address), len: prefix.len, choice });
+    }
+
+    /// Hosts of this very switch; the rest of its prefix goes nowhere.
+    fn local(&mut self, fabric: &Fabric, prefix: Prefix, hosts: std::ops::Range<usize>) {
+        let mut next = u64::from(u32::from(prefix.address));
+        let end = next + (1u64 << (32 - prefix.len));
+        let nowhere = self.number(Wanted::Drop);
+        for at in &fabric.attachments()[hosts] {
+            let address = u64::from(u32::from(at.address));
+            self.leaves.extend(blocks(next, address, nowhere));
+            self.leaf(Prefix::host(at.address), Wanted::Port(fabric.link(at.uplink).to_port));
+            next = address + 1;
+        }
+        self.leaves.extend(blocks(next, end, nowhere));
+    }
+
+    fn remote(
+        &mut self,
+        fabric: &Fabric,
+        routes: &Routes,
+        (switch, tor): (NodeId, usize),
+        prefix: Prefix,
+        hosts: std::ops::Range<usize>,
+    ) {
+        let group = routes.table.group(switch, tor);
+        let links = routes.table.members(group);
+        let port = |index: usize| Wanted::Port(fabric.link(links[index]).from_port);
+        match (routes.how, links.len()) {
+            (_, 0) => self.leaf(prefix, Wanted::Drop),
+            (_, 1) => self.leaf(prefix, port(0)),
+            (DefaultRoutes::Ecmp, _) => self.leaf(prefix, Wanted::Set(group)),
+            (DefaultRoutes::SinglePath, ways) => {
+                self.leaf(prefix, port((tie_break(tor, switch) % ways as u64) as usize));
+            }
+            (DefaultRoutes::PerHost, ways) => {
+                // OFPT §4.3: the servers of a rack take the spines in turn. What an earlier switch has spread already
+                // is spread further here, not again.
+                let before = routes.spread.as_ref().map_or(1, |spread| spread.at(switch, tor)) as usize;
+                let turn = |host: usize| (host / before + tor) % ways;
+                if (1..hosts.len()).all(|host| turn(host) == turn(0)) {
+                    return self.leaf(prefix, port(turn(0)));
+                }
+                for (host, at) in fabric.attachments()[hosts].iter().enumerate() {
+                    self.leaf(Prefix::host(at.address), port(turn(host)));
+                }
+            }
+        }
+    }
+
+    /// Addresses beyond those of the last ToR.
+    fn unowned(&mut self, fabric: &Fabric) {
+        let nowhere = self.number(Wanted::Drop);
+        let end = |prefix: Prefix| u64::from(u32::from(prefix.address)) + (1u64 << (32 - prefix.len));
+        let last = fabric.tors().last().and_then(|&tor| fabric.tor_prefix(tor)).expect("a fabric has ToRs");
+        self.leaves.extend(blocks(end(last), end(fabric.whole_prefix()), nowhere));
+    }
+
+    fn name_groups(
+        &self,
+        fabric: &Fabric,
+        routes: &Routes,
+        rules: Vec<(Prefix, u32)>,
+        standing: &BTreeMap<GroupId, Vec<PortNo>>,
+    ) -> DefaultTable {
+        let mut groups: BTreeMap<GroupId, Vec<PortNo>> = BTreeMap::new();
+        let mut names: FxHashMap<u32, GroupId> = FxHashMap::default();
+        let mut free = (FIRST_GROUP..).map(GroupId).filter(|id| !standing.contains_key(id));
+        let mut table: Vec<(Prefix, Choice)> = Vec::with_capacity(rules.len());
+        for (prefix, choice) in rules {
+            let choice = match self.wanted[choice as usize] {
+                Wanted::Drop => Choice::Drop,
+                Wanted::Port(port) => Choice::Port(port),
+                Wanted::Set(set) => Choice::Group(*names.entry(set).or_insert_with(|| {
+                    let links = routes.table.members(set);
+                    let ports: Vec<PortNo> = links.iter().map(|&link| fabric.link(link).from_port).collect();
+                    let same = standing.iter().find(|(_, other)| **other == ports).map(|(&id, _)| id);
+                    let id = same.unwrap_or_else(|| free.next().expect("more identifiers than sets of ports"));
+                    groups.insert(id, ports);
+                    id
+                })),
+            };
+            table.push((prefix, choice));
+        }
+        table.sort_unstable_by_key(|&(prefix, _)| prefix);
+        DefaultTable { routes: table, groups }
+    }
+}
+
+/// A number that is as good as random, and always the same for a ToR and a switch.
+fn tie_break(tor: usize, switch: NodeId) -> u64 {
+    // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
+    let mut x = ((tor as u64) << 32 | u64::from(switch.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The rule for a prefix.
+pub(crate) fn route_rule(priorities: &Priorities, epoch: u16, prefix: Prefix, choice: Choice) -> Rule {
+    let actions = match choice {
+        Choice::Drop => vec![],
+        Choice::Port(port) => vec![RuleAction::Output(port)],
+        Choice::Group(id) => vec![RuleAction::Group(id)],
+    };
+    let matches = Match { dst: Some(prefix), ..Match::default() };
+    let mut rule = tables::rule(tables::DEFAULTS, priorities.default + u16::from(prefix.len), matches, actions, None);
+    rule.cookie = Cookie::fixed(RuleKind::Default, epoch).encode();
+    rule
+}
+
+/// The route that a rule stands for, if it is one that [`route_rule`] could have made in any epoch.
+pub(crate) fn read_route(priorities: &Priorities, rule: &Rule) -> Option<(Prefix, Choice)> {
+    let choice = match rule.actions.as_slice() {
+        [] => Choice::Drop,
+        &[RuleAction::Output(port)] => Choice::Port(port),
+        &[RuleAction::Group(id)] => Choice::Group(id),
+        _ => return None,
+    };
+    let prefix = rule.matches.dst?;
+    let expected = Rule { cookie: rule.cookie, ..route_rule(priorities, 0, prefix, choice) };
+    (*rule == expected).then_some((prefix, choice))
+}
+
+/// The group that spreads flows over these ports.
+pub(crate) fn spread_group(id: GroupId, ports: &[PortNo]) -> Group {
+    let bucket = |&port: &PortNo| Bucket { weight: 1, watch_port: Some(port), actions: vec![RuleAction::Output(port)] };
+    Group { id, kind: GroupKind::Select, buckets: ports.iter().map(bucket).collect() }
+}
+
+/// The ports that a group spreads flows over, if it is one that [`spread_group`] could have made.
+pub(crate) fn read_group(group: &Group) -> Option<Vec<PortNo>> {
+    let ports: Option<Vec<PortNo>> = group.buckets.iter().map(|bucket| bucket.watch_port).collect();
+    ports.filter(|ports| spread_group(group.id, ports) == *group)
+}

@@ -1,0 +1,85 @@
+//! How first and last packets come to the controller: the rules of the control table, and what a copy means.
+
+use crate::config::Config;
+use crate::cookies::{Cookie, RuleKind};
+use crate::tables::{self, CONTROL, DEFAULTS, LONG_FLOWS};
+use pathloom_model::rules::{Match, Rule, RuleAction};
+use pathloom_model::{
+    Fabric, Headers, MptcpOption, NodeId, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_SYN,
+};
+use pathloom_scheme::{Detection, Needs};
+
+/// The rules that join the tables of `switch`, and at ToRs those that copy packets of its own hosts, by source prefix:
+/// what only passes through is never looked at.
+pub(crate) fn rules(config: &Config, needs: &Needs, fabric: &Fabric, switch: NodeId) -> Vec<Rule> {
+    let priorities = &config.priorities;
+    let mut rules = vec![
+        tables::rule(CONTROL, 0, Match::default(), vec![], Some(LONG_FLOWS)),
+        tables::rule(LONG_FLOWS, 0, Match::default(), vec![], Some(DEFAULTS)),
+    ];
+    if let Some(prefix) = fabric.tor_prefix(switch) {
+        let from_here = Match { src: Some(prefix), ..Match::default() };
+        let labelled = (needs.detection == Detection::Label).then_some(LONG_FLOW_DSCP);
+        let finds = matches!(needs.detection, Detection::Label | Detection::Measured { .. });
+        let mut copy = |table: u8, priority, matches| {
+            rules.push(tables::rule(table, priority, matches, vec![RuleAction::Copy], Some(table + 1)));
+        };
+        let tcp = Match { proto: Some(PROTO_TCP), ..from_here };
+        if finds || needs.subflows {
+            let dscp = labelled.filter(|_| !needs.subflows);
+            let flags = Some((TCP_SYN, TCP_SYN | TCP_ACK));
+            copy(CONTROL, priorities.first, Match { tcp_flags: flags, dscp, ..tcp });
+            copy(CONTROL, priorities.last, Match { tcp_flags: Some((TCP_FIN, TCP_FIN)), dscp, ..tcp });
+        }
+        if finds {
+            // Without a handshake, the first packets are those that meet no rule of their flow.
+            copy(LONG_FLOWS, priorities.unknown, Match { proto: Some(PROTO_UDP), dscp: labelled, ..from_here });
+        }
+    }
+    for rule in &mut rules {
+        rule.cookie = Cookie::fixed(RuleKind::Detection, config.epoch).encode();
+    }
+    rules
+}
+
+/// What a copied packet of a host means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Meaning {
+    /// A flow begins.
+    First {
+        /// Whether the scheme is told at once, or only once the flow has been measured.
+        long: bool,
+        /// The MPTCP connection it belongs to.
+        token: Option<u32>,
+        /// Whether it is a further subflow of that connection.
+        further: bool,
+    },
+    /// A flow ends.
+    Last,
+    /// Nothing that was asked for.
+    Nothing,
+}
+
+/// Tells what a packet means to a scheme with these needs.
+pub(crate) fn meaning(needs: &Needs, headers: &Headers) -> Meaning {
+    let tcp = headers.five_tuple.proto == PROTO_TCP;
+    if tcp && headers.tcp_flags & TCP_FIN != 0 {
+        return Meaning::Last;
+    }
+    if tcp && headers.tcp_flags & (TCP_SYN | TCP_ACK) != TCP_SYN {
+        return Meaning::Nothing;
+    }
+    if let (true, Some(option)) = (needs.subflows, headers.mptcp) {
+        return match option {
+            MptcpOption::Capable { token } => Meaning::First { long: true, token: Some(token), further: false },
+            MptcpOption::Join { token } => Meaning::First { long: true, token: Some(token), further: true },
+        };
+    }
+    match needs.detection {
+        Detection::Label if headers.dscp == LONG_FLOW_DSCP => {
+            Meaning::First { long: true, token: None, further: false }
+        }
+        Detection::Measured { .. } => Meaning::First { long: false, token: None, further: false },
+        _ => Meaning::Nothing,
+    }
+}

@@ -1,0 +1,111 @@
+//! Rules and groups of no single flow: what a switch should have of them, and the messages that bring it there.
+
+use crate::controller::Controller;
+use crate::cookies::{Cookie, RuleKind};
+use crate::defaults::{read_group, read_route, route_rule, spread_group, Choice, Routes, FIRST_GROUP};
+use crate::detection;
+use crate::io::Output;
+use crate::switches::{FixedRules, Purpose};
+use pathloom_model::rules::{Group, GroupId, Rule};
+use pathloom_model::{NodeId, Prefix};
+
+impl Controller {
+    /// Sends every switch what has changed since it was last told.
+    pub(crate) fn refresh_fixed(&mut self) {
+        let fabric = self.fabric.clone();
+        if !self.stale || !fabric.switches().iter().any(|&switch| self.is_ready(switch)) {
+            return;
+        }
+        self.stale = false;
+        for &switch in fabric.switches() {
+            if self.is_ready(switch) {
+                self.bring_up_to_date(switch);
+            }
+        }
+    }
+
+    /// Sends a switch what it lacks of what it should have, and deletes what it should not have. At every moment between
+    /// two messages, an address is treated either as before or as it will be: new rules come first, the most specific
+    /// of them before the others, and old ones go after them, the most specific last.
+    pub(crate) fn bring_up_to_date(&mut self, switch: NodeId) {
+        let wanted = self.wanted_fixed(switch);
+        let found = std::mem::take(&mut self.switches[switch.index()].fixed);
+        for (&id, ports) in &wanted.defaults.groups {
+            if found.defaults.groups.get(&id) != Some(ports) {
+                let xid = self.next_xid();
+                self.put(Output::AddGroup { switch, xid, group: spread_group(id, ports) });
+                self.await_answer(switch, xid, Purpose::Fixed);
+            }
+        }
+        for (key, rule) in &wanted.others {
+            let same = |other: &&Rule| Rule { cookie: rule.cookie, ..(*other).clone() } == *rule;
+            if found.others.get(key).filter(same).is_none() {
+                self.add_rule(switch, rule.clone(), Purpose::Fixed);
+            }
+        }
+        for key in found.others.keys().filter(|key| !wanted.others.contains_key(key)) {
+            self.delete_rule(switch, *key);
+        }
+        self.change_routes(switch, &found.defaults.routes, &wanted.defaults.routes);
+        for &group in found.defaults.groups.keys().filter(|id| !wanted.defaults.groups.contains_key(id)) {
+            let xid = self.next_xid();
+            self.put(Output::DeleteGroup { switch, xid, group });
+        }
+        self.switches[switch.index()].fixed = wanted;
+        self.count_rules(switch, 0);
+    }
+
+    fn change_routes(&mut self, switch: NodeId, found: &[(Prefix, Choice)], wanted: &[(Prefix, Choice)]) {
+        let choice_in = |table: &[(Prefix, Choice)], prefix: Prefix| {
+            table.binary_search_by_key(&prefix, |&(other, _)| other).ok().map(|index| table[index].1)
+        };
+        let differs = |&&(prefix, choice): &&(Prefix, Choice)| choice_in(found, prefix) != Some(choice);
+        let mut added: Vec<_> = wanted.iter().filter(differs).copied().collect();
+        added.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len));
+        for (prefix, choice) in added {
+            let rule = route_rule(&self.config.priorities, self.config.epoch, prefix, choice);
+            self.add_rule(switch, rule, Purpose::Fixed);
+        }
+        let stale = |&&(prefix, _): &&(Prefix, Choice)| choice_in(wanted, prefix).is_none();
+        let mut deleted: Vec<_> = found.iter().filter(stale).copied().collect();
+        deleted.sort_by_key(|(prefix, _)| prefix.len);
+        for (prefix, choice) in deleted {
+            let key = route_rule(&self.config.priorities, self.config.epoch, prefix, choice).key();
+            self.delete_rule(switch, key);
+        }
+    }
+
+    fn wanted_fixed(&mut self, switch: NodeId) -> FixedRules {
+        let (links, how) = (&self.view.links, self.view.defaults);
+        let routes = match self.routes.take().filter(|routes| routes.are_for(links, how)) {
+            Some(routes) => routes,
+            None => Routes::new(&self.fabric, links, how),
+        };
+        let standing = &self.switches[switch.index()].fixed.defaults.groups;
+        let defaults = self.compiler.compile(&self.fabric, &routes, switch, standing);
+        self.routes = Some(routes);
+        let others = detection::rules(&self.config, &self.needs, &self.fabric, switch);
+        FixedRules { defaults, others: others.into_iter().map(|rule| (rule.key(), rule)).collect() }
+    }
+
+    /// What of the rules and groups found in a switch are of ours and of no single flow.
+    pub(crate) fn read_fixed(&self, rules: &[Rule], groups: &[Group]) -> FixedRules {
+        let mut fixed = FixedRules::default();
+        for rule in rules {
+            let kind = Cookie::decode(rule.cookie).map(|cookie| cookie.kind);
+            let route = read_route(&self.config.priorities, rule).filter(|_| kind == Some(RuleKind::Default));
+            match (kind, route) {
+                (_, Some(route)) => fixed.defaults.routes.push(route),
+                (Some(RuleKind::Default | RuleKind::Detection), None) => {
+                    fixed.others.insert(rule.key(), rule.clone());
+                }
+                _ => {}
+            }
+        }
+        fixed.defaults.routes.sort_unstable_by_key(|&(prefix, _)| prefix);
+        // A group of ours that was changed by someone matches no set of ports, and is replaced or deleted.
+        let ours = groups.iter().filter(|group| group.id >= GroupId(FIRST_GROUP));
+        fixed.defaults.groups = ours.map(|group| (group.id, read_group(group).unwrap_or_default())).collect();
+        fixed
+    }
+}

@@ -1,0 +1,222 @@
+//! The flows a controller knows, and the rules each of them has.
+
+use crate::cookies::{flow_id, PLANS};
+use crate::plan::{FlowKey, Version, LEVELS};
+use pathloom_model::rules::RuleKey;
+use pathloom_model::{FiveTuple, Nanos, NodeId};
+use pathloom_scheme::FlowId;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Rules of abandoned versions, by five-tuple and plan, that stay until the packets under way have passed. By five-tuple:
+/// a new flow may use the ports of one that is over.
+pub(crate) type Draining = BTreeMap<(FiveTuple, u8), Vec<(NodeId, RuleKey)>>;
+
+/// A rule of a flow at its source ToR.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct SourceRule {
+    /// The version it stands for.
+    pub plan: u8,
+    /// Its level of priority.
+    pub level: u8,
+    /// Bytes it had counted when it was last read.
+    pub bytes: u64,
+    /// Whether it was sent, or waits for the switch's session.
+    pub sent: bool,
+    /// Whether its deletion was sent, or waits for the switch's session.
+    pub leaving: bool,
+}
+
+/// A move under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    /// Number of the move, so that late confirmations of an abandoned one are known.
+    pub number: u32,
+    /// The version it leads to.
+    pub plan: u8,
+    /// Level that the new rule at the source ToR gets.
+    pub level: u8,
+    /// Phase under way.
+    pub phase: usize,
+    /// Confirmations that the phase still waits for.
+    pub waiting: u32,
+}
+
+/// A flow and its rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    /// Names and places.
+    pub key: FlowKey,
+    /// Rate of the sending port.
+    pub access_bps: u64,
+    /// Whether the scheme was told that it ended; its rules stay until nothing more comes.
+    pub closed: bool,
+    /// Its rules at the source ToR.
+    pub sources: Vec<SourceRule>,
+    /// Versions with rules at later switches. Every path version of `sources` and `moving` is among them.
+    pub versions: Vec<Version>,
+    /// The move under way.
+    pub moving: Option<Move>,
+    /// Plans made so far, modulo [`PLANS`].
+    pub plans: u8,
+    /// Bytes counted by rules that are gone.
+    pub past_bytes: u64,
+    /// Bytes counted up to the last round of measurements.
+    pub measured_bytes: u64,
+    /// Until when the flow was told not to send.
+    pub held_until: Nanos,
+    /// How often in a row its counting rule was refused.
+    pub refusals: u8,
+}
+
+impl Flow {
+    /// A flow without rules.
+    pub(crate) fn new(key: FlowKey, access_bps: u64) -> Flow {
+        Flow {
+            key,
+            access_bps,
+            closed: false,
+            sources: Vec::new(),
+            versions: Vec::new(),
+            moving: None,
+            plans: 0,
+            past_bytes: 0,
+            measured_bytes: 0,
+            held_until: Nanos::ZERO,
+            refusals: 0,
+        }
+    }
+
+    /// Its source ToR.
+    pub(crate) fn tor(&self) -> NodeId {
+        self.key.src.tor
+    }
+
+    /// Bytes counted so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.past_bytes + self.sources.iter().map(|source| source.bytes).sum::<u64>()
+    }
+
+    /// A plan number that no rule for the five-tuple bears.
+    pub(crate) fn take_plan(&mut self, draining: &Draining) -> u8 {
+        loop {
+            let plan = self.plans;
+            self.plans = (self.plans + 1) % PLANS;
+            let used = self.versions.iter().any(|version| version.plan == plan)
+                || self.sources.iter().any(|source| source.plan == plan)
+                || draining.contains_key(&(self.key.five_tuple, plan));
+            if !used {
+                return plan;
+            }
+        }
+    }
+
+    /// A level that no rule to stay has, and that is not spoken for.
+    pub(crate) fn free_level(&self) -> u8 {
+        let taken = |level: &u8| {
+            self.sources.iter().any(|source| source.level == *level && !source.leaving)
+                || self.moving.as_ref().is_some_and(|moving| moving.level == *level)
+        };
+        (0..LEVELS).find(|level| !taken(level)).unwrap_or(LEVELS - 1)
+    }
+
+    /// The version of this plan.
+    pub(crate) fn version(&self, plan: u8) -> Option<&Version> {
+        self.versions.iter().find(|version| version.plan == plan)
+    }
+
+    /// The rules at the source ToR that are to stay.
+    pub(crate) fn staying(&self) -> impl Iterator<Item = &SourceRule> {
+        self.sources.iter().filter(|source| !source.leaving)
+    }
+}
+
+/// All flows, found by name or by five-tuple.
+#[derive(Default)]
+pub(crate) struct FlowTable {
+    records: BTreeMap<FlowId, Flow>,
+    by_tuple: FxHashMap<FiveTuple, FlowId>,
+    per_host: Vec<u32>,
+    per_tor: Vec<u32>,
+    epoch: u16,
+    serial: u64,
+}
+
+impl FlowTable {
+    /// No flows yet, on a fabric of `nodes`.
+    pub(crate) fn new(epoch: u16, nodes: usize) -> FlowTable {
+        FlowTable { per_host: vec![0; nodes], per_tor: vec![0; nodes], epoch, ..FlowTable::default() }
+    }
+
+    pub(crate) fn get(&self, id: FlowId) -> Option<&Flow> {
+        self.records.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
+        self.records.get_mut(&id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowId, &Flow)> {
+        self.records.iter().map(|(&id, flow)| (id, flow))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut Flow)> {
+        self.records.iter_mut().map(|(&id, flow)| (id, flow))
+    }
+
+    pub(crate) fn find(&self, five_tuple: &FiveTuple) -> Option<FlowId> {
+        self.by_tuple.get(five_tuple).copied()
+    }
+
+    /// Flows that a host sends.
+    pub(crate) fn of_host(&self, host: NodeId) -> u32 {
+        self.per_host[host.index()]
+    }
+
+    /// Flows whose source ToR is `tor`.
+    pub(crate) fn of_tor(&self, tor: NodeId) -> u32 {
+        self.per_tor[tor.index()]
+    }
+
+    /// A name that was never given.
+    pub(crate) fn next_id(&mut self) -> FlowId {
+        loop {
+            let id = flow_id(self.epoch, self.serial);
+            self.serial += 1;
+            if !self.records.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Flows named so far in this epoch.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// No flow of this epoch with a number below `serial` will be named from now on.
+    pub(crate) fn skip_to(&mut self, serial: u64) {
+        self.serial = self.serial.max(serial);
+    }
+
+    /// Adds a flow. The five-tuple leads to it from now on.
+    pub(crate) fn insert(&mut self, flow: Flow) {
+        let id = flow.key.id;
+        self.by_tuple.insert(flow.key.five_tuple, id);
+        self.per_host[flow.key.src.host.index()] += 1;
+        self.per_tor[flow.key.src.tor.index()] += 1;
+        self.records.insert(id, flow);
+    }
+
+    /// Forgets a flow.
+    pub(crate) fn remove(&mut self, id: FlowId) -> Option<Flow> {
+        let flow = self.records.remove(&id)?;
+        self.per_host[flow.key.src.host.index()] -= 1;
+        self.per_tor[flow.key.src.tor.index()] -= 1;
+        if self.by_tuple.get(&flow.key.five_tuple) == Some(&id) {
+            self.by_tuple.remove(&flow.key.five_tuple);
+        }
+        Some(flow)
+    }
+}

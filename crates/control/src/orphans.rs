@@ -1,0 +1,229 @@
+//! Rules of flows that nobody remembers, found after a restart: complete paths are adopted, the rest is taken away in a
+//! safe order: at the source ToR first, and elsewhere when no packet can be under way any more.
+
+use crate::controller::Controller;
+use crate::cookies::{epoch_and_serial, Cookie, RuleKind, PLANS};
+use crate::flows::{Flow, SourceRule};
+use crate::plan::{tag, FlowKey, Version, LEVELS};
+use crate::tables::DEFAULTS;
+use crate::timers::Timer;
+use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
+use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path};
+use pathloom_scheme::{Detection, Event, FlowId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long packets may be under way on a path of which only parts were found.
+const UNKNOWN_DRAIN: Nanos = Nanos::from_secs(10);
+
+/// Rules of one flow.
+#[derive(Debug)]
+struct Orphan {
+    five_tuple: FiveTuple,
+    /// At its source ToR: plan and rule.
+    sources: Vec<(u8, Rule)>,
+    /// At later switches, by plan.
+    hops: BTreeMap<(u8, NodeId), Rule>,
+}
+
+/// All such flows.
+#[derive(Debug, Default)]
+pub(crate) struct Orphans {
+    flows: BTreeMap<FlowId, Orphan>,
+    /// Flows to be looked at when the rules of a switch become known.
+    waiting: BTreeMap<NodeId, BTreeSet<FlowId>>,
+}
+
+impl Orphans {
+    /// Whether one of them has this five-tuple.
+    pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
+        self.flows.values().any(|orphan| orphan.five_tuple == *five_tuple)
+    }
+}
+
+/// What the rule at the source ToR that acts leads to.
+enum Trace {
+    /// The default routes.
+    Defaults,
+    /// A complete path.
+    Path(Path),
+    /// Nowhere.
+    Broken,
+    /// The rules of this switch are not known yet.
+    Unknown(NodeId),
+}
+
+impl Controller {
+    /// Takes note of a rule of a flow that is not known.
+    pub(crate) fn add_orphan(&mut self, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
+        let (epoch, serial) = epoch_and_serial(id);
+        if epoch == self.config.epoch {
+            self.flows.skip_to(serial + 1);
+        }
+        let Some(key) = self.orphan_key(id, &rule.matches) else {
+            // Its addresses are of another fabric.
+            self.delete_rule(switch, rule.key());
+            return;
+        };
+        let level = rule.priority.checked_sub(self.config.priorities.flow).filter(|&level| level < u16::from(LEVELS));
+        let is_source = cookie.kind == RuleKind::Source;
+        if is_source && (key.src.tor != switch || level.is_none()) {
+            self.delete_rule(switch, rule.key());
+            return;
+        }
+        let empty = Orphan { five_tuple: key.five_tuple, sources: Vec::new(), hops: BTreeMap::new() };
+        let orphan = self.orphans.flows.entry(id).or_insert(empty);
+        self.orphans.waiting.entry(switch).or_default().insert(id);
+        if is_source {
+            orphan.sources.push((cookie.plan, rule));
+        } else {
+            orphan.hops.insert((cookie.plan, switch), rule);
+        }
+        self.count_rules(switch, 1);
+    }
+
+    fn orphan_key(&self, id: FlowId, matches: &Match) -> Option<FlowKey> {
+        let whole = |prefix: Option<pathloom_model::Prefix>| prefix.filter(|p| p.len == 32).map(|p| p.address);
+        let (src, dst) = (whole(matches.src)?, whole(matches.dst)?);
+        let (src_port, dst_port) = (matches.src_port?, matches.dst_port?);
+        let five_tuple = FiveTuple { src, dst, proto: matches.proto?, src_port, dst_port };
+        let (src, dst) = (*self.fabric.attachment(src)?, *self.fabric.attachment(dst)?);
+        Some(FlowKey { id, five_tuple, src, dst })
+    }
+
+    /// The rules of a switch are known now: looks at the flows that waited for them.
+    pub(crate) fn orphans_may_be_complete(&mut self, switch: NodeId) {
+        for id in self.orphans.waiting.remove(&switch).unwrap_or_default() {
+            self.look_at_orphan(id);
+        }
+    }
+
+    /// The rule of a flow that is not known ran out.
+    pub(crate) fn orphan_rule_removed(&mut self, switch: NodeId, id: FlowId, plan: u8) {
+        let Some(orphan) = self.orphans.flows.get_mut(&id) else { return };
+        let before = orphan.sources.len();
+        orphan.sources.retain(|&(other, _)| other != plan);
+        if orphan.sources.len() < before {
+            self.count_rules(switch, -1);
+            self.look_at_orphan(id);
+        }
+    }
+
+    fn look_at_orphan(&mut self, id: FlowId) {
+        let Some(orphan) = self.orphans.flows.get(&id) else { return };
+        let Some(tor) = self.fabric.attachment(orphan.five_tuple.src).map(|at| at.tor) else { return };
+        if !self.is_ready(tor) {
+            self.orphans.waiting.entry(tor).or_default().insert(id);
+            return;
+        }
+        let acting = orphan.sources.iter().max_by_key(|(_, rule)| rule.priority);
+        let trace = acting.map(|(plan, rule)| (*plan, self.trace(orphan, tor, *plan, rule)));
+        match trace {
+            Some((_, Trace::Unknown(switch))) => {
+                self.orphans.waiting.entry(switch).or_default().insert(id);
+            }
+            Some((plan, Trace::Path(path))) if path.is_up(&self.view.links) => self.adopt(id, plan, Some(path)),
+            Some((plan, Trace::Defaults)) => self.adopt(id, plan, None),
+            Some((plan, Trace::Broken | Trace::Path(_))) => {
+                self.adopt(id, plan, None);
+                self.unroute_broken(id, plan);
+            }
+            None => {
+                if let Some(orphan) = self.orphans.flows.remove(&id) {
+                    self.drain_hops(
+                        orphan.five_tuple,
+                        orphan.hops.into_iter().map(|((plan, at), rule)| (plan, at, rule.key())),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Follows the rules of a plan from the source ToR on.
+    fn trace(&self, orphan: &Orphan, tor: NodeId, plan: u8, source: &Rule) -> Trace {
+        let Some(dst) = self.fabric.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
+        let host_port = self.fabric.link(dst.uplink).to_port;
+        let mut port = match source.actions.as_slice() {
+            [] if source.goto == Some(DEFAULTS) => return Trace::Defaults,
+            &[RuleAction::Output(port)] if tor == dst.tor && port == host_port => return Trace::Path(Path::empty()),
+            &[RuleAction::SetTag(with), RuleAction::Output(port)] if with == tag(plan) => port,
+            _ => return Trace::Broken,
+        };
+        let (mut here, mut links): (NodeId, Vec<LinkId>) = (tor, Vec::new());
+        loop {
+            let Some(link) = self.fabric.out_link(here, port).filter(|&link| self.fabric.is_switch_link(link)) else {
+                return Trace::Broken;
+            };
+            links.push(link);
+            here = self.fabric.link(link).to;
+            if links.len() > self.fabric.switches().len() {
+                return Trace::Broken;
+            }
+            if !self.is_ready(here) {
+                return Trace::Unknown(here);
+            }
+            match orphan.hops.get(&(plan, here)).map(|rule| rule.actions.as_slice()) {
+                Some(&[RuleAction::PopTag, RuleAction::Output(out)]) if here == dst.tor && out == host_port => {
+                    let path = Path::new(links);
+                    return if path.check(&self.fabric).is_ok() { Trace::Path(path) } else { Trace::Broken };
+                }
+                Some(&[RuleAction::Output(out)]) => port = out,
+                _ => return Trace::Broken,
+            }
+        }
+    }
+
+    /// Makes a flow known whose rule of `plan` acts, and takes away what the flow has no use for.
+    fn adopt(&mut self, id: FlowId, plan: u8, path: Option<Path>) {
+        let Some(orphan) = self.orphans.flows.remove(&id) else { return };
+        let Some(key) = self.orphan_key(id, &Match::five_tuple(orphan.five_tuple)) else { return };
+        let mut flow = Flow::new(key, self.fabric.link(key.src.uplink).settings.rate_bps);
+        let base = self.config.priorities.flow;
+        flow.sources.extend(orphan.sources.iter().map(|(plan, rule)| SourceRule {
+            plan: *plan,
+            level: (rule.priority - base) as u8,
+            bytes: 0,
+            sent: true,
+            leaving: false,
+        }));
+        flow.plans = (plan + 1) % PLANS;
+        let on_path = path.is_some();
+        if on_path {
+            flow.versions.push(Version { plan, path: path.clone() });
+            self.routed.insert(id);
+        }
+        let measured = matches!(self.needs.detection, Detection::Measured { .. });
+        let long = on_path || !measured;
+        self.insert_flow(flow, long);
+        self.counts.adopted += 1;
+        if let Some(view) = self.view.flows.get_mut(&id) {
+            view.route = path;
+        }
+        for &(other, _) in orphan.sources.iter().filter(|&&(other, _)| other != plan) {
+            self.leave(id, other);
+        }
+        let useless = orphan.hops.into_iter().filter(|&((other, _), _)| !on_path || other != plan);
+        self.drain_hops(orphan.five_tuple, useless.map(|((plan, at), rule)| (plan, at, rule.key())));
+        if on_path {
+            self.tell(Event::FlowAdopted { flow: id });
+        } else if long {
+            self.tell(Event::FlowArrived { flow: id });
+        }
+    }
+
+    /// The rule that acts leads nowhere: the flow goes back to the default routes.
+    fn unroute_broken(&mut self, id: FlowId, plan: u8) {
+        self.add_count(id);
+        self.leave(id, plan);
+    }
+
+    fn drain_hops(&mut self, five_tuple: FiveTuple, hops: impl Iterator<Item = (u8, NodeId, RuleKey)>) {
+        let at = self.now.saturating_add(self.config.drain.unwrap_or(UNKNOWN_DRAIN));
+        for (plan, switch, key) in hops {
+            let rules = self.draining.entry((five_tuple, plan)).or_default();
+            if rules.is_empty() {
+                self.timers.set(at, Timer::Drained { five_tuple, plan });
+            }
+            rules.push((switch, key));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! From a path to rules, and from an old path to a new one without a packet lost or sent round.
+//!
+//! A path has a version: the number of the plan that made it, and a VLAN tag of its own. Its source ToR puts the tag
+//! on, the switches after it match five-tuple and tag, and the last one takes it off. So rules of two versions of one
+//! flow never meet: a packet takes one version from end to end, whichever switches both of them visit and in whatever
+//! order (two-phase update: Reitblatt et al., SIGCOMM 2012, §5). Moving a flow is then
+//!
+//! 1. add the rules of the new version at all switches but the first: no packet bears its tag yet;
+//! 2. when all are confirmed, add the new rule at the source ToR, beside the old one;
+//! 3. when that is confirmed, delete the old rule there;
+//! 4. when that is confirmed and the packets under way have drained, delete the rest of the old version.
+//!
+//! Packets on the default routes bear no tag, so moving from or to the defaults is the same. At the source ToR, rules
+//! of a flow differ in priority ("level"). Whether the new level is higher (the flow moves at step 2) or lower (it
+//! moves at step 3) makes no difference to a packet, and so levels are used again and never run out.
+
+use crate::config::Priorities;
+use crate::cookies::{Cookie, RuleKind, PLANS};
+use crate::tables::{self, DEFAULTS, LONG_FLOWS};
+use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
+use pathloom_model::units::PS_PER_NS;
+use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, NodeId, Path};
+use pathloom_scheme::FlowId;
+
+/// Number of levels, that is of priorities in use for the rules of one flow at its source ToR.
+pub const LEVELS: u8 = 4;
+
+/// What the rules of one flow are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowKey {
+    /// The flow.
+    pub id: FlowId,
+    /// Its five-tuple.
+    pub five_tuple: FiveTuple,
+    /// Where it comes from.
+    pub src: Attachment,
+    /// Where it goes.
+    pub dst: Attachment,
+}
+
+/// One version of a flow's route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Version {
+    /// Number of its plan, modulo [`PLANS`].
+    pub plan: u8,
+    /// Its path; `None` for the default routes.
+    pub path: Option<Path>,
+}
+
+/// A rule to add or to delete.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Add the rule.
+    Add(NodeId, Rule),
+    /// Delete the rule.
+    Delete(NodeId, RuleKey),
+}
+
+/// How rules are made in this fabric.
+#[derive(Clone, Copy)]
+pub struct Planner<'a> {
+    /// The fabric.
+    pub fabric: &'a Fabric,
+    /// Priorities of the rules.
+    pub priorities: Priorities,
+    /// Idle time-out of the rule at the source ToR.
+    pub idle_timeout_s: u16,
+}
+
+impl Planner<'_> {
+    /// The rule of a version at the source ToR: it counts the flow, and its idle time-out says when the flow is over.
+    pub fn source(&self, flow: &FlowKey, version: &Version, level: u8) -> Rule {
+        let out = |path: &Path| match path.links().first() {
+            Some(&link) => {
+                vec![RuleAction::SetTag(tag(version.plan)), RuleAction::Output(self.fabric.link(link).from_port)]
+            }
+            None => vec![RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)],
+        };
+        let (actions, goto) = version.path.as_ref().map_or((vec![], Some(DEFAULTS)), |path| (out(path), None));
+        let priority = self.priorities.flow + u16::from(level);
+        let mut rule = tables::rule(LONG_FLOWS, priority, Match::five_tuple(flow.five_tuple), actions, goto);
+        rule.cookie = Cookie { kind: RuleKind::Source, flow: flow.id, plan: version.plan }.encode();
+        rule.idle_timeout_s = self.idle_timeout_s;
+        rule.notify_removal = true;
+        rule
+    }
+
+    /// What names [`Planner::source`].
+    pub fn source_key(&self, flow: &FlowKey, level: u8) -> RuleKey {
+        let priority = self.priorities.flow + u16::from(level);
+        RuleKey { table: LONG_FLOWS, priority, matches: Match::five_tuple(flow.five_tuple) }
+    }
+
+    /// The rules of a version at the switches after the source ToR. They have no idle time-out: a switch beyond a lossy
+    /// queue sees less of the flow than the source does, and must not forget it first.
+    pub fn hops<'b>(&'b self, flow: &'b FlowKey, version: &'b Version) -> impl Iterator<Item = (NodeId, Rule)> + 'b {
+        let links = version.path.as_ref().map_or(&[][..], Path::links);
+        let cookie = Cookie { kind: RuleKind::Hop, flow: flow.id, plan: version.plan }.encode();
+        links.iter().enumerate().map(move |(index, &link)| {
+            let actions = match links.get(index + 1) {
+                Some(&next) => vec![RuleAction::Output(self.fabric.link(next).from_port)],
+                None => vec![RuleAction::PopTag, RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)],
+            };
+            let key = self.hop_key(flow.five_tuple, version.plan);
+            let mut rule = tables::rule(key.table, key.priority, key.matches, actions, None);
+            rule.cookie = cookie;
+            (self.fabric.link(link).to, rule)
+        })
+    }
+
+    /// What names each of [`Planner::hops`].
+    pub fn hop_key(&self, five_tuple: FiveTuple, plan: u8) -> RuleKey {
+        let matches = Match { tag: Some(tag(plan)), ..Match::five_tuple(five_tuple) };
+        RuleKey { table: LONG_FLOWS, priority: self.priorities.flow, matches }
+    }
+
+    /// The next phase of moving a flow to the path of `new`, when all phases before it are confirmed; `None` when it is
+    /// there. `new` gets `level`; `old` are the levels of its other rules at the source ToR at this moment.
+    pub fn phase(&self, number: usize, flow: &FlowKey, new: &Version, level: u8, old: &[u8]) -> Option<Vec<Step>> {
+        let source = flow.src.tor;
+        match number {
+            0 => Some(self.hops(flow, new).map(|(switch, rule)| Step::Add(switch, rule)).collect()),
+            1 => Some(vec![Step::Add(source, self.source(flow, new, level))]),
+            2 => Some(old.iter().map(|&level| Step::Delete(source, self.source_key(flow, level))).collect()),
+            _ => None,
+        }
+    }
+
+    /// How long packets of a version may be under way, if every queue before them is full.
+    pub fn worst_delay(&self, flow: &FlowKey, path: &Path) -> Nanos {
+        let access = [flow.src.uplink, flow.dst.uplink.reverse()];
+        let delay_ps = path.links().iter().chain(&access).map(|&link| {
+            let settings = self.fabric.link(link).settings;
+            let bits = (u64::from(settings.buffer_packets) + 2) * FRAME_BITS;
+            let queue_ps = u128::from(bits) * 1_000_000_000_000 / u128::from(settings.rate_bps.max(1));
+            settings.delay_ps.saturating_add(u64::try_from(queue_ps).unwrap_or(u64::MAX))
+        });
+        Nanos(delay_ps.fold(0, u64::saturating_add) / PS_PER_NS)
+    }
+}
+
+/// Bits of the longest frame.
+const FRAME_BITS: u64 = 1518 * 8;
+
+/// The tag of a plan. 0 means no tag and 1 is what switches use by themselves (IEEE 802.1Q-2018 §9.6), so both are left
+/// out.
+pub fn tag(plan: u8) -> u16 {
+    2 + u16::from(plan % PLANS)
+}
+
+/// The plan of a tag, if it is one of ours.
+pub fn plan_of_tag(tag: u16) -> Option<u8> {
+    tag.checked_sub(2).filter(|&plan| plan < u16::from(PLANS)).map(|plan| plan as u8)
+}

@@ -1,0 +1,150 @@
+//! Reading the flow counters of the ToRs, in rounds.
+
+use crate::controller::Controller;
+use crate::cookies::{Cookie, RuleKind};
+use crate::io::{Output, RuleStats};
+use pathloom_model::units::NS_PER_S;
+use pathloom_model::{Nanos, NodeId};
+use pathloom_scheme::{Detection, Event};
+use std::collections::BTreeSet;
+
+/// A round that asks nobody is over after this, so that a scheme that asks again and again lets time pass.
+const EMPTY_ROUND: Nanos = Nanos::from_millis(1);
+
+/// A round of readings under way.
+#[derive(Debug)]
+struct Round {
+    started: Nanos,
+    deadline: Nanos,
+    /// ToRs that have not answered yet.
+    waiting: BTreeSet<NodeId>,
+}
+
+/// When ToRs were read, and when they will be.
+#[derive(Debug)]
+pub(crate) struct Polling {
+    period: Option<Nanos>,
+    /// When the next periodic round starts.
+    due: Option<Nanos>,
+    round: Option<Round>,
+    /// Whether another round was asked for while one is under way.
+    again: bool,
+    last_round: Nanos,
+    /// By node: when it was last read, and the time before that if the reading is of this round.
+    read: Vec<(Nanos, Option<Nanos>)>,
+}
+
+impl Polling {
+    pub(crate) fn new(nodes: usize) -> Polling {
+        let read = vec![(Nanos::ZERO, None); nodes];
+        Polling { period: None, due: None, round: None, again: false, last_round: Nanos::ZERO, read }
+    }
+
+    /// Reads every `period` from now on. What has been read stays.
+    pub(crate) fn start(&mut self, now: Nanos, period: Option<Nanos>) {
+        self.period = period;
+        self.due = period.map(|period| now.saturating_add(period));
+    }
+
+    /// When the controller must look after it.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        let deadline = self.round.as_ref().map(|round| round.deadline);
+        [deadline, self.due.filter(|_| self.round.is_none())].into_iter().flatten().min()
+    }
+
+    /// The ToR cannot answer any more.
+    pub(crate) fn lost(&mut self, now: Nanos, switch: NodeId) {
+        if let Some(round) = self.round.as_mut() {
+            if round.waiting.remove(&switch) && round.waiting.is_empty() {
+                round.deadline = now;
+            }
+        }
+    }
+}
+
+impl Controller {
+    /// Carries out [`pathloom_scheme::Action::Measure`].
+    pub(crate) fn measure(&mut self) {
+        if self.polling.round.is_some() {
+            self.polling.again = true;
+        } else {
+            self.start_round();
+        }
+    }
+
+    pub(crate) fn poll_if_due(&mut self) {
+        if self.polling.round.as_ref().is_some_and(|round| round.deadline <= self.now) {
+            self.finish_round();
+        }
+        if self.polling.round.is_none() && self.polling.due.is_some_and(|due| due <= self.now) {
+            self.polling.due = self.polling.period.map(|period| self.now.saturating_add(period));
+            self.start_round();
+        }
+    }
+
+    fn start_round(&mut self) {
+        let fabric = self.fabric.clone();
+        let asked = |&tor: &NodeId| self.flows.of_tor(tor) > 0 && self.is_ready(tor);
+        let waiting: BTreeSet<NodeId> = fabric.tors().iter().copied().filter(asked).collect();
+        let patience = if waiting.is_empty() { EMPTY_ROUND } else { self.config.poll_patience.max(EMPTY_ROUND) };
+        for &switch in &waiting {
+            self.put(Output::FlowStatsRequest { switch });
+        }
+        self.polling.round = Some(Round { started: self.now, deadline: self.now.saturating_add(patience), waiting });
+    }
+
+    pub(crate) fn flow_stats(&mut self, switch: NodeId, rows: &[RuleStats]) {
+        for row in rows {
+            let Some(Cookie { kind: RuleKind::Source, flow, plan }) = Cookie::decode(row.cookie) else { continue };
+            let Some(known) = self.flows.get_mut(flow).filter(|known| known.key.src.tor == switch) else { continue };
+            if let Some(source) = known.sources.iter_mut().find(|source| source.plan == plan) {
+                source.bytes = row.counters.bytes;
+            }
+        }
+        let Some(round) = self.polling.round.as_mut() else { return };
+        if round.waiting.remove(&switch) {
+            let done = round.waiting.is_empty();
+            let read = &mut self.polling.read[switch.index()];
+            *read = (self.now, Some(read.0));
+            if done {
+                self.finish_round();
+            }
+        }
+    }
+
+    fn finish_round(&mut self) {
+        let Some(round) = self.polling.round.take() else { return };
+        let share = match self.needs.detection {
+            Detection::Measured { nic_share } => Some(nic_share),
+            _ => None,
+        };
+        for (id, flow) in self.flows.iter_mut() {
+            let (now, Some(before)) = self.polling.read[flow.key.src.tor.index()] else { continue };
+            let bytes = flow.bytes();
+            let rate_bps = rate(bytes.saturating_sub(flow.measured_bytes), now.saturating_sub(before));
+            flow.measured_bytes = bytes;
+            let Some(view) = self.view.flows.get_mut(&id).filter(|_| !flow.closed) else { continue };
+            view.bytes = bytes;
+            view.rate_bps = Some(rate_bps);
+            // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
+            if !view.long && share.is_some_and(|share| rate_bps as f64 >= share * flow.access_bps as f64) {
+                view.long = true;
+                self.events.push_back(Event::FlowArrived { flow: id });
+            }
+        }
+        for read in &mut self.polling.read {
+            read.1 = None;
+        }
+        let period = round.started.saturating_sub(self.polling.last_round);
+        self.polling.last_round = round.started;
+        self.tell(Event::RatesMeasured { period });
+        if std::mem::take(&mut self.polling.again) {
+            self.start_round();
+        }
+    }
+}
+
+/// Bits per second.
+fn rate(bytes: u64, time: Nanos) -> u64 {
+    (u128::from(bytes) * 8 * u128::from(NS_PER_S) / u128::from(time.0.max(1))) as u64
+}

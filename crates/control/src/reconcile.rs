@@ -1,0 +1,149 @@
+//! After a session was lost, or the controller started anew: what a switch has is compared with what it should have.
+
+use crate::controller::Controller;
+use crate::cookies::{Cookie, RuleKind};
+use crate::plan::Version;
+use crate::switches::{Purpose, Session};
+use pathloom_model::rules::{Group, Rule};
+use pathloom_model::NodeId;
+use pathloom_scheme::FlowId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rules of flows found in a switch.
+type Found = BTreeMap<FlowId, Vec<(Cookie, Rule)>>;
+
+impl Controller {
+    pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group]) {
+        let state = &mut self.switches[switch.index()];
+        let first = state.session == Session::Reading;
+        if !first && !(state.session == Session::Ready && state.reread) {
+            self.counts.nonsense += 1;
+            return;
+        }
+        state.session = Session::Ready;
+        state.reread = false;
+        self.switches[switch.index()].fixed = self.read_fixed(&rules, groups);
+        self.bring_up_to_date(switch);
+        if first {
+            self.reconcile_flows(switch, rules);
+        }
+    }
+
+    fn reconcile_flows(&mut self, switch: NodeId, rules: Vec<Rule>) {
+        let mut found = Found::new();
+        let mut wiped = true;
+        for rule in rules {
+            let Some(cookie) = Cookie::decode(rule.cookie) else { continue };
+            wiped = false;
+            if matches!(cookie.kind, RuleKind::Source | RuleKind::Hop) {
+                found.entry(cookie.flow).or_default().push((cookie, rule));
+            }
+        }
+        let sourced: Vec<FlowId> =
+            self.flows.iter().filter(|(_, flow)| flow.tor() == switch).map(|(id, _)| id).collect();
+        for id in sourced {
+            self.reconcile_sources(id, found.get(&id).map_or(&[], Vec::as_slice), wiped);
+        }
+        for id in self.routed.iter().copied().collect::<Vec<_>>() {
+            self.reconcile_hops(switch, id, found.get(&id).map_or(&[], Vec::as_slice));
+        }
+        for (id, rules) in found {
+            for (cookie, rule) in rules {
+                self.found_rule(switch, id, cookie, rule);
+            }
+        }
+        self.orphans_may_be_complete(switch);
+    }
+
+    /// Compares the rules of a known flow at its source ToR.
+    fn reconcile_sources(&mut self, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let (tor, key) = (flow.tor(), flow.key);
+        let base = self.config.priorities.flow;
+        for source in flow.sources.clone() {
+            let there = found.iter().any(|(cookie, rule)| {
+                (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
+                    && rule.priority == base + u16::from(source.level)
+            });
+            let Some(flow) = self.flows.get(id) else { return };
+            let moving = flow.moving.as_ref().filter(|moving| moving.phase > 0);
+            let step = moving.map(|moving| Purpose::Step { flow: id, number: moving.number });
+            let arriving = moving.is_some_and(|moving| moving.phase == 1 && moving.plan == source.plan);
+            match (source.leaving, there) {
+                (true, true) => {
+                    let rule = self.planner().source_key(&key, source.level);
+                    let xid = self.delete_rule(tor, rule);
+                    self.await_answer(tor, xid, Purpose::Gone { flow: id, plan: source.plan });
+                    if let Some(step) = step {
+                        self.await_answer(tor, xid, step);
+                    }
+                }
+                (true, false) => {
+                    self.gone(id, source.plan);
+                    step.into_iter().for_each(|step| self.confirmed(tor, step));
+                }
+                (false, true) if arriving => step.into_iter().for_each(|step| self.confirmed(tor, step)),
+                (false, true) => {}
+                (false, false) if arriving || wiped || !source.sent => {
+                    let version = flow.version(source.plan).cloned();
+                    let version = version.unwrap_or(Version { plan: source.plan, path: None });
+                    let rule = self.planner().source(&key, &version, source.level);
+                    let purpose = step.filter(|_| arriving).unwrap_or(Purpose::Count { flow: id, plan: source.plan });
+                    self.add_rule(tor, rule, purpose);
+                    self.mark_sent(id, source.plan);
+                }
+                // Its idle time-out came while nobody could be told.
+                (false, false) => self.source_lost(id, source.plan),
+            }
+        }
+    }
+
+    fn mark_sent(&mut self, id: FlowId, plan: u8) {
+        let sources = self.flows.get_mut(id).map(|flow| &mut flow.sources);
+        if let Some(source) = sources.and_then(|sources| sources.iter_mut().find(|source| source.plan == plan)) {
+            source.sent = true;
+        }
+    }
+
+    /// Adds what a switch lacks of the paths that known flows are on.
+    fn reconcile_hops(&mut self, switch: NodeId, id: FlowId, found: &[(Cookie, Rule)]) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let there: BTreeSet<u8> =
+            found.iter().filter(|(cookie, _)| cookie.kind == RuleKind::Hop).map(|(cookie, _)| cookie.plan).collect();
+        let carries = |version: &&Version| {
+            flow.staying().any(|source| source.plan == version.plan) && !there.contains(&version.plan)
+        };
+        let mut missing: Vec<Rule> = Vec::new();
+        for version in flow.versions.iter().filter(carries) {
+            let planner = self.planner();
+            let rules = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch);
+            missing.extend(rules.map(|(_, rule)| rule));
+        }
+        for rule in missing {
+            self.add_rule(switch, rule, Purpose::Hop { flow: id });
+        }
+    }
+
+    /// A rule of a flow was found in a switch: deletes it if the flow is known and has no use for it, and keeps it for
+    /// [`crate::orphans`] if the flow is not known.
+    fn found_rule(&mut self, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
+        let draining = self.draining.values().flatten().any(|&(at, key)| at == switch && key == rule.key());
+        let Some(flow) = self.flows.get(id) else {
+            if !draining {
+                self.add_orphan(switch, id, cookie, rule);
+            }
+            return;
+        };
+        let wanted = match cookie.kind {
+            RuleKind::Source => {
+                let level = |level: u8| self.config.priorities.flow + u16::from(level) == rule.priority;
+                let same = |known: &crate::flows::SourceRule| known.plan == cookie.plan && level(known.level);
+                flow.tor() == switch && flow.sources.iter().any(same)
+            }
+            _ => flow.version(cookie.plan).is_some() || draining,
+        };
+        if !wanted {
+            self.delete_rule(switch, rule.key());
+        }
+    }
+}

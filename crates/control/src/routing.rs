@@ -1,0 +1,395 @@
+//! Putting flows on paths, moving them, and putting them back on the default routes.
+
+use crate::controller::Controller;
+use crate::flows::{Move, SourceRule};
+use crate::plan::{Step, Version};
+use crate::switches::{Purpose, Session};
+use crate::timers::Timer;
+use pathloom_model::rules::Refusal;
+use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path, PathError};
+use pathloom_scheme::{Event, FlowId, Rejection};
+
+/// The phase of a move in which the new version carries the flow, whatever happens.
+const COMMITTED: usize = 2;
+/// Longest wait before a refused counting rule is tried again is this, doubled per refusal.
+const COUNT_AGAIN: Nanos = Nanos::from_secs(1);
+/// A flow whose counting rule was refused so often cannot be watched, and is let go.
+const MOST_REFUSALS: u8 = 4;
+
+impl Controller {
+    /// Carries out [`pathloom_scheme::Action::Route`].
+    pub(crate) fn route(&mut self, id: FlowId, path: Path, rate_bps: Option<u64>) {
+        if let Err(why) = self.check_route(id, &path) {
+            return self.reject(id, why);
+        }
+        let Some(view) = self.view.flows.get_mut(&id) else { return };
+        view.allocated_bps = rate_bps;
+        if view.pending.as_ref() == Some(&path) {
+            return;
+        }
+        self.supersede(id);
+        let Some(view) = self.view.flows.get_mut(&id) else { return };
+        if view.route.as_ref() == Some(&path) {
+            return self.tell(Event::RouteConfirmed { flow: id });
+        }
+        view.pending = Some(path.clone());
+        self.start_move(id, path);
+    }
+
+    fn check_route(&self, id: FlowId, path: &Path) -> Result<(), Rejection> {
+        let flow = self.flows.get(id).filter(|flow| !flow.closed).ok_or(Rejection::UnknownFlow)?;
+        match path.check(&self.fabric) {
+            Ok(()) => {}
+            Err(PathError::Broken { .. } | PathError::Loop { .. }) => return Err(Rejection::Malformed),
+            Err(PathError::Host { .. } | PathError::Unknown { .. }) => return Err(Rejection::Malformed),
+        }
+        let ends = match (path.links().first(), path.links().last()) {
+            (Some(&first), Some(&last)) => (self.fabric.link(first).from, self.fabric.link(last).to),
+            _ => (flow.key.src.tor, flow.key.src.tor),
+        };
+        if ends != (flow.key.src.tor, flow.key.dst.tor) {
+            return Err(Rejection::WrongEnds);
+        }
+        if let Some(&link) = path.links().iter().find(|&&link| !self.view.links.is_up(link)) {
+            return Err(Rejection::LinkDown(link));
+        }
+        let switches = path.switches(&self.fabric, flow.key.src.tor);
+        match switches.into_iter().find(|&switch| !self.is_ready(switch)) {
+            Some(switch) => Err(Rejection::SwitchGone(switch)),
+            None => Ok(()),
+        }
+    }
+
+    fn reject(&mut self, id: FlowId, why: Rejection) {
+        self.counts.rejected += 1;
+        self.tell(Event::RouteRejected { flow: id, why });
+    }
+
+    fn start_move(&mut self, id: FlowId, path: Path) {
+        self.moves = self.moves.wrapping_add(1);
+        let number = self.moves;
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let (plan, level) = (flow.take_plan(&self.draining), flow.free_level());
+        flow.versions.push(Version { plan, path: Some(path) });
+        flow.moving = Some(Move { number, plan, level, phase: 0, waiting: 0 });
+        self.routed.insert(id);
+        self.enter_phase(id);
+    }
+
+    /// Sends the steps of the phase a move is in; goes on where there is nothing to send.
+    pub(crate) fn enter_phase(&mut self, id: FlowId) {
+        loop {
+            let Some(flow) = self.flows.get(id) else { return };
+            let Some(moving) = &flow.moving else { return };
+            let (number, phase, plan, level) = (moving.number, moving.phase, moving.plan, moving.level);
+            let Some(version) = flow.version(plan) else { return };
+            let old: Vec<u8> = flow.staying().filter(|rule| rule.plan != plan).map(|rule| rule.level).collect();
+            let Some(steps) = self.planner().phase(phase, &flow.key, version, level, &old) else {
+                return self.finish_move(id);
+            };
+            if !steps.is_empty() {
+                if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
+                    moving.waiting = steps.len() as u32;
+                }
+                return steps.into_iter().for_each(|step| self.take_step(id, number, step));
+            }
+            if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
+                moving.phase += 1;
+            }
+        }
+    }
+
+    fn take_step(&mut self, id: FlowId, number: u32, step: Step) {
+        let purpose = Purpose::Step { flow: id, number };
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some((plan, level)) = flow.moving.as_ref().map(|moving| (moving.plan, moving.level)) else { return };
+        match step {
+            Step::Add(switch, rule) => {
+                if rule.matches.tag.is_none() {
+                    flow.sources.push(SourceRule { plan, level, bytes: 0, sent: true, leaving: false });
+                }
+                self.add_rule(switch, rule, purpose);
+                self.count_rules(switch, 1);
+            }
+            Step::Delete(switch, key) => {
+                let leaving = flow.sources.iter_mut().find(|source| {
+                    !source.leaving && source.plan != plan && {
+                        self.config.priorities.flow + u16::from(source.level) == key.priority
+                    }
+                });
+                let Some(leaving) = leaving else { return };
+                leaving.leaving = true;
+                let gone = Purpose::Gone { flow: id, plan: leaving.plan };
+                let xid = self.delete_rule(switch, key);
+                self.await_answer(switch, xid, gone);
+                self.await_answer(switch, xid, purpose);
+                self.count_rules(switch, -1);
+            }
+        }
+    }
+
+    fn finish_move(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(moving) = flow.moving.take() else { return };
+        let closed = flow.closed;
+        let path = flow.version(moving.plan).and_then(|version| version.path.clone());
+        if let Some(view) = self.view.flows.get_mut(&id).filter(|_| !closed) {
+            if view.route.is_some() {
+                self.counts.reroutes += 1;
+            } else {
+                self.counts.routes += 1;
+            }
+            view.route = path;
+            view.pending = None;
+            self.tell(Event::RouteConfirmed { flow: id });
+        }
+        self.settle(id);
+    }
+
+    /// Ends a move because something else is wanted now: what is committed stays, the rest is undone.
+    fn supersede(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(phase) = flow.moving.as_ref().map(|moving| moving.phase) else { return };
+        if phase < COMMITTED {
+            self.undo_move(id);
+        } else {
+            let moving = flow.moving.take();
+            let path = moving.and_then(|moving| flow.version(moving.plan)).and_then(|version| version.path.clone());
+            if let Some(view) = self.view.flows.get_mut(&id) {
+                view.route = path;
+            }
+        }
+        if let Some(view) = self.view.flows.get_mut(&id) {
+            view.pending = None;
+        }
+    }
+
+    /// Takes back what a move that is not committed has done so far.
+    pub(crate) fn undo_move(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(moving) = flow.moving.take() else { return };
+        if moving.phase > 0 {
+            // Packets may bear the new tag already: first the source, then, when they have drained, the rest.
+            self.leave(id, moving.plan);
+            return self.settle(id);
+        }
+        let Some(index) = flow.versions.iter().position(|version| version.plan == moving.plan) else { return };
+        let version = flow.versions.remove(index);
+        let key = flow.key;
+        let hops: Vec<NodeId> = self.planner().hops(&key, &version).map(|(switch, _)| switch).collect();
+        let rule = self.planner().hop_key(key.five_tuple, moving.plan);
+        for switch in hops {
+            self.count_rules(switch, -1);
+            if self.is_ready(switch) {
+                self.delete_rule(switch, rule);
+            }
+        }
+    }
+
+    /// Gives up the move under way and says why. The flow stays where it was.
+    pub(crate) fn give_up(&mut self, id: FlowId, why: Rejection) {
+        self.undo_move(id);
+        if let Some(view) = self.view.flows.get_mut(&id) {
+            view.pending = None;
+            view.allocated_bps = None;
+            self.reject(id, why);
+        }
+        self.fresh.push(id);
+    }
+
+    /// Carries out [`pathloom_scheme::Action::Unroute`].
+    pub(crate) fn unroute(&mut self, id: FlowId) {
+        self.supersede(id);
+        let Some(flow) = self.flows.get(id).filter(|flow| !flow.closed) else { return };
+        let on_paths: Vec<u8> =
+            flow.staying().map(|source| source.plan).filter(|&plan| flow.version(plan).is_some()).collect();
+        if !on_paths.is_empty() && on_paths.len() == flow.staying().count() {
+            self.add_count(id);
+        }
+        for plan in on_paths {
+            self.leave(id, plan);
+        }
+        if let Some(view) = self.view.flows.get_mut(&id) {
+            view.route = None;
+            view.allocated_bps = None;
+        }
+        self.fresh.push(id);
+    }
+
+    /// Adds the rule that counts a flow on the default routes.
+    pub(crate) fn add_count(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let tor = flow.tor();
+        let (plan, level) = (flow.take_plan(&self.draining), flow.free_level());
+        let sent = self.switches[tor.index()].session == Session::Ready;
+        flow.sources.push(SourceRule { plan, level, bytes: 0, sent, leaving: false });
+        let key = flow.key;
+        self.count_rules(tor, 1);
+        if sent {
+            let rule = self.planner().source(&key, &Version { plan, path: None }, level);
+            self.add_rule(tor, rule, Purpose::Count { flow: id, plan });
+        }
+    }
+
+    /// Takes away the rule of a plan at the source ToR.
+    pub(crate) fn leave(&mut self, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
+        let (tor, key) = (flow.tor(), flow.key);
+        let source = &mut flow.sources[index];
+        source.leaving = true;
+        let level = source.level;
+        let never_sent = !source.sent;
+        if never_sent {
+            flow.sources.remove(index);
+        }
+        self.count_rules(tor, -1);
+        if self.is_ready(tor) && !never_sent {
+            let rule = self.planner().source_key(&key, level);
+            let xid = self.delete_rule(tor, rule);
+            self.await_answer(tor, xid, Purpose::Gone { flow: id, plan });
+        }
+    }
+
+    /// The switch has carried out what had this purpose.
+    pub(crate) fn confirmed(&mut self, _switch: NodeId, purpose: Purpose) {
+        match purpose {
+            Purpose::Step { flow, number } => {
+                let moving = self.flows.get_mut(flow).and_then(|known| known.moving.as_mut());
+                let Some(moving) = moving.filter(|moving| moving.number == number) else { return };
+                moving.waiting = moving.waiting.saturating_sub(1);
+                if moving.waiting == 0 {
+                    moving.phase += 1;
+                    self.enter_phase(flow);
+                }
+            }
+            Purpose::Gone { flow, plan } => self.gone(flow, plan),
+            Purpose::Count { flow, .. } => {
+                if let Some(known) = self.flows.get_mut(flow) {
+                    known.refusals = 0;
+                }
+            }
+            Purpose::Hop { .. } | Purpose::Fixed => {}
+        }
+    }
+
+    /// A rule at the source ToR is not there any more, as was wanted.
+    pub(crate) fn gone(&mut self, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        if let Some(index) = flow.sources.iter().position(|source| source.plan == plan && source.leaving) {
+            flow.past_bytes += flow.sources.remove(index).bytes;
+        }
+        self.settle(id);
+        self.forget_if_done(id);
+    }
+
+    /// Lets the versions drain that no packet enters any more.
+    pub(crate) fn settle(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let (sources, moving) = (&flow.sources, &flow.moving);
+        let in_use = |version: &Version| {
+            sources.iter().any(|source| source.plan == version.plan)
+                || moving.as_ref().is_some_and(|moving| moving.plan == version.plan)
+        };
+        let (kept, left) = std::mem::take(&mut flow.versions).into_iter().partition(in_use);
+        flow.versions = kept;
+        let (key, done): (_, Vec<Version>) = (flow.key, left);
+        if flow.versions.is_empty() {
+            self.routed.remove(&id);
+        }
+        for version in done {
+            let planner = self.planner();
+            let rules: Vec<_> = planner.hops(&key, &version).map(|(switch, rule)| (switch, rule.key())).collect();
+            let worst = version.path.as_ref().map_or(Nanos::ZERO, |path| planner.worst_delay(&key, path));
+            let at = self.now.saturating_add(self.config.drain.unwrap_or(worst));
+            let (five_tuple, plan) = (key.five_tuple, version.plan);
+            self.draining.insert((five_tuple, plan), rules);
+            self.timers.set(at, Timer::Drained { five_tuple, plan });
+        }
+    }
+
+    /// No packet of an abandoned version is under way any more.
+    pub(crate) fn drained(&mut self, five_tuple: FiveTuple, plan: u8) {
+        for (switch, key) in self.draining.remove(&(five_tuple, plan)).unwrap_or_default() {
+            self.count_rules(switch, -1);
+            if self.is_ready(switch) {
+                self.delete_rule(switch, key);
+            }
+        }
+    }
+
+    /// A switch refused something of a flow's move.
+    pub(crate) fn step_refused(&mut self, switch: NodeId, id: FlowId, number: u32, why: Refusal) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(moving) = flow.moving.as_ref().filter(|moving| moving.number == number) else { return };
+        if moving.phase >= COMMITTED {
+            return self.confirmed(switch, Purpose::Step { flow: id, number });
+        }
+        let plan = moving.plan;
+        if moving.phase > 0 {
+            flow.sources.retain(|source| source.plan != plan);
+            self.count_rules(switch, -1);
+        }
+        self.give_up(id, Rejection::Refused(switch, why));
+    }
+
+    /// A switch has no room for a counting rule.
+    pub(crate) fn count_refused(&mut self, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let before = flow.sources.len();
+        flow.sources.retain(|source| source.plan != plan || source.leaving);
+        flow.refusals += 1;
+        let (tor, refusals) = (flow.tor(), flow.refusals);
+        if flow.sources.len() < before {
+            self.count_rules(tor, -1);
+        }
+        if refusals >= MOST_REFUSALS {
+            return self.finish(id);
+        }
+        let at = self.now.saturating_add(Nanos(COUNT_AGAIN.0 << refusals));
+        self.timers.set(at, Timer::Count { flow: id });
+    }
+
+    /// Gives every flow that has no rule at its source ToR, and none under way, a counting rule.
+    pub(crate) fn count_fresh(&mut self) {
+        for id in std::mem::take(&mut self.fresh) {
+            let Some(flow) = self.flows.get(id) else { continue };
+            if !flow.closed && flow.moving.is_none() && flow.staying().next().is_none() {
+                self.add_count(id);
+            }
+        }
+    }
+
+    /// Puts flows back on the default routes whose path a dead link has cut, and gives up moves onto it.
+    pub(crate) fn rescue_from(&mut self, dead: LinkId) {
+        let crosses = |path: &Path| path.links().iter().copied().find(|link| link.cable() == dead.cable());
+        for id in self.routed.iter().copied().collect::<Vec<_>>() {
+            let Some(flow) = self.flows.get(id) else { continue };
+            let hit = |plan: u8| flow.version(plan).and_then(|version| version.path.as_ref()).and_then(crosses);
+            if let Some((link, phase)) = flow.moving.as_ref().and_then(|m| hit(m.plan).map(|link| (link, m.phase))) {
+                if phase < COMMITTED {
+                    self.give_up(id, Rejection::LinkDown(link));
+                } else {
+                    self.supersede(id);
+                    self.reject(id, Rejection::LinkDown(link));
+                }
+            }
+            let Some(flow) = self.flows.get(id) else { continue };
+            let hit = |plan: &u8| flow.version(*plan).and_then(|v| v.path.as_ref()).and_then(crosses).is_some();
+            let cut: Vec<u8> = flow.staying().map(|source| source.plan).filter(hit).collect();
+            if cut.is_empty() {
+                continue;
+            }
+            self.counts.rescued += 1;
+            if flow.moving.is_none() && !flow.closed && cut.len() == flow.staying().count() {
+                self.add_count(id);
+            }
+            for plan in cut {
+                self.leave(id, plan);
+            }
+            if let Some(view) = self.view.flows.get_mut(&id) {
+                view.route = None;
+            }
+        }
+    }
+}

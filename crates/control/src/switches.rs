@@ -1,0 +1,90 @@
+//! What the controller knows of each switch: its session, what it was told, and what it has not confirmed yet.
+
+use crate::defaults::DefaultTable;
+use pathloom_model::rules::{Rule, RuleKey};
+use pathloom_scheme::FlowId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// State of the session to a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Session {
+    /// There is none; the switch goes on with the rules it has.
+    #[default]
+    Down,
+    /// It stands, and the switch's rules are being read.
+    Reading,
+    /// The switch has what it should have, or was told.
+    Ready,
+}
+
+/// What a message to a switch was for. It is confirmed by the next barrier, or refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// A step of the current phase of a flow's move.
+    Step { flow: FlowId, number: u32 },
+    /// A counting rule.
+    Count { flow: FlowId, plan: u8 },
+    /// The deletion of a flow's rule at its source ToR.
+    Gone { flow: FlowId, plan: u8 },
+    /// A rule at a later switch of a path that a flow is on, added again.
+    Hop { flow: FlowId },
+    /// A rule or group of no single flow.
+    Fixed,
+}
+
+impl Purpose {
+    /// Whether something waits for the confirmation, or it just has to come some time.
+    pub(crate) fn is_urgent(self) -> bool {
+        matches!(self, Purpose::Step { .. } | Purpose::Gone { .. })
+    }
+}
+
+/// Rules and groups of no single flow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FixedRules {
+    /// Default routes.
+    pub defaults: DefaultTable,
+    /// Joins of tables, and detection; also found rules of ours that make no sense today.
+    pub others: BTreeMap<RuleKey, Rule>,
+}
+
+impl FixedRules {
+    pub(crate) fn len(&self) -> usize {
+        self.defaults.routes.len() + self.others.len()
+    }
+}
+
+/// One switch.
+#[derive(Debug, Default)]
+pub(crate) struct Switch {
+    pub session: Session,
+    /// Messages not confirmed yet, in the order they were sent.
+    pub awaited: VecDeque<(u32, Purpose)>,
+    /// Barriers not answered yet.
+    pub barriers: VecDeque<u32>,
+    /// Whether a barrier is to be sent when the input at hand has been dealt with.
+    pub wants_barrier: bool,
+    /// What it has of rules of no single flow, as far as it was told.
+    pub fixed: FixedRules,
+    /// Rules of flows that it should have.
+    pub flow_rules: u32,
+    /// Times in a row that a rule of no single flow was refused.
+    pub refusals: u32,
+    /// Whether a timer will read its rules again.
+    pub reread: bool,
+}
+
+impl Switch {
+    /// Rules that it should have.
+    pub(crate) fn rules(&self) -> u32 {
+        self.fixed.len() as u32 + self.flow_rules
+    }
+
+    /// Forgets what an ended session cannot answer any more.
+    pub(crate) fn close(&mut self) -> VecDeque<(u32, Purpose)> {
+        self.session = Session::Down;
+        self.barriers.clear();
+        self.wants_barrier = false;
+        std::mem::take(&mut self.awaited)
+    }
+}

@@ -1,0 +1,58 @@
+//! The tables of a switch: named data with declared edges. Every rule is built against them.
+
+use pathloom_model::rules::{Match, Rule, RuleAction};
+
+/// A table and the tables that its rules may go on to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// Its number.
+    pub id: u8,
+    /// What it is for.
+    pub name: &'static str,
+    /// The tables its rules may go on to.
+    pub edges: &'static [u8],
+}
+
+/// Control traffic and detection: copies of first and last packets.
+pub const CONTROL: u8 = 0;
+/// Long flows, by exact five-tuple.
+pub const LONG_FLOWS: u8 = 1;
+/// Default routes.
+pub const DEFAULTS: u8 = 2;
+
+/// All tables, by number.
+pub const TABLES: [Table; 3] = [
+    Table { id: CONTROL, name: "control", edges: &[LONG_FLOWS] },
+    Table { id: LONG_FLOWS, name: "long-flows", edges: &[DEFAULTS] },
+    Table { id: DEFAULTS, name: "defaults", edges: &[] },
+];
+
+/// A rule of `table` without time-outs and without anything that is not said here.
+pub(crate) fn rule(table: u8, priority: u16, matches: Match, actions: Vec<RuleAction>, goto: Option<u8>) -> Rule {
+    debug_assert!(goto.is_none_or(|next| TABLES[table as usize].edges.contains(&next)), "undeclared edge of {table}");
+    Rule {
+        table,
+        priority,
+        matches,
+        actions,
+        goto,
+        meter: None,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        cookie: 0,
+        notify_removal: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_lead_to_later_tables_that_exist() {
+        for (index, table) in TABLES.iter().enumerate() {
+            assert_eq!(usize::from(table.id), index, "{}", table.name);
+            assert!(table.edges.iter().all(|&next| next > table.id && usize::from(next) < TABLES.len()));
+        }
+    }
+}
