@@ -1,1 +1,35 @@
 //! Flow sizes, arrivals, communication patterns and traces, turned into lists of flows.
+//!
+//! A [`TrafficSpec`] is read from the command line (`web-search:load=0.4,pattern=random`), and
+//! [`TrafficSpec::generate`] turns it, a fabric, a duration and a seed into a [`Workload`]. Every quantity that is
+//! drawn has a random stream of its own: the sizes of two runs that differ in load alone are the same, flow by flow,
+//! and a longer run begins with the flows of a shorter one.
+
+mod coflow_trace;
+mod collective;
+mod error;
+mod flow_csv;
+mod flow_spec;
+mod generate;
+mod hosts;
+mod htsim_matrix;
+mod incast;
+mod long_lived;
+mod names;
+mod on_off;
+mod pattern;
+mod poisson;
+mod quantity;
+mod random;
+mod size_csv;
+mod sizes;
+mod spec;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use error::WorkloadError;
+pub use flow_spec::{FlowSpec, Start, Workload};
+pub use names::{traffic_names, TrafficKey, TrafficName};
+pub use sizes::SizeTable;
+pub use spec::TrafficSpec;

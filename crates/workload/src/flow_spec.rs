@@ -1,0 +1,182 @@
+//! The result: a list of transfers, each with a time or a condition to start at.
+
+use pathloom_model::{Nanos, NodeId};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// When a transfer starts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// At this time of the run.
+    At(Nanos),
+    /// `delay` after the last of `flows` has finished. They are indices in [`Workload::flows`], at least one, all lower
+    /// than the index of the flow that waits for them.
+    After {
+        /// The flows that have to finish.
+        flows: Box<[u32]>,
+        /// What passes between the last end and the start.
+        delay: Nanos,
+    },
+}
+
+/// One transfer offered to the network.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FlowSpec {
+    /// When it starts.
+    pub start: Start,
+    /// Host that sends.
+    pub src: NodeId,
+    /// Host that receives, never `src`.
+    pub dst: NodeId,
+    /// Payload, at least 1; `None` for a long-lived flow, which runs to the end.
+    pub size_bytes: Option<u64>,
+    /// Step of a collective, number of an incast, or identity of the coflow it belongs to, for reporting.
+    pub coflow: Option<u32>,
+}
+
+/// What a [`crate::TrafficSpec`] generates.
+///
+/// Flows that start at a time come first, in order of time; those that wait for others follow, each after all that it
+/// waits for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Workload {
+    /// The transfers.
+    pub flows: Vec<FlowSpec>,
+    /// Exactly what was generated: parameters, the source of tables, the load achieved.
+    pub description: String,
+    /// What a reader of results should know: what was left out, cut off or reinterpreted.
+    pub notes: Vec<String>,
+}
+
+/// Flows whose [`Start::After`] refers to positions in the list as drafted, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub flows: Vec<FlowSpec>,
+    pub description: String,
+    pub notes: Vec<String>,
+}
+
+/// Drafted flows that wait for each other in a circle; one of them, by its position in the draft.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Circle(pub usize);
+
+/// Puts flows into the order that [`Workload`] promises, and renumbers what they wait for.
+pub(crate) fn arrange(mut flows: Vec<FlowSpec>) -> Result<Vec<FlowSpec>, Circle> {
+    let begins = |flow: &FlowSpec| match flow.start {
+        Start::At(time) => time,
+        Start::After { .. } => Nanos::MAX,
+    };
+    let waits = |flow: &FlowSpec| matches!(flow.start, Start::After { .. });
+    if !flows.iter().any(waits) {
+        // Stable: flows of one instant stay as they were drafted.
+        flows.sort_by_key(begins);
+        return Ok(flows);
+    }
+    let mut order: Vec<u32> = (0..flows.len() as u32).filter(|&index| !waits(&flows[index as usize])).collect();
+    order.sort_by_key(|&index| begins(&flows[index as usize]));
+    add_waiting(&flows, &mut order)?;
+    let mut place = vec![0u32; flows.len()];
+    for (position, &index) in order.iter().enumerate() {
+        place[index as usize] = position as u32;
+    }
+    let mut slots: Vec<Option<FlowSpec>> = flows.into_iter().map(Some).collect();
+    let arranged = order.iter().filter_map(|&index| slots[index as usize].take()).map(|mut flow| {
+        if let Start::After { flows, .. } = &mut flow.start {
+            flows.iter_mut().for_each(|index| *index = place[*index as usize]);
+        }
+        flow
+    });
+    Ok(arranged.collect())
+}
+
+/// Appends the waiting flows to `order`, which holds all others: each after what it waits for, else as drafted.
+fn add_waiting(flows: &[FlowSpec], order: &mut Vec<u32>) -> Result<(), Circle> {
+    // The flows that wait for flow `f` are `waiters[first[f]..first[f + 1]]`.
+    let needs = |index: usize| match &flows[index].start {
+        Start::At(_) => &[][..],
+        Start::After { flows, .. } => flows,
+    };
+    let mut first = vec![0usize; flows.len() + 1];
+    for index in 0..flows.len() {
+        needs(index).iter().for_each(|&needed| first[needed as usize + 1] += 1);
+    }
+    for index in 0..flows.len() {
+        first[index + 1] += first[index];
+    }
+    let mut waiters = vec![0u32; first[flows.len()]];
+    let mut fill = first.clone();
+    for index in 0..flows.len() {
+        for &needed in needs(index) {
+            waiters[fill[needed as usize]] = index as u32;
+            fill[needed as usize] += 1;
+        }
+    }
+    let mut missing: Vec<u32> = (0..flows.len()).map(|index| needs(index).len() as u32).collect();
+    let mut ready: BinaryHeap<Reverse<u32>> = BinaryHeap::new();
+    let release = |done: u32, missing: &mut [u32], ready: &mut BinaryHeap<Reverse<u32>>| {
+        for &waiter in &waiters[first[done as usize]..first[done as usize + 1]] {
+            missing[waiter as usize] -= 1;
+            if missing[waiter as usize] == 0 {
+                ready.push(Reverse(waiter));
+            }
+        }
+    };
+    order.iter().for_each(|&done| release(done, &mut missing, &mut ready));
+    while let Some(Reverse(next)) = ready.pop() {
+        order.push(next);
+        release(next, &mut missing, &mut ready);
+    }
+    match missing.iter().position(|&missing| missing > 0) {
+        Some(index) if order.len() < flows.len() => Err(Circle(index)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ns: u64) -> Start {
+        Start::At(Nanos(ns))
+    }
+
+    fn after(flows: &[u32]) -> Start {
+        Start::After { flows: flows.into(), delay: Nanos(7) }
+    }
+
+    /// One flow per start; the size tells which it was.
+    fn draft(starts: Vec<Start>) -> Vec<FlowSpec> {
+        let flow = |(index, start)| FlowSpec {
+            start,
+            src: NodeId(0),
+            dst: NodeId(1),
+            size_bytes: Some(index as u64),
+            coflow: None,
+        };
+        starts.into_iter().enumerate().map(flow).collect()
+    }
+
+    #[test]
+    fn puts_times_first_and_waiting_flows_after_what_they_wait_for() {
+        let arranged = arrange(draft(vec![after(&[2, 1]), at(5), after(&[3]), at(3), at(5)])).unwrap();
+        let sizes: Vec<u64> = arranged.iter().filter_map(|flow| flow.size_bytes).collect();
+        assert_eq!(sizes, [3, 1, 4, 2, 0]);
+        assert_eq!(arranged[3].start, after(&[0]));
+        assert_eq!(arranged[4].start, after(&[3, 1]));
+    }
+
+    #[test]
+    fn finds_circles() {
+        assert_eq!(arrange(draft(vec![at(0), after(&[2]), after(&[1])])), Err(Circle(1)));
+        assert_eq!(arrange(draft(vec![after(&[0])])), Err(Circle(0)));
+        assert_eq!(arrange(Vec::new()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_flow_that_waits_twice_for_another_is_released_once() {
+        let arranged = arrange(draft(vec![after(&[1, 1]), at(0)])).unwrap();
+        assert_eq!(arranged[1].start, after(&[0, 0]));
+    }
+}

@@ -1,0 +1,93 @@
+//! What all generators share: the fabric's hosts, the time there is, the seed, and how a draft becomes a workload.
+
+use crate::error::{WorkloadError, MOST_FLOWS};
+use crate::flow_spec::{arrange, Circle, Draft, FlowSpec, Start, Workload};
+use crate::hosts::Hosts;
+use crate::{quantity, random};
+use pathloom_model::spec::SpecError;
+use pathloom_model::Nanos;
+use rand_pcg::Pcg64;
+
+/// Spread over which the starts of long-lived flows are drawn. Without it all windows of one drop-tail queue grow and
+/// halve in step (phase locking), and the shares that come out are those of the start order, not of the routing.
+pub(crate) const LONG_LIVED_JITTER: Nanos = Nanos::from_millis(1);
+
+/// Spread over which the starts of synchronised flows (incast, collectives) are drawn: servers answer one request within
+/// some microseconds of one another, never in the same nanosecond.
+pub(crate) const SYNCHRONISED_JITTER: Nanos = Nanos::from_micros(10);
+
+/// What a generator works with.
+pub(crate) struct Context<'a> {
+    /// The specification as given.
+    pub text: &'a str,
+    pub hosts: Hosts<'a>,
+    /// No flow starts at or after this time.
+    pub duration: Nanos,
+    pub seed: u64,
+    /// Text of the file that the specification names.
+    pub file_text: Option<&'a str>,
+}
+
+impl Context<'_> {
+    /// An error about the specification on this fabric.
+    pub fn error(&self, problem: impl Into<String>) -> WorkloadError {
+        SpecError { what: "traffic", spec: self.text.to_owned(), problem: problem.into() }.into()
+    }
+
+    /// Refuses more flows than a run may have.
+    pub fn refuse_too_many(&self, flows: f64, way_out: &'static str) -> Result<(), WorkloadError> {
+        match flows <= MOST_FLOWS as f64 {
+            true => Ok(()),
+            false => Err(WorkloadError::TooManyFlows { spec: self.text.to_owned(), flows, most: MOST_FLOWS, way_out }),
+        }
+    }
+
+    /// The text of `file`.
+    pub fn text_of_file(&self, file: &str) -> Result<&str, WorkloadError> {
+        let missing = || WorkloadError::NoFileText { spec: self.text.to_owned(), file: file.to_owned() };
+        self.file_text.ok_or_else(missing)
+    }
+
+    /// The random stream of a purpose.
+    pub fn rng(&self, purpose: &str) -> Pcg64 {
+        random::seeded(self.seed, purpose, 0)
+    }
+
+    /// The random stream of a purpose and one of several hosts, events or the like.
+    pub fn rng_of(&self, purpose: &str, index: u64) -> Pcg64 {
+        random::seeded(self.seed, purpose, index)
+    }
+
+    /// A start at `from` plus a random time below `jitter`, within the run.
+    pub fn jittered(&self, from: Nanos, jitter: Nanos, rng: &mut Pcg64) -> Start {
+        let room = jitter.min(self.duration.saturating_sub(from));
+        Start::At(from.saturating_add(Nanos(random::nanos_below(rng, room.0))))
+    }
+
+    /// A flow between two host numbers.
+    pub fn flow(&self, start: Start, (src, dst): (u32, u32), size_bytes: Option<u64>, coflow: Option<u32>) -> FlowSpec {
+        FlowSpec { start, src: self.hosts.node(src), dst: self.hosts.node(dst), size_bytes, coflow }
+    }
+
+    /// Seconds of the run.
+    pub fn duration_s(&self) -> f64 {
+        self.duration.as_secs_f64()
+    }
+
+    /// Puts a draft in order and completes its notes.
+    pub fn finish(&self, draft: Draft) -> Result<Workload, WorkloadError> {
+        let Draft { flows, description, mut notes } = draft;
+        if flows.is_empty() {
+            notes.push(format!("no flow starts within {}", quantity::time(self.duration)));
+        }
+        let flows = arrange(flows).map_err(|Circle(flow)| {
+            self.error(format!("flow {flow} (counted from 0) waits, over others, for itself; it would never start"))
+        })?;
+        Ok(Workload { flows, description, notes })
+    }
+}
+
+/// Payload of all finite flows, in bytes.
+pub(crate) fn payload_bytes(flows: &[FlowSpec]) -> f64 {
+    flows.iter().filter_map(|flow| flow.size_bytes).map(|size| size as f64).sum()
+}

@@ -1,0 +1,145 @@
+//! What traffic there is, for listings and errors.
+
+use serde::Serialize;
+
+/// A key of a traffic specification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct TrafficKey {
+    /// As it stands before the `=`.
+    pub name: &'static str,
+    /// One line: what it is, its unit by example, its default.
+    pub help: &'static str,
+}
+
+/// A kind of traffic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct TrafficName {
+    /// As it stands before the `:`; `FILE.csv` stands for any such name.
+    pub name: &'static str,
+    /// The keys it takes.
+    pub keys: &'static [TrafficKey],
+    /// One line: what it is.
+    pub help: &'static str,
+}
+
+const fn key(name: &'static str, help: &'static str) -> TrafficKey {
+    TrafficKey { name, help }
+}
+
+const LOAD: TrafficKey = key("load", "offered payload per host / access rate, 0.0001 to 10 (0.4)");
+const PATTERN: TrafficKey = key(
+    "pattern",
+    "random, inter-leaf, stride, permutation, unconstrained, one-to-N, all-to-all or incast (random; long-lived: stride)",
+);
+const STRIDE: TrafficKey = key("stride", "with pattern=stride: host x sends to host x + stride (half the hosts)");
+const SCALE: TrafficKey = key("scale", "factor on all flow sizes (1)");
+const MAX_SIZE: TrafficKey = key("max_size", "larger flows are cut to this size, such as 100MB (none)");
+const HOSTS: TrafficKey = key("hosts", "how many hosts take part, or their names as h0/h4/h8 (all)");
+const PLACEMENT: TrafficKey = key("placement", "linear (ranks in the fabric's order) or random (linear)");
+const ITERATIONS: TrafficKey = key("iterations", "how often, one after the other (1)");
+const GAP: TrafficKey = key("gap", "time between two iterations on a host, such as 5ms (0s)");
+const FEW_JITTER: TrafficKey = key("jitter", "starts are spread at random over this time (10us)");
+
+const POISSON: &[TrafficKey] = &[LOAD, PATTERN, STRIDE, SCALE, MAX_SIZE];
+
+const NAMES: [TrafficName; 12] = [
+    published(0),
+    published(1),
+    published(2),
+    published(3),
+    TrafficName {
+        name: "FILE.csv",
+        keys: POISSON,
+        help: "flow sizes from a file of size_bytes,cumulative probability; Poisson arrivals",
+    },
+    TrafficName {
+        name: "on-off",
+        keys: &[
+            LOAD,
+            PATTERN,
+            STRIDE,
+            key("sizes", "web-search, data-mining, hadoop, web-server or FILE.csv (web-search)"),
+            SCALE,
+            MAX_SIZE,
+            key("on", "mean ON period, such as 100ms (as long as off, or as 5 flows take)"),
+            key("off", "mean OFF period (as long as on)"),
+            key("sigma_on", "standard deviation of the logarithm of ON periods, 0 to 3 (1)"),
+            key("sigma_off", "the same of OFF periods (1)"),
+            key("sigma_gap", "the same of the gaps between flows in ON time (1)"),
+        ],
+        help: "an ON-OFF source per host, three log-normal laws as in the OFPT and LESSOR papers",
+    },
+    TrafficName {
+        name: "long-lived",
+        keys: &[
+            PATTERN,
+            STRIDE,
+            key("flows", "flows per pair, or per host where the pattern is random (1)"),
+            key("jitter", "starts are spread at random over this time (1ms)"),
+        ],
+        help: "flows that run from the start to the end",
+    },
+    TrafficName {
+        name: "incast",
+        keys: &[
+            key("senders", "how many hosts send at once (16, or all others)"),
+            key("size", "what each sends (256KB)"),
+            key("period", "time from one incast to the next, such as 100ms (one incast only)"),
+            key("receiver", "name or number of the receiving host (random, anew each time)"),
+            FEW_JITTER,
+        ],
+        help: "many hosts answer one at once",
+    },
+    TrafficName {
+        name: "all-reduce",
+        keys: &[
+            key("algorithm", "ring (ring)"),
+            key("size", "what is reduced, each host's buffer (100MB)"),
+            HOSTS,
+            PLACEMENT,
+            ITERATIONS,
+            GAP,
+            FEW_JITTER,
+        ],
+        help: "ring all-reduce: 2(N-1) dependent steps of size/N from each host to the next",
+    },
+    TrafficName {
+        name: "all-to-all",
+        keys: &[
+            key("size", "what each host sends to each other one (1MB)"),
+            key("parallel", "transfers a host has under way at once (1)"),
+            key("order", "shift (phase p goes p hosts on) or random (shift)"),
+            HOSTS,
+            PLACEMENT,
+            ITERATIONS,
+            GAP,
+            FEW_JITTER,
+        ],
+        help: "every host sends to every other one, a few at a time",
+    },
+    TrafficName {
+        name: "coflow",
+        keys: &[
+            key("file", "a trace in the text format of the coflow-benchmark"),
+            SCALE,
+            key("time_scale", "factor on all times of arrival (1)"),
+            FEW_JITTER,
+        ],
+        help: "coflows of a trace",
+    },
+    TrafficName {
+        name: "flows",
+        keys: &[key("file", "a CSV of start_s,src,dst,size_bytes (no size: long-lived), or an htsim matrix FILE.cm")],
+        help: "the flows that a file lists",
+    },
+];
+
+const fn published(index: usize) -> TrafficName {
+    let table = &crate::tables::PUBLISHED[index];
+    TrafficName { name: table.name, keys: POISSON, help: table.help }
+}
+
+/// Every kind of traffic, with its keys.
+pub fn traffic_names() -> &'static [TrafficName] {
+    &NAMES
+}

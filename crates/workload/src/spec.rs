@@ -1,0 +1,192 @@
+//! Traffic as it is specified on the command line.
+
+use crate::coflow_trace::CoflowTrace;
+use crate::collective::{AllReduce, AllToAll};
+use crate::error::WorkloadError;
+use crate::flow_csv::FlowFile;
+use crate::flow_spec::Workload;
+use crate::generate::Context;
+use crate::hosts::Hosts;
+use crate::incast::Incast;
+use crate::long_lived::LongLived;
+use crate::names::traffic_names;
+use crate::on_off::OnOff;
+use crate::poisson::Poisson;
+use crate::size_csv;
+use crate::sizes::SizeTable;
+use crate::tables::PUBLISHED;
+use pathloom_model::spec::{nearest, Spec, SpecError};
+use pathloom_model::{Fabric, Nanos};
+use std::fmt;
+
+/// A parsed traffic specification, such as `web-search:load=0.4,pattern=random`; [`traffic_names`] lists what there is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrafficSpec {
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Poisson(Poisson),
+    OnOff(OnOff),
+    LongLived(LongLived),
+    Incast(Incast),
+    AllReduce(AllReduce),
+    AllToAll(AllToAll),
+    Coflow(CoflowTrace),
+    Flows(FlowFile),
+}
+
+impl TrafficSpec {
+    /// Reads a specification. Files are only named here, not read.
+    pub fn parse(text: &str) -> Result<TrafficSpec, SpecError> {
+        let spec = Spec::parse("traffic", text)?;
+        let kind = match spec.name() {
+            "on-off" => Kind::OnOff(OnOff::take(&spec)?),
+            "long-lived" => Kind::LongLived(LongLived::take(&spec)?),
+            "incast" => Kind::Incast(Incast::take(&spec)?),
+            "all-reduce" => Kind::AllReduce(AllReduce::take(&spec)?),
+            "all-to-all" => Kind::AllToAll(AllToAll::take(&spec)?),
+            "coflow" => Kind::Coflow(CoflowTrace::take(&spec)?),
+            "flows" => Kind::Flows(FlowFile::take(&spec)?),
+            name => match SizeChoice::named(name) {
+                Some(choice) => Kind::Poisson(Poisson::take(&spec, choice)?),
+                None => {
+                    let names: Vec<&str> = traffic_names().iter().map(|traffic| traffic.name).collect();
+                    return Err(spec.unknown_name(&names));
+                }
+            },
+        };
+        spec.finish()?;
+        Ok(TrafficSpec { text: spec.text().to_owned(), kind })
+    }
+
+    /// The specification as given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The file whose text [`TrafficSpec::generate`] needs, if there is one.
+    pub fn needs_file(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Poisson(poisson) => poisson.sizes.file(),
+            Kind::OnOff(on_off) => on_off.sizes.file(),
+            Kind::Coflow(trace) => Some(&trace.file),
+            Kind::Flows(flows) => Some(&flows.file),
+            Kind::LongLived(_) | Kind::Incast(_) | Kind::AllReduce(_) | Kind::AllToAll(_) => None,
+        }
+    }
+
+    /// Whether all flows run to the end of the run (`long-lived:`). A `flows:` file may hold such flows too; there the
+    /// flows themselves tell.
+    pub fn is_long_lived(&self) -> bool {
+        matches!(self.kind, Kind::LongLived(_))
+    }
+
+    /// The flows on `fabric` during `duration`: none starts at a time beyond it. The same arguments give the same flows.
+    /// `file_text` is the text of [`TrafficSpec::needs_file`].
+    pub fn generate(
+        &self,
+        fabric: &Fabric,
+        duration: Nanos,
+        seed: u64,
+        file_text: Option<&str>,
+    ) -> Result<Workload, WorkloadError> {
+        if duration == Nanos::ZERO {
+            return Err(WorkloadError::NoDuration { spec: self.text.clone() });
+        }
+        let context = Context { text: &self.text, hosts: Hosts::of(fabric), duration, seed, file_text };
+        let draft = match &self.kind {
+            Kind::Poisson(poisson) => poisson.draft(&context),
+            Kind::OnOff(on_off) => on_off.draft(&context),
+            Kind::LongLived(long_lived) => long_lived.draft(&context),
+            Kind::Incast(incast) => incast.draft(&context),
+            Kind::AllReduce(all_reduce) => all_reduce.draft(&context),
+            Kind::AllToAll(all_to_all) => all_to_all.draft(&context),
+            Kind::Coflow(trace) => trace.draft(&context),
+            Kind::Flows(flows) => flows.draft(&context),
+        }?;
+        context.finish(draft)
+    }
+}
+
+impl fmt::Display for TrafficSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Flow sizes as specified.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SizeSpec {
+    choice: SizeChoice,
+    scale: f64,
+    most_bytes: Option<u64>,
+}
+
+/// A published table by name, or a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SizeChoice {
+    Published(&'static str),
+    File(String),
+}
+
+impl SizeChoice {
+    /// A published table or a name that ends in `.csv`.
+    pub fn named(name: &str) -> Option<SizeChoice> {
+        let file = || name.to_ascii_lowercase().ends_with(".csv").then(|| SizeChoice::File(name.to_owned()));
+        let published = PUBLISHED.iter().find(|table| table.name == name);
+        published.map(|table| SizeChoice::Published(table.name)).or_else(file)
+    }
+
+    /// Takes `sizes=` out of a specification; the default is web search.
+    pub fn take(spec: &Spec) -> Result<SizeChoice, SpecError> {
+        let Some(text) = spec.text_of("sizes") else { return Ok(SizeChoice::Published(PUBLISHED[0].name)) };
+        SizeChoice::named(text).ok_or_else(|| {
+            let names = PUBLISHED.map(|table| table.name);
+            let hint = nearest(text, &names).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            spec.error(format!("sizes: `{text}` is not one of {} or a FILE.csv{hint}", names.join(", ")))
+        })
+    }
+}
+
+impl SizeSpec {
+    /// Takes `scale=` and `max_size=` out of a specification.
+    pub fn take(spec: &Spec, choice: SizeChoice) -> Result<SizeSpec, SpecError> {
+        let scale = spec.number("scale", 1e-6, 1e6)?.unwrap_or(1.0);
+        Ok(SizeSpec { choice, scale, most_bytes: spec.size_bytes("max_size")? })
+    }
+
+    fn file(&self) -> Option<&str> {
+        match &self.choice {
+            SizeChoice::Published(_) => None,
+            SizeChoice::File(file) => Some(file),
+        }
+    }
+
+    /// The table, and what there is to note about it.
+    pub fn table(&self, context: &Context) -> Result<(SizeTable, Vec<String>), WorkloadError> {
+        let (table, note) = match &self.choice {
+            SizeChoice::File(file) => size_csv::parse(file, context.text_of_file(file)?)?,
+            SizeChoice::Published(name) => match SizeTable::published(name) {
+                Some(table) => (table, None),
+                None => return Err(context.error(format!("no size table is called `{name}`"))),
+            },
+        };
+        let table = if self.scale == 1.0 { table } else { table.scaled(self.scale) };
+        let table = self.most_bytes.into_iter().fold(table, SizeTable::cut_at);
+        Ok((table, note.into_iter().collect()))
+    }
+}
+
+/// Takes `load=` out of a specification: offered payload per host / access rate.
+pub(crate) fn take_load(spec: &Spec) -> Result<f64, SpecError> {
+    Ok(spec.number("load", 0.0001, 10.0)?.unwrap_or(0.4))
+}
+
+/// Takes `file=`, which must be there, out of a specification.
+pub(crate) fn take_file(spec: &Spec, example: &str) -> Result<String, SpecError> {
+    let missing = || spec.error(format!("names no file; expected file=, such as {}:file={example}", spec.name()));
+    spec.text_of("file").map(str::to_owned).ok_or_else(missing)
+}
