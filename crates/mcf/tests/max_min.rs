@@ -102,7 +102,7 @@ fn network() -> impl Strategy<Value = (Vec<f64>, FlowSet)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_flow_has_a_bottleneck_or_its_demand((capacity, flows) in network()) {

@@ -56,7 +56,7 @@ fn star(transmit: &[f64], receive: &[f64], pairs: &[HostPair]) -> Vec<f64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn equals_max_min_over_the_nics(

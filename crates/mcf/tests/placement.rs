@@ -143,7 +143,7 @@ fn clos_with_flows() -> impl Strategy<Value = (u32, u32, Vec<(u32, u32, u64)>)> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn annealing_reports_its_energy_and_never_gets_worse((leaves, spines, raw) in clos_with_flows(), seed: u64) {

@@ -1,1 +1,14 @@
 //! The registry of schemes, one file per scheme.
+//!
+//! [`parse`] reads what stands on the command line (`hedera:period=1s`) into a [`SchemeSpec`], which makes the central
+//! policy and names the programs of hosts and switches. A new scheme is one file with an `ENTRY`, one line in
+//! `registry.rs`, and one folder of recorded cases under `tests/conformance`.
+
+mod defaults_only;
+mod ecmp;
+mod hedera;
+mod hedera_sa;
+mod registry;
+mod spt;
+
+pub use registry::{entries, names, parse, EntryInfo, HostProgram, KeyInfo, SchemeSpec, SwitchProgram};

@@ -1,0 +1,37 @@
+//! A central policy that sets default routes and leaves every flow on them.
+
+use pathloom_model::Nanos;
+use pathloom_scheme::{Action, DefaultRoutes, Event, Needs, Scheme, View};
+
+/// Sets these default routes and nothing else.
+pub(crate) struct DefaultsOnly {
+    pub(crate) name: &'static str,
+    pub(crate) routes: DefaultRoutes,
+}
+
+impl Scheme for DefaultsOnly {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
+    }
+
+    fn handle(&mut self, _now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+        match *event {
+            Event::Started => actions.push(Action::SetDefaults(self.routes)),
+            // Left on a path of its own by the scheme before this one.
+            Event::FlowAdopted { flow } if view.flows.get(&flow).is_some_and(|f| f.intended_route().is_some()) => {
+                actions.push(Action::Unroute { flow });
+            }
+            Event::PathsRequested { request, .. } => actions.push(no_paths(request)),
+            _ => {}
+        }
+    }
+}
+
+/// The answer of a scheme that gives no paths to applications: an empty list, so that nobody waits for it.
+pub(crate) fn no_paths(request: u64) -> Action {
+    Action::Offer { request, paths: Vec::new() }
+}

@@ -1,0 +1,246 @@
+//! hedera: ECMP for all flows, and a path of their own for elephants, placed anew every polling period.
+//!
+//! Al-Fares et al., "Hedera: Dynamic Flow Scheduling for Data Center Networks", NSDI 2010. Edge switches are polled
+//! every 5 s; a flow over 10 % of its NIC is an elephant; the natural demands of all elephants are estimated (§4.2) and
+//! Global First Fit (§4.3.1) or Simulated Annealing (§4.3.2) places them. The placement is a job for
+//! [`Action::Solve`]: see `job.rs` for what goes in and comes out and for the model of its cost.
+
+mod job;
+mod path_book;
+mod placing;
+
+use crate::defaults_only::no_paths;
+use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use job::{Answer, Job};
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Nanos;
+use pathloom_scheme::{Action, Detection, Event, FlowId, Needs, Rejection, Scheme, State, StateError, View};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+const NAME: &str = "hedera";
+/// Longest rest after rejections, in rounds.
+const MAX_REST_ROUNDS: u64 = 64;
+
+pub(crate) const PAPER: &str = "Al-Fares et al., Hedera, NSDI 2010";
+pub(crate) const ELEPHANT_KEY: KeyInfo =
+    ("elephant", "0.1", "a flow at this share of its NIC's rate or more is placed");
+pub(crate) const PERIOD_KEY: KeyInfo = ("period", "5s", "time between two polls of the ToRs, 1ms to 1h");
+pub(crate) const ITERATIONS_KEY: KeyInfo =
+    ("iterations", "10000", "neighbours that Simulated Annealing tries per round");
+pub(crate) const COOLING_KEY: KeyInfo =
+    ("cooling", "1000", "the paper's c over the first temperature: 0.5 for 16 hosts, 1000 for large fabrics");
+const PLACEMENT_KEY: KeyInfo = ("placement", "gff", "gff (Global First Fit) or sa (Simulated Annealing)");
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: NAME,
+        summary: "ecmp, and every 5 s elephants get the first path with room for their natural demand",
+        paper: PAPER,
+        keys: &[ELEPHANT_KEY, PERIOD_KEY, PLACEMENT_KEY, ITERATIONS_KEY, COOLING_KEY],
+    },
+    read: |spec| {
+        let annealed = spec.choice("placement", &[("gff", false), ("sa", true)])?.unwrap_or(false);
+        if let Some(key) = ["iterations", "cooling"].into_iter().find(|key| !annealed && spec.text_of(key).is_some()) {
+            return Err(
+                spec.error(format!("{key} is a setting of Simulated Annealing; add placement=sa or leave it out"))
+            );
+        }
+        let annealing = annealed.then(|| read_annealing(spec)).transpose()?;
+        let settings = Settings { annealing, ..read_detection(spec)? };
+        Ok(Parts::central(move |seed| scheme(NAME, settings, seed)))
+    },
+};
+
+/// What a specification says of finding elephants; Global First Fit places them.
+pub(crate) fn read_detection(spec: &Spec) -> Result<Settings, SpecError> {
+    let nic_share = spec.number("elephant", 0.0, 1.0)?.unwrap_or(0.1);
+    let period = spec.time("period")?.unwrap_or(Nanos::from_secs(5));
+    if period < Nanos::from_millis(1) || period > Nanos::from_secs(3600) {
+        return Err(spec.error("period: expected 1ms to 1h, such as 5s"));
+    }
+    Ok(Settings { nic_share, period, annealing: None })
+}
+
+/// What a specification says of Simulated Annealing.
+pub(crate) fn read_annealing(spec: &Spec) -> Result<Annealing, SpecError> {
+    let iterations = spec.count("iterations", 1, 10_000_000)?.unwrap_or(10_000) as u32;
+    Ok(Annealing { iterations, cooling: spec.number("cooling", 0.0, 1e9)?.unwrap_or(1000.0) })
+}
+
+/// How elephants are found and placed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Settings {
+    /// A flow at this share of its NIC or more is an elephant.
+    pub nic_share: f64,
+    /// Time between polls.
+    pub period: Nanos,
+    /// Global First Fit where `None`.
+    pub annealing: Option<Annealing>,
+}
+
+/// See [`pathloom_mcf::placement::AnnealingSettings`].
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Annealing {
+    pub iterations: u32,
+    pub cooling: f64,
+}
+
+/// A central policy called `name`.
+pub(crate) fn scheme(name: &'static str, settings: Settings, seed: u64) -> Box<dyn Scheme> {
+    Box::new(Hedera { name, settings, seed, memory: Memory::default(), solving: None, stale: false })
+}
+
+struct Hedera {
+    name: &'static str,
+    settings: Settings,
+    seed: u64,
+    memory: Memory,
+    /// The job under way. It is not saved: a restart loses it, and the next round sends another.
+    solving: Option<u64>,
+    /// Whether something changed since the job under way was sent.
+    stale: bool,
+}
+
+/// What survives a restart.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    /// Polling rounds seen.
+    round: u64,
+    /// Mark of the next job; never used twice, so that an answer to a job from before a restart is not taken for ours.
+    next_ticket: u64,
+    /// Flows whose path was refused, for example by a full table.
+    rests: BTreeMap<FlowId, Rest>,
+    /// Simulated Annealing starts from the slots of the last round (Hedera §4.3.2), by destination address.
+    slots: BTreeMap<Ipv4Addr, u32>,
+    /// Cost of the last job, from which that of the next is foretold.
+    cost: job::Cost,
+}
+
+/// A flow is left alone for one round after its path was refused, then for two, four and so on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Rest {
+    rounds: u64,
+    over: u64,
+}
+
+impl Scheme for Hedera {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            detection: Detection::Measured { nic_share: self.settings.nic_share },
+            subflows: false,
+            poll_period: Some(self.settings.period),
+        }
+    }
+
+    fn handle(&mut self, _now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+        match event {
+            Event::Started => {
+                self.solving = None;
+                actions.push(Action::SetDefaults(pathloom_scheme::DefaultRoutes::Ecmp));
+            }
+            Event::RatesMeasured { .. } => {
+                self.memory.round += 1;
+                self.place(view, actions);
+            }
+            // Flows over a dead link are on default routes by now; a link that is back may take flows.
+            Event::LinkChanged { .. } => self.place(view, actions),
+            Event::Solved { ticket, answer } if self.solving == Some(*ticket) => {
+                self.solving = None;
+                self.apply(answer, view, actions);
+                if std::mem::take(&mut self.stale) {
+                    self.place(view, actions);
+                }
+            }
+            Event::FlowFinished { flow } | Event::RouteConfirmed { flow } => {
+                self.memory.rests.remove(flow);
+            }
+            Event::RouteRejected { flow, why } => self.rest(*flow, why),
+            Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
+            Event::Solved { .. }
+            | Event::FlowArrived { .. }
+            | Event::SubflowArrived { .. }
+            | Event::FlowAdopted { .. }
+            | Event::Timeout => {}
+        }
+    }
+
+    fn solver(&self) -> fn(&View, &State) -> State {
+        job::solve
+    }
+
+    fn save(&self) -> State {
+        // A map with integer or address keys and plain fields: there is nothing in it that JSON cannot say.
+        State(serde_json::to_value(&self.memory).unwrap_or_default())
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), StateError> {
+        let wrong = |error: serde_json::Error| StateError { scheme: self.name, problem: error.to_string() };
+        self.memory = serde_json::from_value(state.0).map_err(wrong)?;
+        Ok(())
+    }
+}
+
+impl Hedera {
+    /// Sends a job, unless there is nothing to place or one is under way: then another follows it.
+    fn place(&mut self, view: &View, actions: &mut Vec<Action>) {
+        if self.solving.is_some() {
+            self.stale = true;
+            return;
+        }
+        let flows = view.long_flows().count() as u64;
+        if flows == 0 {
+            return;
+        }
+        let memory = &mut self.memory;
+        let ticket = memory.next_ticket;
+        memory.next_ticket += 1;
+        self.solving = Some(ticket);
+        let resting = memory.rests.iter().filter(|(_, rest)| rest.over > memory.round).map(|(&flow, _)| flow);
+        let annealing = self.settings.annealing.map(|settings| job::AnnealingJob {
+            settings,
+            seed: self.seed,
+            stream: ticket,
+            slots: memory.slots.clone(),
+        });
+        let input = Job { nic_share: self.settings.nic_share, resting: resting.collect(), annealing };
+        actions.push(Action::Solve { ticket, input: input.into(), modelled: memory.cost.foretell(flows) });
+    }
+
+    /// Moves the flows that are to move and are still as the job took them to be.
+    fn apply(&mut self, answer: &State, view: &View, actions: &mut Vec<Action>) {
+        let Answer { moves, unroute, slots, cost } = answer.into();
+        self.memory.slots = slots;
+        self.memory.cost = cost;
+        let routed = |flow: FlowId| view.flows.get(&flow).map(|flow| flow.intended_route());
+        let gone_small = unroute.into_iter().filter(|&flow| routed(flow).flatten().is_some());
+        actions.extend(gone_small.map(|flow| Action::Unroute { flow }));
+        for job::Move { flow, path, rate_bps } in moves {
+            if path.is_up(&view.links) && routed(flow).is_some_and(|route| route != Some(&path)) {
+                actions.push(Action::Route { flow, path, rate_bps: Some(rate_bps) });
+            }
+        }
+    }
+
+    fn rest(&mut self, flow: FlowId, why: &Rejection) {
+        match why {
+            // Placed again as soon as the link is reported.
+            Rejection::LinkDown(_) => {}
+            Rejection::UnknownFlow => {
+                self.memory.rests.remove(&flow);
+            }
+            Rejection::Refused(..) | Rejection::SwitchGone(_) | Rejection::WrongEnds | Rejection::Malformed => {
+                let before = self.memory.rests.get(&flow).map_or(0, |rest| rest.rounds);
+                let rounds = (2 * before).clamp(1, MAX_REST_ROUNDS);
+                // The round that found the path refused does not count.
+                self.memory.rests.insert(flow, Rest { rounds, over: self.memory.round + rounds + 1 });
+            }
+        }
+    }
+}

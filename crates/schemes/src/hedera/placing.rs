@@ -1,0 +1,181 @@
+//! One round: who is an elephant, what it would take, and which path it gets.
+
+use super::job::{AnnealingJob, Answer, Cost, Job, Move};
+use super::path_book::PathBook;
+use super::Annealing;
+use pathloom_mcf::placement::{
+    anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, Paths, Placed, Request,
+};
+use pathloom_mcf::{natural_demand, HostPair};
+use pathloom_model::{Attachment, Path};
+use pathloom_scheme::{FlowId, FlowView, View};
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// Demands come out of sums and quotients: ten flows of one NIC are still at a tenth of it each.
+const ROUNDING: f64 = 1.0 - 1e-9;
+
+/// A flow to be placed.
+struct Elephant<'a> {
+    id: FlowId,
+    flow: &'a FlowView,
+    /// Its ToR pair in the book.
+    pair: u32,
+    demand_bps: u64,
+}
+
+/// Answers a job.
+pub(super) fn place(view: &View, job: &Job) -> Answer {
+    let mut book = PathBook::default();
+    let (elephants, unroute, mut cost) = elephants(view, job, &mut book);
+    let capacity_bps: Vec<u64> = view.fabric.links().iter().map(|link| link.settings.rate_bps).collect();
+    let mut slots = BTreeMap::new();
+    let chosen = match &job.annealing {
+        None => fit(view, &elephants, &book, &capacity_bps, &mut cost),
+        Some(settings) => {
+            slots = settings.slots.clone();
+            annealed(view, &elephants, &book, &capacity_bps, settings, &mut slots, &mut cost)
+        }
+    };
+    let mut moves = Vec::new();
+    for (elephant, index) in elephants.iter().zip(chosen) {
+        let path = index.and_then(|index| book.path(elephant.pair, index));
+        let moved = path.filter(|path| {
+            elephant.flow.intended_route() != Some(path)
+                && book.count(elephant.pair) > 1
+                && job.resting.binary_search(&elephant.id).is_err()
+        });
+        moves.extend(moved.map(|path| Move { flow: elephant.id, path, rate_bps: elephant.demand_bps }));
+    }
+    Answer { moves, unroute, slots, cost }
+}
+
+/// Estimates the natural demand of the long flows and sorts out those that are worth a path (Hedera §4.2). Also returns
+/// the flows that have a path and are not worth it any more.
+fn elephants<'a>(view: &'a View, job: &Job, book: &mut PathBook) -> (Vec<Elephant<'a>>, Vec<FlowId>, Cost) {
+    let mut nics = Nics::default();
+    let mut known = Vec::new();
+    for (id, flow) in view.long_flows() {
+        let ends = (view.fabric.attachment(flow.five_tuple.src), view.fabric.attachment(flow.five_tuple.dst));
+        if let (Some(src), Some(dst)) = ends {
+            let rate_bps = |at: &Attachment| view.fabric.link(at.uplink).settings.rate_bps;
+            let down_bps = view.fabric.link(dst.uplink.reverse()).settings.rate_bps;
+            known.push((id, flow, nics.pair(src.address, rate_bps(src), dst.address, down_bps), rate_bps(src)));
+        }
+    }
+    let natural = natural_demand(&nics.transmit, &nics.receive, &nics.pairs);
+    let (mut elephants, mut small) = (Vec::new(), Vec::new());
+    for (id, flow, nic_pair, nic_bps) in known {
+        let demand = natural.demands[nic_pair];
+        if flow.src_tor == flow.dst_tor {
+            continue;
+        }
+        if demand >= job.nic_share * nic_bps as f64 * ROUNDING {
+            let pair = book.pair(view, flow.src_tor, flow.dst_tor);
+            elephants.push(Elephant { id, flow, pair, demand_bps: demand as u64 });
+        } else if flow.intended_route().is_some() {
+            small.push(id);
+        }
+    }
+    (elephants, small, Cost { operations: natural.operations, flows: view.long_flows().count() as u64 })
+}
+
+/// The NICs that send and receive, numbered in order of appearance, and the flows of each pair of them.
+#[derive(Default)]
+struct Nics {
+    transmit: Vec<f64>,
+    receive: Vec<f64>,
+    pairs: Vec<HostPair>,
+    senders: BTreeMap<Ipv4Addr, u32>,
+    receivers: BTreeMap<Ipv4Addr, u32>,
+    numbers: BTreeMap<(u32, u32), usize>,
+}
+
+impl Nics {
+    /// Counts one more flow; returns the index of its pair.
+    fn pair(&mut self, src: Ipv4Addr, src_bps: u64, dst: Ipv4Addr, dst_bps: u64) -> usize {
+        let number = |names: &mut BTreeMap<Ipv4Addr, u32>, rates: &mut Vec<f64>, address, rate_bps| {
+            *names.entry(address).or_insert_with(|| {
+                rates.push(rate_bps as f64);
+                rates.len() as u32 - 1
+            })
+        };
+        let src = number(&mut self.senders, &mut self.transmit, src, src_bps);
+        let dst = number(&mut self.receivers, &mut self.receive, dst, dst_bps);
+        let pair = *self.numbers.entry((src, dst)).or_insert_with(|| {
+            self.pairs.push(HostPair { src, dst, flows: 0 });
+            self.pairs.len() - 1
+        });
+        self.pairs[pair].flows += 1;
+        pair
+    }
+}
+
+/// Global First Fit. A flow counts as placed where it is, or is about to be, and on the only path there is.
+fn fit(
+    view: &View,
+    elephants: &[Elephant<'_>],
+    book: &PathBook,
+    capacity_bps: &[u64],
+    cost: &mut Cost,
+) -> Vec<Option<u64>> {
+    let present = |elephant: &Elephant<'_>| {
+        let routes = [&elephant.flow.pending, &elephant.flow.route];
+        let route = routes.into_iter().flatten().find(|path| path.is_up(&view.links)).cloned();
+        route.or_else(|| book.only_path(elephant.pair))
+    };
+    let numbers = |path: Path| path.links().iter().map(|link| link.0).collect::<Vec<u32>>();
+    let present: Vec<Option<Vec<u32>>> = elephants.iter().map(|elephant| present(elephant).map(numbers)).collect();
+    let requests: Vec<Request<'_>> = (elephants.iter().zip(&present))
+        .map(|(elephant, present)| Request {
+            pair: elephant.pair,
+            demand_bps: elephant.demand_bps,
+            present: present.as_deref(),
+        })
+        .collect();
+    let result = first_fit(capacity_bps, &requests, book);
+    cost.operations += result.operations;
+    let index = |placed| match placed {
+        Placed::Path(index) => Some(index),
+        Placed::Kept | Placed::Nowhere => None,
+    };
+    result.placed.into_iter().map(index).collect()
+}
+
+/// Simulated Annealing. `slots` holds those of the last round and gets those of this one; a host that is new starts
+/// with its own number, so that the hosts of a pod start on different slots. Hosts swap slots within a pod, or, in a
+/// fabric without pods, with all others.
+fn annealed(
+    view: &View,
+    elephants: &[Elephant<'_>],
+    book: &PathBook,
+    capacity_bps: &[u64],
+    job: &AnnealingJob,
+    slots: &mut BTreeMap<Ipv4Addr, u32>,
+    cost: &mut Cost,
+) -> Vec<Option<u64>> {
+    let mut numbers: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
+    let mut destinations: Vec<Destination> = Vec::new();
+    let mut flows = Vec::with_capacity(elephants.len());
+    for elephant in elephants {
+        let address = elephant.flow.five_tuple.dst;
+        let destination = *numbers.entry(address).or_insert_with(|| {
+            let own_number = view.fabric.attachments().partition_point(|at| at.address < address) as u32;
+            let slot = slots.get(&address).copied().unwrap_or(own_number);
+            let group = view.fabric.node(elephant.flow.dst_tor).pod.unwrap_or(u32::MAX);
+            destinations.push(Destination { slot, group });
+            destinations.len() as u32 - 1
+        });
+        flows.push(AnnealedFlow { destination, pair: elephant.pair, demand_bps: elephant.demand_bps });
+    }
+    let unit_bps = elephants.iter().filter_map(|elephant| view.fabric.attachment(elephant.flow.five_tuple.src));
+    let unit_bps = unit_bps.map(|at| view.fabric.link(at.uplink).settings.rate_bps).max().unwrap_or(1);
+    let Annealing { iterations, cooling } = job.settings;
+    let settings = AnnealingSettings { iterations, cooling, unit_bps };
+    let mut rng = Pcg64::new(u128::from(job.seed), u128::from(job.stream));
+    let result = anneal(capacity_bps, &destinations, &flows, book, &settings, &mut rng);
+    cost.operations += result.operations;
+    *slots = numbers.into_iter().map(|(address, number)| (address, result.slots[number as usize])).collect();
+    result.paths
+}

@@ -1,0 +1,20 @@
+//! hedera-sa: Hedera with Simulated Annealing in place of Global First Fit.
+
+use crate::hedera::{self, Settings};
+use crate::registry::{Entry, EntryInfo, Parts};
+
+const NAME: &str = "hedera-sa";
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: NAME,
+        summary: "ecmp, and every 5 s elephants are spread by Simulated Annealing over destination hosts",
+        paper: hedera::PAPER,
+        keys: &[hedera::ELEPHANT_KEY, hedera::PERIOD_KEY, hedera::ITERATIONS_KEY, hedera::COOLING_KEY],
+    },
+    read: |spec| {
+        let annealing = Some(hedera::read_annealing(spec)?);
+        let settings = Settings { annealing, ..hedera::read_detection(spec)? };
+        Ok(Parts::central(move |seed| hedera::scheme(NAME, settings, seed)))
+    },
+};

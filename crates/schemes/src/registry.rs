@@ -1,0 +1,136 @@
+//! Which schemes there are, and how a specification becomes one.
+
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_scheme::Scheme;
+use std::fmt;
+use std::sync::Arc;
+
+/// Every scheme, in the order in which they are listed.
+const ENTRIES: &[Entry] = &[crate::spt::ENTRY, crate::ecmp::ENTRY, crate::hedera::ENTRY, crate::hedera_sa::ENTRY];
+
+/// What [`entries`] gives out; built from [`ENTRIES`], so that a scheme is registered in one place.
+const INFOS: [EntryInfo; ENTRIES.len()] = {
+    let mut infos = [ENTRIES[0].info; ENTRIES.len()];
+    let mut index = 0;
+    while index < ENTRIES.len() {
+        infos[index] = ENTRIES[index].info;
+        index += 1;
+    }
+    infos
+};
+
+/// A key of a scheme's specification: its name, its default as one would write it, and what it does.
+pub type KeyInfo = (&'static str, &'static str, &'static str);
+
+/// What a user may want to know of a scheme.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryInfo {
+    /// The name in specifications.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Where it is published.
+    pub paper: &'static str,
+    /// The keys it takes.
+    pub keys: &'static [KeyInfo],
+}
+
+/// What hosts run.
+#[derive(Clone, PartialEq, Debug)]
+pub enum HostProgram {
+    /// One TCP NewReno connection per flow.
+    NewReno,
+}
+
+/// What switches run.
+#[derive(Clone, PartialEq, Debug)]
+pub enum SwitchProgram {
+    /// The rules of the controller.
+    Rules,
+}
+
+/// Makes a central policy from a seed.
+pub(crate) type Central = Arc<dyn Fn(u64) -> Box<dyn Scheme> + Send + Sync>;
+
+/// A scheme as it registers itself.
+pub(crate) struct Entry {
+    pub(crate) info: EntryInfo,
+    /// Takes its keys out of the specification.
+    pub(crate) read: fn(&Spec) -> Result<Parts, SpecError>,
+}
+
+/// The three programs that make a scheme.
+pub(crate) struct Parts {
+    pub(crate) central: Option<Central>,
+    pub(crate) host: HostProgram,
+    pub(crate) switch: SwitchProgram,
+}
+
+impl Parts {
+    /// A central policy over plain hosts and rule-driven switches.
+    pub(crate) fn central(make: impl Fn(u64) -> Box<dyn Scheme> + Send + Sync + 'static) -> Parts {
+        Parts { central: Some(Arc::new(make)), host: HostProgram::NewReno, switch: SwitchProgram::Rules }
+    }
+}
+
+/// A scheme with its settings, ready to run any number of times.
+#[derive(Clone)]
+pub struct SchemeSpec {
+    /// The name in the registry.
+    pub name: &'static str,
+    /// The specification as given: tells two settings of one scheme apart.
+    pub label: String,
+    central: Option<Central>,
+    host: HostProgram,
+    switch: SwitchProgram,
+}
+
+impl SchemeSpec {
+    /// A fresh central policy, if the scheme has one. Whatever it draws by chance comes from `seed`.
+    pub fn central(&self, seed: u64) -> Option<Box<dyn Scheme>> {
+        self.central.as_ref().map(|make| make(seed))
+    }
+
+    /// What its hosts run.
+    pub fn host_program(&self) -> HostProgram {
+        self.host.clone()
+    }
+
+    /// What its switches run.
+    pub fn switch_program(&self) -> SwitchProgram {
+        self.switch.clone()
+    }
+}
+
+impl fmt::Debug for SchemeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SchemeSpec")
+            .field("name", &self.name)
+            .field("label", &self.label)
+            .field("central", &self.central.is_some())
+            .field("host", &self.host)
+            .field("switch", &self.switch)
+            .finish()
+    }
+}
+
+/// Reads `name:key=value,...`. An unknown name or key is refused with the nearest that is known and the list of them;
+/// a value that makes no sense, with what was expected.
+pub fn parse(text: &str) -> Result<SchemeSpec, SpecError> {
+    let spec = Spec::parse("scheme", text)?;
+    let entry = ENTRIES.iter().find(|entry| entry.info.name == spec.name());
+    let entry = entry.ok_or_else(|| spec.unknown_name(&names()))?;
+    let Parts { central, host, switch } = (entry.read)(&spec)?;
+    spec.finish()?;
+    Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, host, switch })
+}
+
+/// The names of all schemes.
+pub fn names() -> Vec<&'static str> {
+    INFOS.iter().map(|info| info.name).collect()
+}
+
+/// What can be said of all schemes, in the order in which they are listed.
+pub fn entries() -> &'static [EntryInfo] {
+    &INFOS
+}

@@ -1,0 +1,148 @@
+//! A world for one scheme: a view, and a controller in miniature that keeps it up to date. It does at once what the
+//! real one takes messages for, and it insists on what the contract asks of a scheme.
+#![allow(dead_code)] // every test binary uses a part of it
+
+pub mod record;
+
+use pathloom_model::{fabric_from_spec, FiveTuple, Nanos, NodeId, Path, PROTO_TCP};
+use pathloom_scheme::{Action, Event, FlowId, FlowView, Scheme, State, View};
+use std::sync::Arc;
+
+/// A scheme and the view it is shown.
+pub struct World {
+    pub now: Nanos,
+    pub view: View,
+    pub scheme: Box<dyn Scheme>,
+    /// Job under way: its ticket, the view when it was sent, its input.
+    job: Option<(u64, View, State)>,
+}
+
+impl World {
+    /// The scheme `scheme` on the fabric `fabric`; nothing has happened yet.
+    pub fn new(fabric: &str, scheme: &str, seed: u64) -> World {
+        let fabric = fabric_from_spec(fabric).unwrap_or_else(|error| panic!("{fabric}: {error}"));
+        let spec = pathloom_schemes::parse(scheme).unwrap_or_else(|error| panic!("{error}"));
+        let scheme = spec.central(seed).unwrap_or_else(|| panic!("{scheme} has no central policy"));
+        World { now: Nanos::ZERO, view: View::new(Arc::new(fabric)), scheme, job: None }
+    }
+
+    /// Adds a flow that switches count but nobody has called long. It leaves `src` by port number `src_nic` and comes in at
+    /// `dst` by port number `dst_nic` (counted from 0, modulo the ports there are).
+    pub fn add_flow(&mut self, id: FlowId, src: (NodeId, usize), dst: (NodeId, usize), src_port: u16) {
+        let at = |(host, nic): (NodeId, usize)| {
+            let attachments = self.view.fabric.host_attachments(host);
+            *attachments[nic % attachments.len()]
+        };
+        let (from, to) = (at(src), at(dst));
+        let (src, dst) = (from.address, to.address);
+        let flow = FlowView {
+            five_tuple: FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 5001 },
+            src_host: from.host,
+            dst_host: to.host,
+            src_tor: from.tor,
+            dst_tor: to.tor,
+            arrived: self.now,
+            size_bytes: None,
+            mptcp_token: None,
+            long: false,
+            route: None,
+            pending: None,
+            allocated_bps: None,
+            bytes: 0,
+            rate_bps: None,
+        };
+        self.view.flows.insert(id, flow);
+    }
+
+    /// Brings the view up to date with an event, gives it to the scheme, and carries out what the scheme wants.
+    pub fn deliver(&mut self, event: &Event) -> Vec<Action> {
+        self.learn(event);
+        let mut actions = Vec::new();
+        self.scheme.handle(self.now, event, &self.view, &mut actions);
+        for action in &actions {
+            self.carry_out(action);
+        }
+        if let Event::FlowFinished { flow } = event {
+            self.view.flows.remove(flow);
+        }
+        actions
+    }
+
+    /// Lets the job under way end. Returns its answer and what the scheme made of it; `None` if there is no job.
+    pub fn solve(&mut self) -> Option<(State, Vec<Action>)> {
+        let (ticket, view, input) = self.job.take()?;
+        let answer = self.scheme.solver()(&view, &input);
+        let actions = self.deliver(&Event::Solved { ticket, answer: answer.clone() });
+        Some((answer, actions))
+    }
+
+    /// Lets jobs end until there is none, and every switch confirm.
+    pub fn settle(&mut self) {
+        for round in 0.. {
+            assert!(round < 100, "the scheme never stops solving");
+            if self.solve().is_none() {
+                break;
+            }
+        }
+        let pending: Vec<FlowId> =
+            self.view.flows.iter().filter(|(_, flow)| flow.pending.is_some()).map(|(&id, _)| id).collect();
+        for flow in pending {
+            self.deliver(&Event::RouteConfirmed { flow });
+        }
+    }
+
+    fn learn(&mut self, event: &Event) {
+        let view = &mut self.view;
+        match event {
+            Event::FlowArrived { flow } | Event::FlowAdopted { flow } => {
+                view.flows.entry(*flow).and_modify(|flow| flow.long = true);
+            }
+            Event::RouteConfirmed { flow } => {
+                view.flows.entry(*flow).and_modify(|flow| flow.route = flow.pending.take().or(flow.route.take()));
+            }
+            Event::RouteRejected { flow, .. } => {
+                view.flows.entry(*flow).and_modify(|flow| flow.pending = None);
+            }
+            Event::LinkChanged { link, up } => {
+                view.links.set_cable(*link, *up);
+                for flow in view.flows.values_mut() {
+                    flow.route = flow.route.take().filter(|path| path.is_up(&view.links));
+                    flow.pending = flow.pending.take().filter(|path| path.is_up(&view.links));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn carry_out(&mut self, action: &Action) {
+        match action {
+            Action::SetDefaults(routes) => self.view.defaults = *routes,
+            Action::Route { flow, path, rate_bps } => {
+                let known = self.view.flows.get_mut(flow).unwrap_or_else(|| panic!("{flow:?} is not known"));
+                assert_ne!(known.intended_route(), Some(path), "{flow:?} is asked to go where it is");
+                check(&self.view.fabric, known, path);
+                assert!(path.is_up(&self.view.links), "{flow:?} is asked to go over a dead link");
+                known.pending = Some(path.clone());
+                known.allocated_bps = *rate_bps;
+            }
+            Action::Unroute { flow } => {
+                let known = self.view.flows.get_mut(flow).unwrap_or_else(|| panic!("{flow:?} is not known"));
+                assert!(known.intended_route().is_some(), "{flow:?} has no path to be taken off");
+                (known.route, known.pending, known.allocated_bps) = (None, None, None);
+            }
+            Action::Solve { ticket, input, .. } => {
+                assert!(self.job.is_none(), "a second job beside one under way");
+                self.job = Some((*ticket, self.view.clone(), input.clone()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Insists that a path joins the ToRs of a flow, and that they are two.
+fn check(fabric: &pathloom_model::Fabric, flow: &FlowView, path: &Path) {
+    path.check(fabric).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let ends = path.links().first().zip(path.links().last());
+    let (first, last) = ends.expect("an empty path: flows within a ToR need none");
+    assert_eq!((fabric.link(*first).from, fabric.link(*last).to), (flow.src_tor, flow.dst_tor));
+}
