@@ -49,6 +49,8 @@ pub struct Sender {
     in_recovery: bool,
     partial_ack_seen: bool,
     paced_out: bool,
+    /// Told to wait: nothing is sent, timers go on.
+    held: bool,
     dup_acks: u32,
     mss: u64,
     /// First byte not acknowledged.
@@ -87,6 +89,7 @@ impl Sender {
             in_recovery: false,
             partial_ack_seen: false,
             paced_out: false,
+            held: false,
             dup_acks: 0,
             mss: u64::from(settings.mss_bytes),
             una: 0,
@@ -154,6 +157,11 @@ impl Sender {
     /// Smoothed round-trip time, once there is a sample.
     pub fn smoothed_rtt(&self) -> Option<Nanos> {
         self.rtt.smoothed()
+    }
+
+    /// Keeps the sender from sending anything, or lets it go on.
+    pub fn set_hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// Limits the rate of what is sent from now on, headers included; `None` lifts the limit.
@@ -323,7 +331,7 @@ impl Sender {
     /// The next segment to send now, if any.
     #[inline]
     pub fn poll_transmit(&mut self, now: Nanos) -> Option<Segment> {
-        if self.phase != Phase::Open {
+        if self.phase != Phase::Open || self.held {
             return self.poll_syn(now);
         }
         let (seq, first) = if self.send_first { (self.una, true) } else { (self.next, false) };
@@ -354,7 +362,7 @@ impl Sender {
     }
 
     fn poll_syn(&mut self, now: Nanos) -> Option<Segment> {
-        if self.phase != Phase::SynSent || !self.send_first {
+        if self.phase != Phase::SynSent || !self.send_first || self.held {
             return None;
         }
         self.send_first = false;
@@ -516,6 +524,15 @@ mod tests {
         assert_eq!(drain(&mut s, Nanos::from_millis(1)), vec![1]);
         s.set_pace(Nanos::from_millis(1), None);
         assert_eq!(drain(&mut s, Nanos::from_millis(1)), vec![2, 3]);
+    }
+
+    #[test]
+    fn a_held_sender_waits() {
+        let mut s = open(&settings(), None);
+        s.set_hold(true);
+        assert!(s.poll_transmit(Nanos(0)).is_none());
+        s.set_hold(false);
+        assert_eq!(drain(&mut s, Nanos(9)), vec![0, 1, 2, 3]);
     }
 
     /// A wire that drops, reorders and repeats, with a round trip of 1 ms.
