@@ -1,1 +1,28 @@
-//! The packet-level simulator: one driver of control, switching and transport.
+//! The packet-level simulator: one driver of `control`, `switching` and `transport`, under a virtual clock.
+//!
+//! A [`Simulation`] is built from [`SimSettings`], advanced in slices, and asked for its [`Outcome`] at any time. It is one
+//! thread and draws nothing but from its seed: the same settings give the same outcome, bit for bit.
+
+mod agenda;
+mod cache;
+mod connection;
+mod control_plane;
+mod flows;
+mod ideal;
+mod link;
+mod network;
+mod outcome;
+mod packet;
+mod pcap;
+mod settings;
+mod simulation;
+mod tap;
+mod time;
+mod wheel;
+
+pub use control_plane::Journal;
+pub use pcap::PcapTap;
+pub use outcome::{ControlOutcome, FlowOutcome, LinkOutcome, Outcome, PacketTotals};
+pub use settings::{ControlSettings, SimError, SimSettings};
+pub use simulation::Simulation;
+pub use tap::{Fate, NoTap, SeenPacket, Tap};

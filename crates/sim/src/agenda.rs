@@ -1,0 +1,104 @@
+//! Everything that happens but is not a packet's arrival: timers, flow starts, messages, faults. Few beside packets, so a
+//! plain heap holds them. Events of one instant run in the order in which they were put in.
+
+use crate::time::{Ps, NEVER};
+use pathloom_control::{Input, Output};
+use pathloom_model::NodeId;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// Something due.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The next flow of the workload starts.
+    NextStart,
+    /// A flow whose predecessors have finished starts.
+    Start(u32),
+    /// A connection's retransmission or pacing timer.
+    SenderTimer { slot: u32, use_count: u32 },
+    /// A connection's delayed acknowledgement.
+    ReceiverTimer { slot: u32, use_count: u32 },
+    /// A hold's lease is over.
+    LeaseOver { slot: u32, use_count: u32 },
+    /// A message of the controller reaches a switch or a host.
+    Deliver(Box<Output>),
+    /// A switch has carried out a message.
+    Apply(Box<Output>),
+    /// A message reaches the controller.
+    Inform(Box<Input>),
+    /// The controller has dealt with the message at the head of its queue.
+    Served,
+    /// The controller's own timer.
+    ControllerTimer,
+    /// Rules of a switch may time out.
+    Sweep(NodeId),
+    /// The controller's load is measured.
+    MeasureLoad,
+    /// An entry of the fault schedule.
+    Fault(u32),
+    /// Arrivals stop and long-lived flows end.
+    EndOfArrivals,
+}
+
+struct Item {
+    at: Ps,
+    sequence: u64,
+    event: Event,
+}
+
+impl PartialEq for Item {
+    fn eq(&self, other: &Item) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Item {}
+
+impl PartialOrd for Item {
+    fn partial_cmp(&self, other: &Item) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Item {
+    /// Reversed: the heap's greatest is the earliest.
+    fn cmp(&self, other: &Item) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+pub(crate) struct Agenda {
+    heap: BinaryHeap<Item>,
+    sequence: u64,
+    /// When the next event is due, kept apart because it is read once per packet-hop.
+    next_at: Ps,
+    /// Events taken out so far.
+    pub(crate) taken: u64,
+}
+
+impl Default for Agenda {
+    fn default() -> Agenda {
+        Agenda { heap: BinaryHeap::new(), sequence: 0, next_at: NEVER, taken: 0 }
+    }
+}
+
+impl Agenda {
+    pub(crate) fn push(&mut self, at: Ps, event: Event) {
+        self.sequence += 1;
+        self.heap.push(Item { at, sequence: self.sequence, event });
+        self.next_at = self.next_at.min(at);
+    }
+
+    /// When the next event is due.
+    #[inline]
+    pub(crate) fn next_at(&self) -> Ps {
+        self.next_at
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(Ps, Event)> {
+        let item = self.heap.pop()?;
+        self.taken += 1;
+        self.next_at = self.heap.peek().map_or(NEVER, |next| next.at);
+        Some((item.at, item.event))
+    }
+}

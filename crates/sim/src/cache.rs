@@ -1,0 +1,162 @@
+//! What switches decided for the flows under way: a cache of the rule tables, which remain the truth.
+//!
+//! A lane is one direction of one connection; its row holds one entry per switch on its way, in order. An entry is used
+//! only while the packet came in as the first one did (link and tag) and the switch's generation is what it was: any
+//! change of rules, groups or ports makes the switch decide anew. Frames forwarded from the cache are counted in the entry
+//! and credited to the rules before anyone reads counters or rules time out.
+
+use crate::time::Ps;
+use pathloom_model::NodeId;
+use pathloom_switching::RuleRef;
+
+/// One remembered decision.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Entry {
+    /// Link the packet came in by; `u32::MAX` in an empty entry.
+    pub in_link: u32,
+    /// Generation of the switch when it decided.
+    pub generation: u32,
+    /// Link the packet leaves by.
+    pub out_link: u32,
+    /// Tag it came in with, and leaves with.
+    pub in_tag: u16,
+    pub out_tag: u16,
+    /// Greatest flags value the decision holds for: 0, or 255 when no rule looked at flags.
+    pub flags: u8,
+    /// Frames forwarded from the cache and not credited yet.
+    pub packets: u32,
+    pub bytes: u64,
+    /// When the last of them passed.
+    pub last: Ps,
+}
+
+const EMPTY: Entry =
+    Entry { in_link: u32::MAX, generation: 0, out_link: 0, in_tag: 0, out_tag: 0, flags: 0, packets: 0, bytes: 0, last: 0 };
+
+/// Rules behind an entry: where the credit goes. One rule per table passed.
+#[derive(Clone, Copy)]
+struct Backing {
+    switch: NodeId,
+    rules: [Option<RuleRef>; Backing::RULES],
+    listed: bool,
+}
+
+impl Backing {
+    /// Tables a cached decision may pass; longer ones are not cached.
+    const RULES: usize = 4;
+}
+
+/// Credit due to some rules of a switch.
+pub(crate) struct Credit {
+    pub(crate) rules: [Option<RuleRef>; Backing::RULES],
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) last: Ps,
+}
+
+pub(crate) struct Cache {
+    stride: usize,
+    entries: Vec<Entry>,
+    backing: Vec<Backing>,
+    /// Entries that have held a decision of this switch since it was last collected.
+    by_switch: Vec<Vec<u32>>,
+}
+
+impl Cache {
+    /// A cache for flows that pass at most `switches_on_path` switches; longer ways are decided packet by packet.
+    pub(crate) fn new(nodes: usize, switches_on_path: usize) -> Cache {
+        let stride = switches_on_path.clamp(2, 64);
+        Cache { stride, entries: Vec::new(), backing: Vec::new(), by_switch: vec![Vec::new(); nodes] }
+    }
+
+    /// Makes room for this many lanes.
+    pub(crate) fn reserve_lanes(&mut self, lanes: usize) {
+        if self.entries.len() < lanes * self.stride {
+            let unused = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
+            self.entries.resize(lanes * self.stride, EMPTY);
+            self.backing.resize(lanes * self.stride, unused);
+        }
+    }
+
+    /// Place of the entry for a lane's `hop`-th switch, if there is one.
+    #[inline]
+    pub(crate) fn place(&self, lane: u32, hop: u8) -> Option<usize> {
+        (usize::from(hop) < self.stride).then(|| lane as usize * self.stride + usize::from(hop))
+    }
+
+    #[inline]
+    pub(crate) fn entry(&mut self, place: usize) -> &mut Entry {
+        &mut self.entries[place]
+    }
+
+    /// Remembers a decision. What the entry held before must have been taken by [`Cache::take`].
+    pub(crate) fn store(&mut self, place: usize, switch: NodeId, entry: Entry, rules: &[RuleRef]) {
+        if rules.len() > Backing::RULES {
+            return;
+        }
+        let backing = &self.backing[place];
+        if !(backing.listed && backing.switch == switch) {
+            self.list(place, switch);
+        }
+        let backing = &mut self.backing[place];
+        let mut kept = [None; Backing::RULES];
+        for (slot, &rule) in kept.iter_mut().zip(rules) {
+            *slot = Some(rule);
+        }
+        *backing = Backing { switch, rules: kept, listed: true };
+        self.entries[place] = entry;
+    }
+
+    /// Notes that an entry holds a decision of this switch. Entries that have gone elsewhere are weeded out whenever the
+    /// list would have to grow, so it stays in proportion to the flows under way.
+    fn list(&mut self, place: usize, switch: NodeId) {
+        let list = &mut self.by_switch[switch.index()];
+        if list.len() == list.capacity() {
+            list.retain(|&known| {
+                let backing = &self.backing[known as usize];
+                backing.switch == switch && backing.listed
+            });
+            list.sort_unstable();
+            list.dedup();
+        }
+        list.push(place as u32);
+    }
+
+    /// Empties an entry and returns the credit it owed, with the switch that it is owed by.
+    pub(crate) fn take(&mut self, place: usize) -> Option<(NodeId, Credit)> {
+        let entry = &mut self.entries[place];
+        let owed = credit(entry, &self.backing[place].rules);
+        let packets = entry.packets;
+        *entry = EMPTY;
+        (packets > 0).then(|| (self.backing[place].switch, owed))
+    }
+
+    /// All entries of a lane, to be taken when its connection is over.
+    pub(crate) fn lane_places(&self, lane: u32) -> std::ops::Range<usize> {
+        let first = lane as usize * self.stride;
+        first..first + self.stride
+    }
+
+    /// Collects what the cache owes the rules of a switch; the entries stay in use.
+    pub(crate) fn collect(&mut self, switch: NodeId, mut give: impl FnMut(Credit)) {
+        let mut places = std::mem::take(&mut self.by_switch[switch.index()]);
+        places.retain(|&place| {
+            let (entry, backing) = (&mut self.entries[place as usize], &mut self.backing[place as usize]);
+            if backing.switch != switch {
+                return false;
+            }
+            if entry.packets > 0 {
+                give(credit(entry, &backing.rules));
+                (entry.packets, entry.bytes) = (0, 0);
+            }
+            backing.listed = entry.in_link != u32::MAX;
+            backing.listed
+        });
+        self.by_switch[switch.index()] = places;
+    }
+}
+
+fn credit(entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {
+    Credit { rules: *rules, packets: u64::from(entry.packets), bytes: entry.bytes, last: entry.last }
+}

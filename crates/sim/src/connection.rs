@@ -1,0 +1,140 @@
+//! The connections under way, by slot. A slot is used again once its connection is over and none of its packets is in the
+//! network any more; `use_count` tells the users apart.
+
+use crate::time::{Ps, NEVER};
+use pathloom_model::{LinkId, Nanos};
+use pathloom_transport::{Receiver, Sender, Settings};
+
+pub(crate) struct Connection {
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    /// Index in the workload.
+    pub(crate) flow: u32,
+    /// One past the last byte to deliver; `u64::MAX` for a long-lived flow.
+    pub(crate) size: u64,
+    /// Link by which the sending host, and the receiving host, reach the fabric.
+    pub(crate) data_uplink: u32,
+    pub(crate) ack_uplink: u32,
+    /// Packets of the connection in the network.
+    pub(crate) under_way: i64,
+    /// When a timer event of each end is in the agenda for.
+    pub(crate) sender_timer: Ps,
+    pub(crate) receiver_timer: Ps,
+    /// Held by the controller: has not opened yet.
+    pub(crate) held: bool,
+    pub(crate) opened: bool,
+    pub(crate) delivered: bool,
+    /// The sending end has nothing left to do.
+    pub(crate) closed: bool,
+    pub(crate) packets_sent: u64,
+    pub(crate) use_count: u32,
+}
+
+/// Connections by slot.
+#[derive(Default)]
+pub(crate) struct Connections {
+    slots: Vec<Connection>,
+    free: Vec<u32>,
+    in_use: usize,
+}
+
+/// Where a new connection runs.
+pub(crate) struct Endpoints {
+    pub(crate) flow: u32,
+    pub(crate) size: Option<u64>,
+    pub(crate) data_uplink: LinkId,
+    pub(crate) ack_uplink: LinkId,
+}
+
+impl Connections {
+    /// Takes a slot for a connection that is closed still.
+    pub(crate) fn open_slot(&mut self, settings: &Settings, ends: &Endpoints) -> usize {
+        let mut connection = Connection {
+            sender: Sender::new(settings, ends.size),
+            receiver: Receiver::new(settings),
+            flow: ends.flow,
+            size: ends.size.unwrap_or(u64::MAX),
+            data_uplink: ends.data_uplink.0,
+            ack_uplink: ends.ack_uplink.0,
+            under_way: 0,
+            sender_timer: NEVER,
+            receiver_timer: NEVER,
+            held: false,
+            opened: false,
+            delivered: false,
+            closed: false,
+            packets_sent: 0,
+            use_count: 0,
+        };
+        self.in_use += 1;
+        match self.free.pop() {
+            Some(slot) => {
+                connection.use_count = self.slots[slot as usize].use_count + 1;
+                self.slots[slot as usize] = connection;
+                slot as usize
+            }
+            None => {
+                self.slots.push(connection);
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn close_slot(&mut self, slot: usize) {
+        self.in_use -= 1;
+        self.free.push(slot as u32);
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, slot: usize) -> &mut Connection {
+        &mut self.slots[slot]
+    }
+
+    /// Slots there are, used or not.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// All connections that are not over, in order of slot.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (usize, &Connection)> {
+        let mut free = self.free.clone();
+        free.sort_unstable();
+        self.slots.iter().enumerate().filter(move |(slot, _)| free.binary_search(&(*slot as u32)).is_err())
+    }
+
+    /// The connection, if it is still the one a timer was set for.
+    pub(crate) fn current(&mut self, slot: u32, use_count: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(slot as usize).filter(|connection| connection.use_count == use_count && !connection.closed)
+    }
+}
+
+impl Connection {
+    /// Whether its slot can be given back.
+    pub(crate) fn is_over(&self) -> bool {
+        self.closed && self.under_way == 0
+    }
+
+    /// When the sending end wants its timer, if no event for that or an earlier time is in the agenda.
+    #[inline]
+    pub(crate) fn sender_wants(&mut self) -> Option<Ps> {
+        wants(self.sender.poll_timeout(), &mut self.sender_timer)
+    }
+
+    /// The same for the receiving end.
+    #[inline]
+    pub(crate) fn receiver_wants(&mut self) -> Option<Ps> {
+        wants(self.receiver.poll_timeout(), &mut self.receiver_timer)
+    }
+}
+
+/// Timers move later far more often than they fire: one event stands for all later deadlines, and looks again when due.
+#[inline]
+fn wants(deadline: Option<Nanos>, scheduled: &mut Ps) -> Option<Ps> {
+    let at = crate::time::to_ps(deadline?);
+    if at >= *scheduled {
+        return None;
+    }
+    *scheduled = at;
+    Some(at)
+}

@@ -1,0 +1,390 @@
+//! Driver of the controller: carries its messages to switches and hosts and back, and charges time for them.
+//!
+//! Each message takes the channel's delay. The controller works off what reaches it one by one; a switch carries out what
+//! reaches it in order. The machine in the middle is the same `control::Controller` that drives live switches.
+
+use crate::agenda::{Agenda, Event};
+use crate::network::Network;
+use crate::outcome::ControlOutcome;
+use crate::settings::ControlSettings;
+use crate::tap::Tap;
+use crate::time::{to_nanos, to_ps, Ps, NEVER};
+use pathloom_control::{
+    Controller, Input, Output, PortStats, Removal, RuleStats, SOURCE_COOKIE, SOURCE_COOKIE_MASK,
+};
+use pathloom_model::rules::Rule;
+use pathloom_model::{Fabric, LinkState, Nanos, NodeId, PortNo};
+use pathloom_switching::{Removed, Switch};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Sees every message into and out of the controller.
+pub trait Journal {
+    /// The controller is about to take this.
+    fn input(&mut self, at: Nanos, input: &Input);
+    /// The controller wants this.
+    fn output(&mut self, at: Nanos, output: &Output);
+}
+
+/// Switches look for rules that have timed out at most this often.
+const SWEEP: Nanos = Nanos::from_millis(100);
+/// The controller's load is measured over this long.
+const LOAD_WINDOW: Nanos = Nanos::from_secs(1);
+
+pub(crate) struct ControlPlane {
+    fabric: Arc<Fabric>,
+    settings: ControlSettings,
+    pub(crate) controller: Controller,
+    waiting: VecDeque<Input>,
+    serving: bool,
+    /// When the controller's timer is in the agenda for.
+    timer: Ps,
+    /// By node: when the switch will have carried out what has reached it, and when it looks for old rules next.
+    agent_free: Vec<Ps>,
+    sweep: Vec<Ps>,
+    /// By node: whether the session stands.
+    connected: Vec<bool>,
+    messages: u64,
+    rules_max: usize,
+    busy: Ps,
+    busy_at_last_measure: Ps,
+    pub(crate) journal: Option<Box<dyn Journal + Send>>,
+}
+
+impl ControlPlane {
+    pub(crate) fn new(fabric: Arc<Fabric>, settings: ControlSettings, controller: Controller) -> ControlPlane {
+        let nodes = fabric.nodes().len();
+        ControlPlane {
+            fabric,
+            settings,
+            controller,
+            waiting: VecDeque::new(),
+            serving: false,
+            timer: NEVER,
+            agent_free: vec![0; nodes],
+            sweep: vec![NEVER; nodes],
+            connected: vec![false; nodes],
+            messages: 0,
+            rules_max: 0,
+            busy: 0,
+            busy_at_last_measure: 0,
+            journal: None,
+        }
+    }
+
+    /// Lets the controller set up the fabric before the first packet: its messages take no time. Returns the number of
+    /// messages exchanged, or `None` if it does not come to rest within `limit`.
+    pub(crate) fn start<T: Tap>(
+        &mut self,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        links: &LinkState,
+        limit: u64,
+    ) -> Option<u64> {
+        for &switch in self.fabric.clone().switches() {
+            self.connected[switch.index()] = true;
+            self.waiting.push_back(Input::SwitchUp { switch, ports_down: self.ports_down(switch, links) });
+        }
+        let mut exchanged = 0;
+        loop {
+            let input = match self.waiting.pop_front() {
+                Some(input) => input,
+                None if self.controller.poll_timeout() == Some(Nanos::ZERO) => Input::Timeout,
+                None => break,
+            };
+            let mut outputs = self.feed(0, input);
+            exchanged += 1 + outputs.len() as u64;
+            for output in outputs.drain(..) {
+                if let Output::Solve { .. } = &output {
+                    self.solve(0, output, agenda);
+                } else if let Some(reply) = self.apply(0, network, agenda, output) {
+                    self.waiting.push_back(reply);
+                }
+            }
+            if exchanged > limit {
+                return None;
+            }
+        }
+        // Setting up is not part of the run.
+        self.messages = 0;
+        agenda.push(to_ps(LOAD_WINDOW), Event::MeasureLoad);
+        self.arm(0, agenda);
+        Some(exchanged)
+    }
+
+    /// Something happened at a switch or host that the controller is told of.
+    pub(crate) fn tell(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
+        let switch = match &input {
+            Input::PacketIn { switch, .. } | Input::RuleRemoved { switch, .. } | Input::PortStatus { switch, .. } => {
+                Some(*switch)
+            }
+            _ => None,
+        };
+        if switch.is_none_or(|switch| self.connected[switch.index()]) {
+            agenda.push(now + to_ps(self.settings.delay), Event::Inform(Box::new(input)));
+        }
+    }
+
+    /// A message has reached the controller.
+    pub(crate) fn inform(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
+        self.messages += 1;
+        self.waiting.push_back(input);
+        self.serve(now, agenda);
+    }
+
+    fn serve(&mut self, now: Ps, agenda: &mut Agenda) {
+        if !self.serving && !self.waiting.is_empty() {
+            self.serving = true;
+            self.busy += to_ps(self.settings.service);
+            agenda.push(now + to_ps(self.settings.service), Event::Served);
+        }
+    }
+
+    /// The controller has worked off the message at the head of its queue.
+    pub(crate) fn served(&mut self, now: Ps, agenda: &mut Agenda) {
+        self.serving = false;
+        if let Some(input) = self.waiting.pop_front() {
+            self.give(now, agenda, input);
+        }
+        self.serve(now, agenda);
+    }
+
+    /// The controller's timer is due, perhaps.
+    pub(crate) fn timer_due(&mut self, now: Ps, agenda: &mut Agenda) {
+        self.timer = NEVER;
+        if self.controller.poll_timeout().is_some_and(|at| to_ps(at) <= now) {
+            self.give(now, agenda, Input::Timeout);
+        } else {
+            self.arm(now, agenda);
+        }
+    }
+
+    pub(crate) fn measure_load(&mut self, now: Ps, agenda: &mut Agenda) {
+        let busy = self.busy - std::mem::replace(&mut self.busy_at_last_measure, self.busy);
+        let busy_share = (busy as f64 / to_ps(LOAD_WINDOW) as f64).min(1.0);
+        self.give(now, agenda, Input::Load { busy_share });
+        agenda.push(now + to_ps(LOAD_WINDOW), Event::MeasureLoad);
+    }
+
+    fn give(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
+        for output in self.feed(now, input) {
+            match output {
+                Output::Solve { .. } => self.solve(now, output, agenda),
+                other => {
+                    self.messages += 1;
+                    agenda.push(now + to_ps(self.settings.delay), Event::Deliver(Box::new(other)));
+                }
+            }
+        }
+        self.arm(now, agenda);
+    }
+
+    fn feed(&mut self, now: Ps, input: Input) -> Vec<Output> {
+        let at = to_nanos(now);
+        if let Some(journal) = &mut self.journal {
+            journal.input(at, &input);
+        }
+        self.controller.handle(at, input);
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.controller.poll_output()).collect();
+        if let Some(journal) = &mut self.journal {
+            outputs.iter().for_each(|output| journal.output(at, output));
+        }
+        outputs
+    }
+
+    fn solve(&mut self, now: Ps, output: Output, agenda: &mut Agenda) {
+        if let Output::Solve { ticket, input, modelled } = output {
+            let answer = self.controller.solver()(self.controller.view(), &input);
+            let solved = Input::Solved { ticket, answer };
+            agenda.push(now + to_ps(modelled), Event::Inform(Box::new(solved)));
+        }
+    }
+
+    fn arm(&mut self, now: Ps, agenda: &mut Agenda) {
+        if let Some(at) = self.controller.poll_timeout() {
+            let at = to_ps(at).max(now);
+            if at < self.timer {
+                self.timer = at;
+                agenda.push(at, Event::ControllerTimer);
+            }
+        }
+    }
+
+    /// A message of the controller has reached a switch. Host messages are the caller's.
+    pub(crate) fn reached_switch(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, output: Box<Output>) {
+        if !self.connected[switch.index()] {
+            return;
+        }
+        let changes = matches!(
+            *output,
+            Output::AddRule { .. }
+                | Output::DeleteRule { .. }
+                | Output::AddGroup { .. }
+                | Output::DeleteGroup { .. }
+                | Output::AddMeter { .. }
+                | Output::DeleteMeter { .. }
+        );
+        let takes = if changes { to_ps(self.settings.install) } else { 0 };
+        let done = self.agent_free[switch.index()].max(now) + takes;
+        self.agent_free[switch.index()] = done;
+        agenda.push(done, Event::Apply(output));
+    }
+
+    /// A switch carries out a message; returns its answer.
+    pub(crate) fn apply<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        output: Output,
+    ) -> Option<Input> {
+        let switch = addressee(&output)?;
+        if !self.connected[switch.index()] {
+            return None;
+        }
+        let at = to_nanos(now);
+        let refused = |xid: u32| move |why| Input::Refused { switch, xid, why };
+        let reply = match output {
+            Output::AddRule { xid, rule, .. } => {
+                network.with_switch(switch, |s| s.add_rule(at, rule))?.err().map(refused(xid))
+            }
+            Output::DeleteRule { key, .. } => network
+                .with_switch(switch, |s| s.delete_rule(&key))?
+                .and_then(|removed| notice(switch, removed, Removal::Deleted)),
+            Output::AddGroup { xid, group, .. } => {
+                network.change_switch(switch, |s| s.add_group(group))?.err().map(refused(xid))
+            }
+            Output::DeleteGroup { xid, group, .. } => {
+                network.change_switch(switch, |s| s.delete_group(group))?.err().map(refused(xid))
+            }
+            Output::AddMeter { meter, .. } => {
+                network.change_switch(switch, |s| s.add_meter(at, meter));
+                None
+            }
+            Output::DeleteMeter { xid, meter, .. } => {
+                network.change_switch(switch, |s| s.delete_meter(meter))?.err().map(refused(xid))
+            }
+            Output::Barrier { xid, .. } => Some(Input::BarrierReply { switch, xid }),
+            Output::FlowStatsRequest { .. } => {
+                let rows = network.with_switch(switch, |s| flow_rows(s))?;
+                Some(Input::FlowStats { switch, rows })
+            }
+            Output::PortStatsRequest { .. } => Some(self.port_stats(switch, network)),
+            Output::DumpRequest { .. } => network.with_switch(switch, |s| dump(switch, s)),
+            _ => None,
+        };
+        let rules = network.change_switch(switch, |s| s.rule_count()).unwrap_or(0);
+        self.rules_max = self.rules_max.max(rules);
+        self.arm_sweep(now, switch, network, agenda);
+        reply
+    }
+
+    fn port_stats<T: Tap>(&self, switch: NodeId, network: &Network<T>) -> Input {
+        let rows = self.fabric.node(switch).ports.iter().map(|&link| {
+            let (out, back) = (&network.links[link.index()], &network.links[link.reverse().index()]);
+            PortStats {
+                port: self.fabric.link(link).from_port,
+                tx_bytes: out.sent_bytes,
+                rx_bytes: back.sent_bytes,
+                tx_dropped: out.dropped_packets(),
+            }
+        });
+        Input::PortStats { switch, rows: rows.collect() }
+    }
+
+    fn arm_sweep<T: Tap>(&mut self, now: Ps, switch: NodeId, network: &Network<T>, agenda: &mut Agenda) {
+        if self.sweep[switch.index()] == NEVER {
+            if let Some(at) = network.switch_timeout(switch) {
+                let at = at.max(now + to_ps(SWEEP));
+                self.sweep[switch.index()] = at;
+                agenda.push(at, Event::Sweep(switch));
+            }
+        }
+    }
+
+    /// A switch looks for rules that have timed out, and tells the controller of those that asked for it.
+    pub(crate) fn sweep<T: Tap>(&mut self, now: Ps, switch: NodeId, network: &mut Network<T>, agenda: &mut Agenda) {
+        self.sweep[switch.index()] = NEVER;
+        for removed in network.expire(now, switch) {
+            let why = if removed.hard { Removal::Hard } else { Removal::Idle };
+            if let Some(input) = notice(switch, removed, why) {
+                self.tell(now, agenda, input);
+            }
+        }
+        self.arm_sweep(now, switch, network, agenda);
+    }
+
+    /// A switch failed or came back, with an empty table.
+    pub(crate) fn set_connected(
+        &mut self,
+        now: Ps,
+        agenda: &mut Agenda,
+        switch: NodeId,
+        up: bool,
+        links: &LinkState,
+    ) {
+        if std::mem::replace(&mut self.connected[switch.index()], up) == up {
+            return;
+        }
+        let input = match up {
+            true => Input::SwitchUp { switch, ports_down: self.ports_down(switch, links) },
+            false => Input::SwitchDown { switch },
+        };
+        agenda.push(now + to_ps(self.settings.delay), Event::Inform(Box::new(input)));
+    }
+
+    fn ports_down(&self, switch: NodeId, links: &LinkState) -> Vec<PortNo> {
+        let down = self.fabric.node(switch).ports.iter().filter(|&&link| !links.is_up(link));
+        down.map(|&link| self.fabric.link(link).from_port).collect()
+    }
+
+    pub(crate) fn outcome(&self, now: Ps) -> ControlOutcome {
+        ControlOutcome {
+            messages: self.messages,
+            rules_max: self.rules_max as u64,
+            reroutes: self.controller.counts().reroutes,
+            busy_share: if now == 0 { 0.0 } else { (self.busy as f64 / now as f64).min(1.0) },
+        }
+    }
+}
+
+/// The switch a message is for; `None` for hosts.
+pub(crate) fn addressee(output: &Output) -> Option<NodeId> {
+    match *output {
+        Output::AddRule { switch, .. }
+        | Output::DeleteRule { switch, .. }
+        | Output::AddGroup { switch, .. }
+        | Output::DeleteGroup { switch, .. }
+        | Output::AddMeter { switch, .. }
+        | Output::DeleteMeter { switch, .. }
+        | Output::Barrier { switch, .. }
+        | Output::FlowStatsRequest { switch }
+        | Output::PortStatsRequest { switch }
+        | Output::DumpRequest { switch } => Some(switch),
+        Output::HoldFlow { .. }
+        | Output::ReleaseFlow { .. }
+        | Output::PaceFlow { .. }
+        | Output::Solve { .. }
+        | Output::OfferPaths { .. } => None,
+    }
+}
+
+fn notice(switch: NodeId, removed: Removed, why: Removal) -> Option<Input> {
+    let Removed { rule, counters, .. } = removed;
+    rule.notify_removal.then(|| Input::RuleRemoved { switch, key: rule.key(), cookie: rule.cookie, counters, why })
+}
+
+/// The rules that count a flow.
+fn flow_rows(switch: &mut Switch) -> Vec<RuleStats> {
+    let row = |(rule, counters): (&Rule, _)| RuleStats { key: rule.key(), cookie: rule.cookie, counters };
+    switch.rules().into_iter().filter(|(rule, _)| rule.cookie & SOURCE_COOKIE_MASK == SOURCE_COOKIE).map(row).collect()
+}
+
+fn dump(node: NodeId, switch: &mut Switch) -> Input {
+    Input::RuleDump {
+        switch: node,
+        rules: switch.rules().into_iter().map(|(rule, _)| rule.clone()).collect(),
+        groups: switch.groups().cloned().collect(),
+        meters: switch.meters().copied().collect(),
+    }
+}

@@ -1,0 +1,289 @@
+//! An output port and the link behind it: store-and-forward, drop-tail, first in first out.
+//!
+//! A FIFO with a fixed rate knows at enqueue when a packet will have left it, so a packet-hop costs one event, its arrival
+//! at the other end. The ring holds every packet that is waiting, being sent or under way, in that order.
+
+use crate::packet::Packet;
+use crate::time::{Ps, NEVER};
+use crate::wheel::{Due, Scheduled};
+use pathloom_model::{Link, NodeId};
+
+/// Fraction bits of [`LinkQueue::ps_per_byte`].
+const FRACTION: u32 = 20;
+
+pub(crate) struct LinkQueue {
+    /// A power of two of places; those from `head` up to `tail` (wrapping) are taken.
+    ring: Box<[Packet]>,
+    head: u64,
+    tail: u64,
+    /// First packet that had not left the port when this was last brought up to date.
+    waiting: u64,
+    /// Packets the port takes: the buffer and the one being sent; 0 while the link is down.
+    room: u64,
+    /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
+    busy_until: Ps,
+    /// Time to send a byte, in units of 2^-20 ps.
+    ps_per_byte: u64,
+    delay: Ps,
+    /// Node at the other end, and whether it is a host.
+    pub(crate) to: NodeId,
+    pub(crate) to_host: bool,
+    buffer: u32,
+    /// Bytes of the packets taken.
+    pub(crate) sent_bytes: u64,
+    /// Packets that found no room.
+    refused: u64,
+    /// Packets that were lost with the link.
+    lost: u64,
+    /// Sum over packets of the time they waited before being sent: mean queue length times time, by Little's law.
+    pub(crate) waited: Ps,
+    /// Place in the wheel.
+    due: Due,
+}
+
+impl Scheduled for LinkQueue {
+    #[inline(always)]
+    fn due(&self) -> Due {
+        self.due
+    }
+
+    #[inline(always)]
+    fn set_due(&mut self, due: Due) {
+        self.due = due;
+    }
+}
+
+impl LinkQueue {
+    pub(crate) fn new(link: &Link, to_host: bool) -> LinkQueue {
+        let settings = &link.settings;
+        let ps_per_byte = ((8_000_000_000_000u128 << FRACTION) / u128::from(settings.rate_bps)) as u64;
+        LinkQueue {
+            ring: Box::new([]),
+            head: 0,
+            tail: 0,
+            waiting: 0,
+            room: u64::from(settings.buffer_packets) + 1,
+            busy_until: 0,
+            ps_per_byte,
+            delay: settings.delay_ps,
+            to: link.to,
+            to_host,
+            buffer: settings.buffer_packets,
+            sent_bytes: 0,
+            refused: 0,
+            lost: 0,
+            waited: 0,
+            due: Due::NOT,
+        }
+    }
+
+    /// Time to send a frame of `bytes`.
+    #[inline]
+    pub(crate) fn send_time(&self, bytes: u64) -> Ps {
+        ((u128::from(bytes) * u128::from(self.ps_per_byte)) >> FRACTION) as Ps
+    }
+
+    /// Takes a packet, or drops and counts it when the buffer is full. `Ok(true)`: it is the first in the ring, and the
+    /// link must be scheduled for its delivery.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, now: Ps, packet: &mut Packet) -> Result<bool, Dropped> {
+        let start = if self.busy_until <= now {
+            self.waiting = self.tail;
+            now
+        } else {
+            if self.tail - self.waiting >= self.room && !self.make_room(now) {
+                self.refused += 1;
+                return Err(Dropped);
+            }
+            self.waited += self.busy_until - now;
+            self.busy_until
+        };
+        let left = start + self.send_time(u64::from(packet.wire));
+        self.busy_until = left;
+        packet.deliver_at = left + self.delay;
+        self.sent_bytes += u64::from(packet.wire);
+        let first = self.head == self.tail;
+        if self.tail - self.head == self.ring.len() as u64 {
+            self.grow();
+        }
+        let place = self.tail as usize & (self.ring.len() - 1);
+        self.ring[place] = *packet;
+        self.tail += 1;
+        Ok(first)
+    }
+
+    /// Takes the packet that is due, and tells when the next one will be.
+    #[inline]
+    pub(crate) fn dequeue(&mut self) -> (Packet, Option<Ps>) {
+        let mask = self.ring.len() - 1;
+        let packet = self.ring[self.head as usize & mask];
+        self.head += 1;
+        let next = (self.head != self.tail).then(|| self.ring[self.head as usize & mask].deliver_at);
+        (packet, next)
+    }
+
+    /// Brings `waiting` up to date; tells whether the port can take a packet.
+    #[inline(never)]
+    fn make_room(&mut self, now: Ps) -> bool {
+        if self.room == 0 {
+            return false;
+        }
+        let mask = self.ring.len() - 1;
+        // What has been delivered has left the port.
+        self.waiting = self.waiting.max(self.head);
+        while self.waiting != self.tail && self.ring[self.waiting as usize & mask].deliver_at <= now + self.delay {
+            self.waiting += 1;
+        }
+        self.tail - self.waiting < self.room
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let empty = Packet { deliver_at: 0, seq: 0, lane: 0, payload: 0, wire: 0, tag: 0, hop: 0, flags: 0 };
+        let old_mask = self.ring.len().wrapping_sub(1);
+        let mut ring = vec![empty; (self.ring.len() * 2).max(8)].into_boxed_slice();
+        let mask = ring.len() - 1;
+        let mut at = self.head;
+        while at != self.tail {
+            ring[at as usize & mask] = self.ring[at as usize & old_mask];
+            at += 1;
+        }
+        self.ring = ring;
+    }
+
+    /// Packets waiting, being sent or under way.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.tail - self.head
+    }
+
+    /// Packets taken so far.
+    pub(crate) fn sent_packets(&self) -> u64 {
+        self.tail
+    }
+
+    /// Packets that have arrived at the other end.
+    pub(crate) fn delivered_packets(&self) -> u64 {
+        self.head - self.lost
+    }
+
+    /// Packets that found no room or were lost with the link.
+    pub(crate) fn dropped_packets(&self) -> u64 {
+        self.refused + self.lost
+    }
+
+    /// The link fails: everything on it is lost, and it takes nothing until [`LinkQueue::restore`].
+    pub(crate) fn fail(&mut self) -> Vec<Packet> {
+        let mut lost = Vec::with_capacity(self.in_flight() as usize);
+        while self.head != self.tail {
+            lost.push(self.dequeue().0);
+        }
+        self.lost += lost.len() as u64;
+        self.waiting = self.tail;
+        self.room = 0;
+        self.busy_until = NEVER;
+        lost
+    }
+
+    /// The link works again.
+    pub(crate) fn restore(&mut self, now: Ps) {
+        self.room = u64::from(self.buffer) + 1;
+        self.busy_until = now;
+    }
+
+    /// How long until everything taken has left the port.
+    pub(crate) fn backlog(&self, now: Ps) -> Ps {
+        if self.room == 0 {
+            0
+        } else {
+            self.busy_until.saturating_sub(now)
+        }
+    }
+}
+
+/// A packet did not find room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Dropped;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::{LinkSettings, PortNo};
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn link(rate_bps: u64, delay_ps: u64, buffer_packets: u32) -> LinkQueue {
+        let settings = LinkSettings { rate_bps, delay_ps, buffer_packets };
+        let (from, to, from_port, to_port) = (NodeId(0), NodeId(1), PortNo(1), PortNo(1));
+        LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false)
+    }
+
+    fn packet(wire: u16) -> Packet {
+        Packet { deliver_at: 0, seq: 0, lane: 0, payload: 0, wire, tag: 0, hop: 0, flags: 0 }
+    }
+
+    #[test]
+    fn sends_one_after_the_other_and_drops_the_tail() {
+        let mut l = link(1_000_000_000, 1_000_000, 2);
+        let mut p = packet(1000);
+        assert_eq!(l.enqueue(0, &mut p), Ok(true));
+        assert_eq!(p.deliver_at, 9_000_000);
+        assert_eq!(l.enqueue(0, &mut p), Ok(false));
+        assert_eq!(p.deliver_at, 17_000_000);
+        assert_eq!(l.enqueue(0, &mut p), Ok(false));
+        assert_eq!(l.enqueue(7_999_999, &mut p), Err(Dropped), "two wait, one is being sent");
+        assert_eq!(l.enqueue(8_000_000, &mut p), Ok(false));
+        assert_eq!(l.dequeue().1, Some(17_000_000));
+        assert_eq!((l.waited, l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
+    }
+
+    #[test]
+    fn odd_rates_keep_their_fraction() {
+        let l = link(3_000_000_000, 0, 1);
+        assert_eq!(l.send_time(1514 * 1_000_000), 4_037_333_332_370);
+    }
+
+    #[test]
+    fn a_failed_link_loses_what_it_holds_and_takes_nothing() {
+        let mut l = link(1_000_000_000, 1_000_000, 2);
+        l.enqueue(0, &mut packet(100)).unwrap();
+        assert_eq!(l.fail().len(), 1);
+        assert_eq!(l.enqueue(10, &mut packet(100)), Err(Dropped));
+        l.restore(5_000_000);
+        let mut p = packet(100);
+        assert_eq!(l.enqueue(6_000_000, &mut p), Ok(true));
+        assert_eq!((p.deliver_at, l.dropped_packets()), (7_800_000, 2));
+    }
+
+    proptest! {
+        /// The precommitted queue drops and delivers just as one that is simulated departure by departure.
+        #[test]
+        fn agrees_with_a_queue_kept_step_by_step(
+            delay in 0u64..20_000_000, buffer in 1u32..12,
+            arrivals in prop::collection::vec((0u64..16_000_000, 64u16..1514), 1..300),
+        ) {
+            let mut l = link(1_000_000_000, delay, buffer);
+            let mut departures: VecDeque<Ps> = VecDeque::new();
+            let (mut now, mut delivered, mut expected) = (0, Vec::new(), Vec::new());
+            for (gap, wire) in arrivals {
+                now += gap;
+                while l.in_flight() > 0 && l.ring[l.head as usize & (l.ring.len() - 1)].deliver_at <= now {
+                    delivered.push(l.dequeue().0.deliver_at);
+                }
+                while departures.front().is_some_and(|&d| d <= now) {
+                    departures.pop_front();
+                }
+                let fits = departures.len() <= buffer as usize;
+                prop_assert_eq!(l.enqueue(now, &mut packet(wire)).is_ok(), fits);
+                if fits {
+                    let left = departures.back().copied().unwrap_or(now).max(now) + u64::from(wire) * 8_000;
+                    departures.push_back(left);
+                    expected.push(left + delay);
+                }
+            }
+            while l.in_flight() > 0 {
+                delivered.push(l.dequeue().0.deliver_at);
+            }
+            prop_assert_eq!(delivered, expected);
+        }
+    }
+}

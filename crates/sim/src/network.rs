@@ -1,0 +1,334 @@
+//! The data plane: links, switches and the packets between them. It knows nothing of transports or controllers; what
+//! reaches a host or a controller is handed back to the caller.
+
+use crate::cache::{Cache, Entry};
+use crate::link::LinkQueue;
+use crate::outcome::PacketTotals;
+use crate::packet::{Direction, Packet};
+use crate::tap::{Fate, Tap};
+use crate::time::{to_nanos, Ps};
+use crate::wheel::Wheel;
+use pathloom_model::{Fabric, Headers, LinkId, NodeId, PortNo, TCP_ACK};
+use pathloom_switching::{Decision, Removed, Switch, SwitchSettings};
+use std::sync::Arc;
+
+/// Switches a packet may pass: what a TTL of 64 allows (RFC 1700). One that has passed more is in a loop.
+const TTL: u8 = 64;
+
+/// Counts of packets that links do not keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub sent: u64,
+    /// Copies made by groups that send a frame out by several ports.
+    pub copied: u64,
+    /// No rule, a meter, or too many switches passed.
+    pub dropped_at_switches: u64,
+}
+
+/// Headers copied to the controller.
+pub(crate) struct PacketIn {
+    pub(crate) switch: NodeId,
+    pub(crate) in_port: PortNo,
+    pub(crate) headers: Headers,
+}
+
+/// What a packet's arrival at the end of a link came to, when the network itself has not dealt with it.
+pub(crate) enum Arrival {
+    /// Nothing for others to do.
+    Forwarded,
+    /// It reached the host at the end of its way.
+    Host(Packet),
+    /// A lane lost a packet (its connection counts what is under way).
+    Dropped(u32),
+    /// A switch wants something slower done.
+    Slow(Packet, u32),
+}
+
+/// Five-tuple and mark of the packets of each connection, by slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneHeaders {
+    pub(crate) data: Headers,
+}
+
+impl LaneHeaders {
+    /// Headers of a packet as a switch parses them.
+    pub(crate) fn of(&self, packet: &Packet) -> Headers {
+        let five_tuple = match packet.direction() {
+            Direction::Data => self.data.five_tuple,
+            Direction::Ack => self.data.five_tuple.reverse(),
+        };
+        let tcp_flags = if packet.flags == 0 { TCP_ACK } else { packet.flags };
+        let mptcp = self.data.mptcp.filter(|_| packet.flags != 0);
+        Headers { five_tuple, dscp: self.data.dscp, tcp_flags, tag: packet.tag(), mptcp }
+    }
+}
+
+pub(crate) struct Network<T: Tap> {
+    fabric: Arc<Fabric>,
+    pub(crate) links: Vec<LinkQueue>,
+    wheel: Wheel,
+    switches: Vec<Option<Box<Switch>>>,
+    /// Generation of each switch, by node: what the cache is checked against.
+    generations: Vec<u32>,
+    cache: Cache,
+    /// By slot.
+    pub(crate) lanes: Vec<LaneHeaders>,
+    pub(crate) totals: Totals,
+    pub(crate) tap: T,
+}
+
+impl<T: Tap> Network<T> {
+    pub(crate) fn new(fabric: Arc<Fabric>, rule_limit: Option<usize>, path_switches: usize, tap: T) -> Network<T> {
+        let links: Vec<LinkQueue> =
+            fabric.links().iter().map(|link| LinkQueue::new(link, fabric.is_host(link.to))).collect();
+        let mut typical: Vec<Ps> =
+            links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
+        // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
+        typical.sort_unstable();
+        let wheel = Wheel::new(typical[typical.len() * 9 / 10]);
+        let switches = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
+            let ports = fabric.node(node).ports.len() as u32;
+            let settings = SwitchSettings { ports, tables: TABLES, rule_limit, salt: u64::from(node.0) + 1 };
+            (!fabric.is_host(node)).then(|| Box::new(Switch::new(settings)))
+        });
+        let switches = switches.collect();
+        let nodes = fabric.nodes().len();
+        let cache = Cache::new(nodes, path_switches);
+        let totals = Totals::default();
+        Network { fabric, links, wheel, switches, generations: vec![0; nodes], cache, lanes: Vec::new(), totals, tap }
+    }
+
+    /// Time of the next arrival and its link, if that is before `limit`.
+    #[inline]
+    pub(crate) fn next_before(&mut self, limit: Ps) -> Option<(Ps, u32)> {
+        self.wheel.pop_before(&self.links, limit)
+    }
+
+    /// Tells the wheel that time has come to `now` by an event that is not an arrival.
+    pub(crate) fn advance_to(&mut self, now: Ps) {
+        self.wheel.advance_to(now);
+    }
+
+    /// A host hands a packet to one of its links. Tells whether the link took it.
+    #[inline]
+    pub(crate) fn send(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
+        self.totals.sent += 1;
+        self.enqueue(now, link, packet)
+    }
+
+    #[inline]
+    fn enqueue(&mut self, now: Ps, link: u32, mut packet: Packet) -> bool {
+        let result = self.links[link as usize].enqueue(now, &mut packet);
+        if T::ON {
+            let fate = if result.is_ok() { Fate::Queued } else { Fate::Dropped };
+            let headers = self.lanes[packet.slot()].of(&packet);
+            self.tap.seen(now, LinkId(link), &packet.describe(headers), fate);
+        }
+        match result {
+            Ok(first) => {
+                if first {
+                    self.wheel.insert(&mut self.links, packet.deliver_at, link);
+                }
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The head of a link has arrived at its other end.
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
+        let queue = &mut self.links[link as usize];
+        let (packet, next) = queue.dequeue();
+        let (to, to_host) = (queue.to, queue.to_host);
+        if let Some(at) = next {
+            self.wheel.insert(&mut self.links, at, link);
+        }
+        if to_host {
+            return Arrival::Host(packet);
+        }
+        self.forward(now, link, to, packet)
+    }
+
+    #[inline]
+    fn forward(&mut self, now: Ps, link: u32, switch: NodeId, mut packet: Packet) -> Arrival {
+        if let Some(place) = self.cache.place(packet.lane, packet.hop) {
+            let generation = self.generations[switch.index()];
+            let entry = self.cache.entry(place);
+            let known = entry.in_link == link && entry.generation == generation;
+            if known && entry.in_tag == packet.tag && packet.flags <= entry.flags {
+                entry.packets += 1;
+                entry.bytes += u64::from(packet.wire);
+                entry.last = now;
+                packet.tag = entry.out_tag;
+                packet.hop += 1;
+                let (lane, out) = (packet.lane, entry.out_link);
+                return if self.enqueue(now, out, packet) { Arrival::Forwarded } else { Arrival::Dropped(lane) };
+            }
+        }
+        Arrival::Slow(packet, link)
+    }
+
+    /// Lets the switch at the end of `link` decide about a packet that the cache does not know. Returns what the caller
+    /// has to do: the copy for the controller, and how many packets of the lane were lost or (negative) added.
+    #[inline(never)]
+    pub(crate) fn decide(&mut self, now: Ps, link: u32, packet: Packet) -> (Option<PacketIn>, i32) {
+        let (switch, in_port) = {
+            let record = self.fabric.link(LinkId(link));
+            (record.to, record.to_port)
+        };
+        let headers = self.lanes[packet.slot()].of(&packet);
+        let Some(program) = self.switches[switch.index()].as_mut() else {
+            self.totals.dropped_at_switches += 1;
+            return (None, 1);
+        };
+        let decision = program.decide(in_port, &headers);
+        let nanos = to_nanos(now);
+        let passes = packet.hop < TTL
+            && decision.meters.iter().all(|&meter| program.pass_meter(nanos, meter, u32::from(packet.wire)));
+        program.credit(&decision.rules, 1, u64::from(packet.wire), nanos);
+        let copy = decision.copied.then_some(PacketIn { switch, in_port, headers });
+        if !passes || decision.emissions.is_empty() {
+            self.totals.dropped_at_switches += 1;
+            return (copy, 1);
+        }
+        self.remember(link, switch, &packet, &decision);
+        (copy, self.emit(now, switch, packet, &decision))
+    }
+
+    fn remember(&mut self, link: u32, switch: NodeId, packet: &Packet, decision: &Decision) {
+        let Some(emission) = decision.single() else { return };
+        let Some(place) = self.cache.place(packet.lane, packet.hop) else { return };
+        // A flagged packet's decision holds for others only where no rule looks at flags.
+        let flags = if decision.looked_at_flags { 0 } else { u8::MAX };
+        let Some(out) = self.fabric.out_link(switch, emission.port) else { return };
+        if packet.flags > flags {
+            return;
+        }
+        self.settle(place);
+        let entry = Entry {
+            in_link: link,
+            generation: self.generations[switch.index()],
+            out_link: out.0,
+            in_tag: packet.tag,
+            out_tag: emission.tag.map_or(0, |tag| tag + 1),
+            flags,
+            packets: 0,
+            bytes: 0,
+            last: 0,
+        };
+        self.cache.store(place, switch, entry, &decision.rules);
+    }
+
+    /// Sends the copies of a packet on; returns how many fewer packets of the lane are under way.
+    fn emit(&mut self, now: Ps, switch: NodeId, mut packet: Packet, decision: &Decision) -> i32 {
+        packet.hop += 1;
+        let copies = decision.emissions.len() as i32;
+        self.totals.copied += copies as u64 - 1;
+        let mut lost = 1 - copies;
+        for emission in &decision.emissions {
+            packet.tag = emission.tag.map_or(0, |tag| tag + 1);
+            match self.fabric.out_link(switch, emission.port) {
+                Some(out) if self.enqueue(now, out.0, packet) => {}
+                Some(_) => lost += 1,
+                None => {
+                    self.totals.dropped_at_switches += 1;
+                    lost += 1;
+                }
+            }
+        }
+        lost
+    }
+
+    /// Empties a cache entry and credits what it owes.
+    fn settle(&mut self, place: usize) {
+        if let Some((switch, owed)) = self.cache.take(place) {
+            if let Some(program) = self.switches[switch.index()].as_mut() {
+                pay(program, &owed);
+            }
+        }
+    }
+
+    /// Makes room for the lanes of `slots` connections.
+    pub(crate) fn reserve_slots(&mut self, slots: usize) {
+        self.cache.reserve_lanes(slots * 2);
+    }
+
+    /// Forgets the decisions for both lanes of a connection that is over.
+    pub(crate) fn release_slot(&mut self, slot: usize) {
+        for lane in [slot as u32 * 2, slot as u32 * 2 + 1] {
+            for place in self.cache.lane_places(lane) {
+                self.settle(place);
+            }
+        }
+    }
+
+    /// A switch with its counters brought up to date, to be read or changed. Changes take effect on the next packet.
+    pub(crate) fn with_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
+        let program = self.switches[node.index()].as_mut()?;
+        self.cache.collect(node, |owed| pay(program, &owed));
+        let result = act(program);
+        self.generations[node.index()] = program.generation();
+        Some(result)
+    }
+
+    /// Changes a switch whose counters nobody is about to read.
+    pub(crate) fn change_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
+        let program = self.switches[node.index()].as_mut()?;
+        let result = act(program);
+        self.generations[node.index()] = program.generation();
+        Some(result)
+    }
+
+    /// A switch lost its power: its table is empty.
+    pub(crate) fn clear_switch(&mut self, node: NodeId) {
+        self.change_switch(node, Switch::clear);
+    }
+
+    /// When some rule of a switch may time out.
+    pub(crate) fn switch_timeout(&self, node: NodeId) -> Option<Ps> {
+        self.switches[node.index()].as_ref()?.poll_timeout().map(crate::time::to_ps)
+    }
+
+    /// Removes the rules of a switch that have timed out.
+    pub(crate) fn expire(&mut self, now: Ps, node: NodeId) -> Vec<Removed> {
+        self.with_switch(node, |switch| switch.expire(to_nanos(now))).unwrap_or_default()
+    }
+
+    /// Brings one direction of a cable up or down; returns the lanes of the packets that were lost with it.
+    pub(crate) fn set_link(&mut self, now: Ps, link: LinkId, up: bool) -> Vec<u32> {
+        let record = *self.fabric.link(link);
+        self.change_switch(record.from, |switch| switch.set_port(record.from_port, up));
+        if up {
+            self.links[link.index()].restore(now);
+            return Vec::new();
+        }
+        self.wheel.remove(&mut self.links, link.0);
+        let lost = self.links[link.index()].fail();
+        lost.iter().map(|packet| packet.lane).collect()
+    }
+
+    /// All packets so far, but for the events it took.
+    pub(crate) fn packet_totals(&self) -> PacketTotals {
+        let sum = |count: fn(&LinkQueue) -> u64| self.links.iter().map(count).sum::<u64>();
+        let hops = sum(LinkQueue::delivered_packets);
+        PacketTotals {
+            sent: self.totals.sent,
+            copied: self.totals.copied,
+            delivered: self.links.iter().filter(|link| link.to_host).map(LinkQueue::delivered_packets).sum(),
+            dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
+            in_flight: sum(LinkQueue::in_flight),
+            hops,
+            events: hops,
+        }
+    }
+}
+
+/// Tables of every switch: control, long flows, defaults, and one to spare.
+pub(crate) const TABLES: u8 = 4;
+
+fn pay(program: &mut Switch, owed: &crate::cache::Credit) {
+    for rule in owed.rules.iter().flatten() {
+        program.credit(&[*rule], owed.packets, owed.bytes, to_nanos(owed.last));
+    }
+}

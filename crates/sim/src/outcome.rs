@@ -1,0 +1,111 @@
+//! What a run came to.
+
+use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
+
+/// One transfer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowOutcome {
+    /// Its index in the workload.
+    pub index: u32,
+    /// Sending host.
+    pub src: NodeId,
+    /// Receiving host.
+    pub dst: NodeId,
+    /// Its five-tuple, once it has started.
+    pub five_tuple: Option<FiveTuple>,
+    /// Payload bytes; `None` for a long-lived one.
+    pub size_bytes: Option<u64>,
+    /// When its application had data.
+    pub start: Option<Nanos>,
+    /// When its last byte had arrived.
+    pub finish: Option<Nanos>,
+    /// Payload bytes delivered in order.
+    pub delivered_bytes: u64,
+    /// Payload rate of a transfer without end that has its access links to itself, headers and the acknowledgements that
+    /// share them taken off.
+    pub optimum_bps: f64,
+    /// Time that a transfer of this size takes alone, at the rate of its slower access link.
+    pub ideal_fct: Option<Nanos>,
+    /// Long-lived: goodput / optimum. Finite: ideal FCT / FCT; `None` if it did not finish. Between 0 and 1.
+    pub throughput: Option<f64>,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u32,
+    /// Segments and acknowledgements sent.
+    pub packets: u64,
+    /// Collective, incast or coflow it belongs to.
+    pub coflow: Option<u32>,
+}
+
+/// One direction of a cable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkOutcome {
+    /// The link.
+    pub link: LinkId,
+    /// Bytes sent, headers included.
+    pub sent_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Packets dropped: buffer full or link down.
+    pub dropped_packets: u64,
+    /// Mean number of packets waiting, not counting the one being sent.
+    pub mean_queue: f64,
+    /// Bytes sent over bytes that could have been.
+    pub utilisation: f64,
+}
+
+/// All packets. `sent + copied = delivered + dropped + in_flight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketTotals {
+    /// Put into the network by hosts.
+    pub sent: u64,
+    /// Copies made by switches.
+    pub copied: u64,
+    /// Taken out by hosts.
+    pub delivered: u64,
+    /// Lost: at full or failed links, or in switches.
+    pub dropped: u64,
+    /// Still on their way at the end.
+    pub in_flight: u64,
+    /// Links crossed.
+    pub hops: u64,
+    /// Events worked off: one per packet-hop, and everything else.
+    pub events: u64,
+}
+
+/// What control cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ControlOutcome {
+    /// Messages between controller, switches and hosts, both ways.
+    pub messages: u64,
+    /// Most rules in any one switch at any time.
+    pub rules_max: u64,
+    /// Flows moved from a path to another.
+    pub reroutes: u64,
+    /// Share of the run that the controller was busy.
+    pub busy_share: f64,
+}
+
+/// A run, so far or whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// One per transfer of the workload, in its order.
+    pub flows: Vec<FlowOutcome>,
+    /// One per directed link, in the fabric's order.
+    pub links: Vec<LinkOutcome>,
+    /// Packets.
+    pub packets: PacketTotals,
+    /// Control.
+    pub control: ControlOutcome,
+    /// Simulated time.
+    pub end: Nanos,
+}
+
+impl Outcome {
+    /// Whether every packet is accounted for.
+    pub fn conserves_packets(&self) -> bool {
+        let p = &self.packets;
+        p.sent + p.copied == p.delivered + p.dropped + p.in_flight
+    }
+}

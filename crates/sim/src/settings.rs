@@ -1,0 +1,98 @@
+//! What a run is told.
+
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::{Fabric, Fault, Nanos};
+use pathloom_scheme::Scheme;
+use pathloom_transport::TransportSpec;
+use pathloom_workload::Workload;
+use std::sync::Arc;
+
+/// How controller and switches talk, and how long they take.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ControlSettings {
+    /// One way over the control channel.
+    pub delay: Nanos,
+    /// What the controller takes for each message it gets.
+    pub service: Nanos,
+    /// What a switch takes to carry out each change of a rule, group or meter.
+    pub install: Nanos,
+    /// Rules a switch has room for; `None` for as many as memory holds.
+    pub rule_limit: Option<usize>,
+    /// Transfers of at least this many bytes, and those without end, are labelled as long by their hosts.
+    pub long_bytes: u64,
+}
+
+impl Default for ControlSettings {
+    fn default() -> ControlSettings {
+        ControlSettings {
+            delay: Nanos::from_micros(500),
+            service: Nanos::from_micros(20),
+            install: Nanos::from_micros(100),
+            rule_limit: None,
+            long_bytes: 100_000,
+        }
+    }
+}
+
+impl ControlSettings {
+    /// Reads `delay=1ms,service=20us,install=100us,rules=2000,long=100KB`, with or without `control:` before it.
+    pub fn parse(text: &str) -> Result<ControlSettings, SpecError> {
+        let full = if text.starts_with("control:") { text.to_owned() } else { format!("control:{text}") };
+        let spec = Spec::parse("control", &full)?;
+        let d = ControlSettings::default();
+        let settings = ControlSettings {
+            delay: spec.time("delay")?.unwrap_or(d.delay),
+            service: spec.time("service")?.unwrap_or(d.service),
+            install: spec.time("install")?.unwrap_or(d.install),
+            rule_limit: spec.count("rules", 1, 1 << 32)?.map(|rules| rules as usize),
+            long_bytes: spec.size_bytes("long")?.unwrap_or(d.long_bytes),
+        };
+        spec.finish()?;
+        Ok(settings)
+    }
+}
+
+/// Everything that decides the course of a run.
+pub struct SimSettings {
+    /// The network.
+    pub fabric: Arc<Fabric>,
+    /// The transfers.
+    pub workload: Arc<Workload>,
+    /// The scheme.
+    pub central: Box<dyn Scheme>,
+    /// What the hosts run.
+    pub transport: TransportSpec,
+    /// Controller and switches.
+    pub control: ControlSettings,
+    /// How long transfers arrive; long-lived ones end with it.
+    pub duration: Nanos,
+    /// After that, transfers under way have this many times `duration` to finish.
+    pub drain: u32,
+    /// Links and switches that fail and come back.
+    pub faults: Vec<Fault>,
+    /// Seed of whatever the run itself draws: the source ports, and through them the choice of ECMP.
+    pub seed: u64,
+}
+
+/// Why a run cannot be set up.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SimError {
+    /// Nothing to simulate.
+    #[error("the traffic has no flows; raise --duration or the load")]
+    NoFlows,
+    /// The run has no length.
+    #[error("--duration is 0s; give it a length, such as 10s")]
+    NoDuration,
+    /// The run is longer than the simulator's clock.
+    #[error("--duration and its drain come to more than 200 days, which the simulator's clock does not hold")]
+    TooLong,
+    /// A transfer between nodes that are not two hosts.
+    #[error("flow {flow} does not run between two hosts of the fabric")]
+    NotHosts {
+        /// Its index.
+        flow: usize,
+    },
+    /// The controller does not come to rest when it starts.
+    #[error("the scheme sent more than {0} messages before the first packet; it does not come to rest")]
+    Restless(u64),
+}

@@ -1,0 +1,534 @@
+//! The run: hosts, network and control plane under one virtual clock.
+
+use crate::agenda::{Agenda, Event};
+use crate::connection::{Connections, Endpoints};
+use crate::control_plane::{addressee, ControlPlane, Journal};
+use crate::flows::Flows;
+use crate::network::{Arrival, LaneHeaders, Network};
+use crate::outcome::{LinkOutcome, Outcome};
+use crate::packet::Packet;
+use crate::settings::{SimError, SimSettings};
+use crate::tap::{NoTap, Tap};
+use crate::time::{to_nanos, to_ps, Ps};
+use pathloom_control::{Config, Controller, Input, Output};
+use pathloom_model::{
+    Damage, Fabric, Fault, FaultTarget, FiveTuple, Headers, LinkId, LinkState, Nanos, NodeId, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN,
+};
+use pathloom_scheme::Detection;
+use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
+use pathloom_workload::Workload;
+use std::sync::Arc;
+
+/// One run of one scheme.
+pub struct Simulation<T: Tap = NoTap> {
+    fabric: Arc<Fabric>,
+    network: Network<T>,
+    control: ControlPlane,
+    connections: Connections,
+    flows: Flows,
+    agenda: Agenda,
+    transport: Settings,
+    detection: Detection,
+    long_bytes: u64,
+    faults: Vec<Fault>,
+    link_state: LinkState,
+    damage: Damage,
+    now: Ps,
+    duration: Ps,
+    end: Ps,
+    done: bool,
+}
+
+/// Messages that a controller may exchange per switch before the first packet.
+const START_MESSAGES_PER_SWITCH: u64 = 100_000;
+
+impl Simulation<NoTap> {
+    /// Sets a run up: the controller has started, default routes stand, no packet has been sent.
+    pub fn new(settings: SimSettings) -> Result<Simulation, SimError> {
+        Simulation::with_tap(settings, NoTap, None)
+    }
+}
+
+impl<T: Tap> Simulation<T> {
+    /// Sets a run up with a tap on every link and, if wanted, a journal of the controller's messages.
+    pub fn with_tap(
+        settings: SimSettings,
+        tap: T,
+        journal: Option<Box<dyn Journal + Send>>,
+    ) -> Result<Simulation<T>, SimError> {
+        check(&settings)?;
+        let SimSettings { fabric, workload, central, transport, control, duration, drain, faults, seed } = settings;
+        let transport = transport.settings().clone();
+        let detection = central.needs().detection;
+        let network = Network::new(fabric.clone(), control.rule_limit, longest_way(&fabric), tap);
+        let controller = Controller::new(Config::default(), fabric.clone(), central);
+        let long_bytes = control.long_bytes;
+        let mut plane = ControlPlane::new(fabric.clone(), control, controller);
+        plane.journal = journal;
+        let mut simulation = Simulation {
+            network,
+            control: plane,
+            connections: Connections::default(),
+            flows: Flows::new(&fabric, workload, &transport, seed),
+            agenda: Agenda::default(),
+            transport,
+            detection,
+            long_bytes,
+            faults,
+            link_state: LinkState::of(&fabric),
+            damage: Damage::of(&fabric),
+            now: 0,
+            duration: to_ps(duration),
+            end: to_ps(duration).saturating_mul(u64::from(drain) + 1),
+            done: false,
+            fabric,
+        };
+        simulation.prepare()?;
+        Ok(simulation)
+    }
+
+    fn prepare(&mut self) -> Result<(), SimError> {
+        for &link in self.fabric.clone().failed_links() {
+            for one in [link, link.reverse()] {
+                self.network.set_link(0, one, false);
+            }
+        }
+        let limit = START_MESSAGES_PER_SWITCH * self.fabric.switches().len() as u64;
+        let rested = self.control.start(&mut self.network, &mut self.agenda, &self.link_state, limit);
+        rested.ok_or(SimError::Restless(limit))?;
+        for (index, fault) in self.faults.iter().enumerate() {
+            self.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
+        }
+        self.agenda.push(self.duration, Event::EndOfArrivals);
+        if let Some(at) = self.flows.next_start() {
+            self.agenda.push(to_ps(at), Event::NextStart);
+        }
+        Ok(())
+    }
+
+    /// Simulated time.
+    pub fn now(&self) -> Nanos {
+        to_nanos(self.now)
+    }
+
+    /// When the run ends at the latest.
+    pub fn end(&self) -> Nanos {
+        to_nanos(self.end)
+    }
+
+    /// Whether the run is over.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The tap.
+    pub fn tap_mut(&mut self) -> &mut T {
+        &mut self.network.tap
+    }
+
+    /// Works off everything up to and including `until`.
+    pub fn advance(&mut self, until: Nanos) {
+        let limit = to_ps(until).min(self.end).saturating_add(1);
+        while !self.done {
+            // At one instant the agenda comes before arrivals.
+            if let Some((at, link)) = self.network.next_before(self.agenda.next_at().min(limit)) {
+                self.now = at;
+                self.arrive(at, link);
+            } else if self.agenda.next_at() < limit {
+                self.next_event();
+            } else {
+                break;
+            }
+        }
+        if !self.done {
+            self.now = self.now.max(limit - 1);
+            self.network.advance_to(self.now);
+            self.done = self.now >= self.end;
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self, now: Ps, link: u32) {
+        match self.network.arrive(now, link) {
+            Arrival::Forwarded => {}
+            Arrival::Host(packet) => self.deliver(now, packet),
+            Arrival::Dropped(lane) => self.lose(lane, 1),
+            Arrival::Slow(packet, link) => {
+                let lane = packet.lane;
+                let (copy, lost) = self.network.decide(now, link, packet);
+                if let Some(copy) = copy {
+                    let input =
+                        Input::PacketIn { switch: copy.switch, in_port: copy.in_port, headers: copy.headers };
+                    self.control.tell(now, &mut self.agenda, input);
+                }
+                if lost != 0 {
+                    self.lose(lane, lost);
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self, lane: u32, packets: i32) {
+        let slot = (lane >> 1) as usize;
+        let connection = self.connections.get(slot);
+        connection.under_way -= i64::from(packets);
+        if connection.is_over() {
+            self.release(slot);
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, now: Ps, packet: Packet) {
+        let slot = packet.slot();
+        let nanos = to_nanos(now);
+        let connection = self.connections.get(slot);
+        connection.under_way -= 1;
+        if connection.closed {
+            if connection.under_way == 0 {
+                self.release(slot);
+            }
+            return;
+        }
+        if packet.lane & 1 == 0 {
+            if packet.flags & TCP_SYN != 0 {
+                return self.send_ack(now, slot, 0, TCP_SYN | TCP_ACK);
+            }
+            let ack = connection.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload));
+            if connection.receiver.delivered_bytes() >= connection.size && !connection.delivered {
+                self.finish(now, slot);
+            }
+            match ack {
+                Some(number) => self.send_ack(now, slot, number, 0),
+                None => self.arm_receiver(slot),
+            }
+        } else {
+            if packet.flags & TCP_SYN != 0 {
+                connection.sender.handle_syn_ack(nanos);
+            } else {
+                connection.sender.handle_ack(nanos, packet.seq);
+            }
+            self.pump(now, slot);
+        }
+    }
+
+    /// Sends what the sender of a connection wants to send, and sees to its timer.
+    #[inline]
+    fn pump(&mut self, now: Ps, slot: usize) {
+        let nanos = to_nanos(now);
+        loop {
+            let connection = self.connections.get(slot);
+            let Some(segment) = connection.sender.poll_transmit(nanos) else { break };
+            connection.packets_sent += 1;
+            let link = connection.data_uplink;
+            if self.network.send(now, link, packet_of(slot, &segment)) {
+                self.connections.get(slot).under_way += 1;
+            }
+        }
+        let connection = self.connections.get(slot);
+        if let Some(at) = connection.sender_wants() {
+            let timer = Event::SenderTimer { slot: slot as u32, use_count: connection.use_count };
+            self.agenda.push(at.max(now), timer);
+        }
+        if connection.sender.is_finished() {
+            self.close(now, slot);
+        }
+    }
+
+    #[inline]
+    fn send_ack(&mut self, now: Ps, slot: usize, number: u64, flags: u8) {
+        let connection = self.connections.get(slot);
+        connection.packets_sent += 1;
+        let lane = (slot as u32) << 1 | 1;
+        let wire = HEADER_BYTES as u16;
+        let packet = Packet { deliver_at: 0, seq: number, lane, payload: 0, wire, tag: 0, hop: 0, flags };
+        let link = connection.ack_uplink;
+        if self.network.send(now, link, packet) {
+            self.connections.get(slot).under_way += 1;
+        }
+    }
+
+    fn arm_receiver(&mut self, slot: usize) {
+        let connection = self.connections.get(slot);
+        if let Some(at) = connection.receiver_wants() {
+            let timer = Event::ReceiverTimer { slot: slot as u32, use_count: connection.use_count };
+            self.agenda.push(at, timer);
+        }
+    }
+
+    /// The last byte of a transfer has arrived.
+    fn finish(&mut self, now: Ps, slot: usize) {
+        let connection = self.connections.get(slot);
+        connection.delivered = true;
+        for (flow, delay) in self.flows.finish(connection.flow, to_nanos(now)) {
+            self.agenda.push(now + to_ps(delay), Event::Start(flow));
+        }
+        self.done |= now >= self.duration && self.flows.all_finished();
+    }
+
+    /// The sender of a connection has nothing left to do.
+    fn close(&mut self, now: Ps, slot: usize) {
+        let connection = self.connections.get(slot);
+        if std::mem::replace(&mut connection.closed, true) {
+            return;
+        }
+        self.flows.close(connection);
+        if self.detection == Detection::Announced {
+            let five_tuple = self.network.lanes[slot].data.five_tuple;
+            self.control.tell(now, &mut self.agenda, Input::TransferEnded { five_tuple });
+        }
+        if self.connections.get(slot).is_over() {
+            self.release(slot);
+        }
+    }
+
+    fn release(&mut self, slot: usize) {
+        self.network.release_slot(slot);
+        self.flows.release(&self.network.lanes[slot].data.five_tuple);
+        self.connections.close_slot(slot);
+    }
+
+    fn next_event(&mut self) {
+        let Some((at, event)) = self.agenda.pop() else { return };
+        self.now = at;
+        self.network.advance_to(at);
+        match event {
+            Event::NextStart => self.start_next(at),
+            Event::Start(flow) => self.start_flow(at, flow),
+            Event::SenderTimer { slot, use_count } => self.sender_timer(at, slot, use_count),
+            Event::ReceiverTimer { slot, use_count } => self.receiver_timer(at, slot, use_count),
+            Event::LeaseOver { slot, use_count } => self.release_hold(at, slot, use_count),
+            Event::Deliver(output) => self.reached(at, output),
+            Event::Apply(output) => {
+                let reply = self.control.apply(at, &mut self.network, &mut self.agenda, *output);
+                if let Some(input) = reply {
+                    self.control.tell(at, &mut self.agenda, input);
+                }
+            }
+            Event::Inform(input) => self.control.inform(at, &mut self.agenda, *input),
+            Event::Served => self.control.served(at, &mut self.agenda),
+            Event::ControllerTimer => self.control.timer_due(at, &mut self.agenda),
+            Event::Sweep(switch) => self.control.sweep(at, switch, &mut self.network, &mut self.agenda),
+            Event::MeasureLoad => self.control.measure_load(at, &mut self.agenda),
+            Event::Fault(index) => self.fault(at, index),
+            Event::EndOfArrivals => self.end_of_arrivals(at),
+        }
+    }
+
+    fn start_next(&mut self, now: Ps) {
+        let nanos = to_nanos(now);
+        // Arrivals stop with the duration; what would start later is counted as not started.
+        while now < self.duration && self.flows.next_start().is_some_and(|at| at <= nanos) {
+            let flow = self.flows.take_next();
+            self.start_flow(now, flow);
+        }
+        if let Some(at) = self.flows.next_start().filter(|_| now < self.duration) {
+            self.agenda.push(to_ps(at), Event::NextStart);
+        }
+    }
+
+    fn start_flow(&mut self, now: Ps, flow: u32) {
+        let five_tuple = self.flows.start(flow, to_nanos(now));
+        let spec = self.flows.spec(flow);
+        let long = spec.size_bytes.is_none_or(|size| size >= self.long_bytes);
+        let (size, dscp) = (spec.size_bytes, if long { LONG_FLOW_DSCP } else { 0 });
+        let uplink = |address| self.fabric.attachment(address).map_or(LinkId(0), |at| at.uplink);
+        let (data_uplink, ack_uplink) = (uplink(five_tuple.src), uplink(five_tuple.dst));
+        let ends = Endpoints { flow, size, data_uplink, ack_uplink };
+        let slot = self.connections.open_slot(&self.transport, &ends);
+        let headers = LaneHeaders { data: Headers { dscp, ..Headers::plain(five_tuple) } };
+        match self.network.lanes.get_mut(slot) {
+            Some(place) => *place = headers,
+            None => self.network.lanes.push(headers),
+        }
+        self.network.reserve_slots(self.connections.len());
+        if self.detection == Detection::Announced {
+            let input = Input::TransferAnnounced { five_tuple, size_bytes: size };
+            self.control.tell(now, &mut self.agenda, input);
+        }
+        self.open(now, slot);
+    }
+
+    fn open(&mut self, now: Ps, slot: usize) {
+        let connection = self.connections.get(slot);
+        connection.opened = true;
+        connection.sender.open(to_nanos(now));
+        self.pump(now, slot);
+    }
+
+    fn sender_timer(&mut self, now: Ps, slot: u32, use_count: u32) {
+        let Some(connection) = self.connections.current(slot, use_count) else { return };
+        if connection.sender_timer <= now {
+            connection.sender_timer = crate::time::NEVER;
+        }
+        connection.sender.handle_timeout(to_nanos(now));
+        self.pump(now, slot as usize);
+    }
+
+    fn receiver_timer(&mut self, now: Ps, slot: u32, use_count: u32) {
+        let Some(connection) = self.connections.current(slot, use_count) else { return };
+        if connection.receiver_timer <= now {
+            connection.receiver_timer = crate::time::NEVER;
+        }
+        match connection.receiver.handle_timeout(to_nanos(now)) {
+            Some(number) => self.send_ack(now, slot as usize, number, 0),
+            None => self.arm_receiver(slot as usize),
+        }
+    }
+
+    /// A message of the controller has reached a switch or a host.
+    fn reached(&mut self, now: Ps, output: Box<Output>) {
+        if let Some(switch) = addressee(&output) {
+            return self.control.reached_switch(now, &mut self.agenda, switch, output);
+        }
+        match *output {
+            Output::HoldFlow { five_tuple, lease, .. } => self.hold(now, &five_tuple, lease),
+            Output::ReleaseFlow { five_tuple, .. } => {
+                if let Some((slot, use_count)) = self.find(&five_tuple) {
+                    self.release_hold(now, slot, use_count);
+                }
+            }
+            Output::PaceFlow { five_tuple, rate_bps, .. } => {
+                if let Some((slot, _)) = self.find(&five_tuple) {
+                    self.connections.get(slot as usize).sender.set_pace(to_nanos(now), rate_bps);
+                    self.pump(now, slot as usize);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn find(&self, five_tuple: &FiveTuple) -> Option<(u32, u32)> {
+        let same = |slot: usize| self.network.lanes[slot].data.five_tuple == *five_tuple;
+        let found = self.connections.live().find(|(slot, connection)| same(*slot) && !connection.closed);
+        found.map(|(slot, connection)| (slot as u32, connection.use_count))
+    }
+
+    /// A transfer that has not been answered yet waits until it is released or the lease is over.
+    fn hold(&mut self, now: Ps, five_tuple: &FiveTuple, lease: Nanos) {
+        let Some((slot, use_count)) = self.find(five_tuple) else { return };
+        let connection = self.connections.get(slot as usize);
+        connection.held = true;
+        connection.sender.set_hold(true);
+        self.agenda.push(now + to_ps(lease), Event::LeaseOver { slot, use_count });
+    }
+
+    fn release_hold(&mut self, now: Ps, slot: u32, use_count: u32) {
+        let Some(connection) = self.connections.current(slot, use_count) else { return };
+        if std::mem::replace(&mut connection.held, false) {
+            connection.sender.set_hold(false);
+            self.pump(now, slot as usize);
+        }
+    }
+
+    fn end_of_arrivals(&mut self, now: Ps) {
+        let long_lived = |(slot, c): (usize, &crate::connection::Connection)| {
+            (c.size == u64::MAX && !c.closed).then_some(slot)
+        };
+        let slots: Vec<usize> = self.connections.live().filter_map(long_lived).collect();
+        for slot in slots {
+            self.close(now, slot);
+        }
+        self.done |= self.flows.all_finished();
+    }
+
+    /// Carries out an entry of the fault schedule. A switch that comes back has an empty rule table.
+    fn fault(&mut self, now: Ps, index: u32) {
+        let (fabric, fault) = (self.fabric.clone(), self.faults[index as usize]);
+        if let FaultTarget::Node(node) = fault.target {
+            if fault.up {
+                self.network.clear_switch(node);
+            }
+            if !fabric.is_host(node) {
+                self.control.set_connected(now, &mut self.agenda, node, fault.up, &self.link_state);
+            }
+        }
+        for cable in self.damage.apply(&fabric, &fault, &mut self.link_state) {
+            for direction in [cable, cable.reverse()] {
+                self.set_direction(now, direction, fault.up);
+            }
+        }
+    }
+
+    /// A link has failed or come back: the network, and the controller through the switches at its ends, learn of it.
+    fn set_direction(&mut self, now: Ps, link: LinkId, up: bool) {
+        for lane in self.network.set_link(now, link, up) {
+            self.lose(lane, 1);
+        }
+        let record = *self.fabric.link(link);
+        if !self.fabric.is_host(record.from) {
+            let input = Input::PortStatus { switch: record.from, port: record.from_port, up };
+            self.control.tell(now, &mut self.agenda, input);
+        }
+    }
+
+    /// What the run has come to so far.
+    pub fn outcome(&self) -> Outcome {
+        let mut packets = self.network.packet_totals();
+        packets.events += self.agenda.taken;
+        let until = to_nanos(self.now.min(self.duration));
+        Outcome {
+            flows: self.flows.outcomes(until, self.connections.live()),
+            links: self.links(),
+            packets,
+            control: self.control.outcome(self.now),
+            end: self.now(),
+        }
+    }
+
+    fn links(&self) -> Vec<LinkOutcome> {
+        let elapsed = self.now.max(1) as f64;
+        let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
+            let backlog = queue.backlog(self.now) as f64;
+            LinkOutcome {
+                link: LinkId(index as u32),
+                sent_bytes: queue.sent_bytes,
+                sent_packets: queue.sent_packets(),
+                dropped_packets: queue.dropped_packets(),
+                mean_queue: queue.waited as f64 / elapsed,
+                utilisation: ((queue.send_time(queue.sent_bytes) as f64 - backlog) / elapsed).clamp(0.0, 1.0),
+            }
+        };
+        self.network.links.iter().enumerate().map(row).collect()
+    }
+}
+
+fn packet_of(slot: usize, segment: &Segment) -> Packet {
+    let flags = match segment.kind {
+        SegmentKind::Syn => TCP_SYN,
+        SegmentKind::Data if segment.last => TCP_FIN,
+        SegmentKind::Data => 0,
+    };
+    let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
+    Packet { deliver_at: 0, seq: segment.seq, lane, payload: segment.len as u16, wire, tag: 0, hop: 0, flags }
+}
+
+fn check(settings: &SimSettings) -> Result<(), SimError> {
+    let Workload { flows, .. } = &*settings.workload;
+    let whole = settings.duration.0.checked_mul(u64::from(settings.drain) + 1);
+    if flows.is_empty() {
+        return Err(SimError::NoFlows);
+    }
+    if settings.duration == Nanos::ZERO {
+        return Err(SimError::NoDuration);
+    }
+    if whole.is_none_or(|whole| whole > Nanos::from_secs(200 * 86_400).0) {
+        return Err(SimError::TooLong);
+    }
+    let hosts = settings.fabric.hosts();
+    let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();
+    match flows.iter().position(|flow| !is_host(&flow.src) || !is_host(&flow.dst) || flow.src == flow.dst) {
+        Some(flow) => Err(SimError::NotHosts { flow }),
+        None => Ok(()),
+    }
+}
+
+/// Switches on the longest shortest way between two ToRs, and some to spare for detours; seen from a sample of ToRs.
+fn longest_way(fabric: &Fabric) -> usize {
+    let state = LinkState::of(fabric);
+    let step = fabric.tors().len().div_ceil(16).max(1);
+    let hops = fabric.tors().iter().step_by(step).flat_map(|&tor| {
+        let distances = pathloom_model::search::distances_to(fabric, &state, tor);
+        fabric.tors().iter().filter_map(|&other| distances.hops(other)).max()
+    });
+    hops.max().unwrap_or(0) as usize + 1 + 2
+}

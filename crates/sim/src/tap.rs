@@ -1,0 +1,52 @@
+//! Watching packets: a wrapper that sees every packet offered to a link. The plain simulator is compiled without it.
+
+use pathloom_model::{Headers, LinkId};
+
+/// A packet as a tap sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenPacket {
+    /// Its parsed headers.
+    pub headers: Headers,
+    /// First payload byte, or the next byte expected in an acknowledgement; without SYN and FIN, from 0.
+    pub seq: u64,
+    /// Whether it is an acknowledgement.
+    pub is_ack: bool,
+    /// Payload bytes.
+    pub payload: u16,
+    /// Bytes on the wire.
+    pub wire: u16,
+}
+
+/// Whether a link took a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It was queued.
+    Queued,
+    /// It was dropped: the buffer is full or the link is down.
+    Dropped,
+}
+
+/// Sees every packet offered to a link.
+pub trait Tap {
+    /// Whether it wants to see anything; a constant, so that a run without a tap pays nothing.
+    const ON: bool;
+
+    /// A packet was offered to a link at `now_ps`.
+    fn seen(&mut self, now_ps: u64, link: LinkId, packet: &SeenPacket, fate: Fate);
+}
+
+/// No tap.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTap;
+
+impl Tap for NoTap {
+    const ON: bool = false;
+    fn seen(&mut self, _: u64, _: LinkId, _: &SeenPacket, _: Fate) {}
+}
+
+impl crate::packet::Packet {
+    pub(crate) fn describe(&self, headers: Headers) -> SeenPacket {
+        let is_ack = self.direction() == crate::packet::Direction::Ack;
+        SeenPacket { headers, seq: self.seq, is_ack, payload: self.payload, wire: self.wire }
+    }
+}
