@@ -1,5 +1,6 @@
 //! A fabric: hosts, switches and the cables between them, with addresses laid out by ToR.
 
+use crate::spec::SpecError;
 use crate::{LinkId, NodeId, PortNo};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -102,6 +103,15 @@ pub struct Attachment {
     pub uplink: LinkId,
 }
 
+/// A port of a switch that leads to another switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwitchPort {
+    /// Outgoing link.
+    pub link: LinkId,
+    /// Switch at its other end.
+    pub to: NodeId,
+}
+
 /// Hosts, switches and cables. Immutable once built; what is up at a moment is a [`crate::LinkState`].
 ///
 /// Every host port has its own address. The hosts of ToR number `t` (in order of creation) share the prefix
@@ -116,6 +126,9 @@ pub struct Fabric {
     tors: Vec<NodeId>,
     /// Position in `tors` by node, `u32::MAX` for other nodes.
     tor_index: Vec<u32>,
+    /// Ports between switches, those of one node together; `switch_starts[n]` is where node `n` begins.
+    switch_ports: Vec<SwitchPort>,
+    switch_starts: Vec<u32>,
     prefix_len: u8,
     /// Sorted by address.
     attachments: Vec<Attachment>,
@@ -126,8 +139,8 @@ pub struct Fabric {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FabricError {
     /// The specification itself is wrong. The message names the key, the value, what was expected and the way out.
-    #[error("{0}")]
-    Spec(String),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
     /// A host is cabled to something that is not a switch, or to nothing.
     #[error("host {0} is not connected to a switch")]
     LonelyHost(String),
@@ -143,7 +156,7 @@ pub enum FabricError {
         hosts: usize,
     },
     /// Fewer than two hosts.
-    #[error("the fabric has {0} hosts; traffic needs at least 2")]
+    #[error("the fabric has {0} host{s}; traffic needs at least 2", s = if *.0 == 1 { "" } else { "s" })]
     TooFewHosts(usize),
 }
 
@@ -204,6 +217,22 @@ impl Fabric {
         !self.is_host(link.from) && !self.is_host(link.to)
     }
 
+    /// The ports of a node that join two switches, in port order; none for a host. Searches walk these.
+    pub fn switch_ports(&self, node: NodeId) -> &[SwitchPort] {
+        let range = self.switch_starts[node.index()] as usize..self.switch_starts[node.index() + 1] as usize;
+        &self.switch_ports[range]
+    }
+
+    /// One direction of every cable (that in which it was laid), in ascending order.
+    pub fn cables(&self) -> impl Iterator<Item = LinkId> + '_ {
+        (0..self.links.len() as u32).step_by(2).map(LinkId)
+    }
+
+    /// One direction of every cable between two switches, in ascending order.
+    pub fn switch_cables(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.cables().filter(|&link| self.is_switch_link(link))
+    }
+
     /// Node by name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         self.nodes.iter().position(|node| node.name == name).map(|index| NodeId(index as u32))
@@ -242,7 +271,13 @@ impl Fabric {
 
     /// The attachments of a host, one per port, in port order.
     pub fn host_attachments(&self, host: NodeId) -> Vec<&Attachment> {
-        let find = |&uplink: &LinkId| self.attachments.iter().find(|a| a.uplink == uplink);
+        // Attachments are sorted by ToR, then by the ToR's port.
+        let place = |a: &Attachment| (self.tor_index[a.tor.index()], self.link(a.uplink).to_port);
+        let find = |uplink: &LinkId| {
+            let link = self.link(*uplink);
+            let wanted = (self.tor_index[link.to.index()], link.to_port);
+            self.attachments.binary_search_by_key(&wanted, place).ok().map(|index| &self.attachments[index])
+        };
         self.node(host).ports.iter().filter_map(find).collect()
     }
 
@@ -342,7 +377,22 @@ impl FabricBuilder {
         }
         let attachments = attach(&nodes, &links, &tors, host_bits);
         let prefix_len = 32 - host_bits as u8;
-        Ok(Fabric { spec, nodes, links, hosts, switches, tors, tor_index, prefix_len, attachments, failed: Vec::new() })
+        let (switch_ports, switch_starts) = switch_adjacency(&nodes, &links);
+        let failed = Vec::new();
+        Ok(Fabric {
+            spec,
+            nodes,
+            links,
+            hosts,
+            switches,
+            tors,
+            tor_index,
+            switch_ports,
+            switch_starts,
+            prefix_len,
+            attachments,
+            failed,
+        })
     }
 
     fn add(&mut self, name: String, tier: Tier, pod: Option<u32>) -> NodeId {
@@ -356,6 +406,20 @@ impl FabricBuilder {
         ports.push(link);
         PortNo(ports.len() as u32)
     }
+}
+
+/// The ports that join two switches, node by node, and where each node's begin.
+fn switch_adjacency(nodes: &[Node], links: &[Link]) -> (Vec<SwitchPort>, Vec<u32>) {
+    let mut ports = Vec::new();
+    let mut starts = vec![0];
+    for node in nodes {
+        if node.tier != Tier::Host {
+            let all = node.ports.iter().map(|&link| SwitchPort { link, to: links[link.index()].to });
+            ports.extend(all.filter(|port| nodes[port.to.index()].tier != Tier::Host));
+        }
+        starts.push(ports.len() as u32);
+    }
+    (ports, starts)
 }
 
 /// One address per host port: the ToR's prefix plus 1, 2, … in the order of the ToR's ports.

@@ -3,20 +3,28 @@
 //! Nothing here has a clock, a socket or a thread. A [`Fabric`] is built once and never changes; what is up and what
 //! is down at a moment is a [`LinkState`] beside it.
 
+pub mod builders;
 mod fabric;
+pub mod fault;
 mod flow;
 mod ids;
 mod link_state;
 mod path;
 pub mod rules;
+pub mod search;
 pub mod spec;
+mod summary;
 pub mod units;
 
-pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, Prefix, Tier};
+pub use builders::{fabric_from_file_text, fabric_from_spec, FileFabric};
+pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, Prefix, SwitchPort, Tier};
+pub use fault::{Damage, Fault, FaultTarget};
 pub use flow::{
     FiveTuple, Headers, MptcpOption, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
 };
 pub use ids::{LinkId, NodeId, PortNo};
 pub use link_state::LinkState;
 pub use path::{Path, PathError};
+pub use search::{PathSelection, PathSet};
+pub use summary::{FabricSummary, PathCounts, TierCount};
 pub use units::Nanos;

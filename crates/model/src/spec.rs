@@ -38,6 +38,18 @@ impl Spec {
             return Err(error(format!("is empty; expected name:key=value,key=value (see `pathloom {what} list`)")));
         }
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        Spec::split(what, text, name, rest)
+    }
+
+    /// As [`Spec::parse`], for a text that begins with `name`, whatever colons there are in it: the path of a file.
+    pub fn parse_named(what: &'static str, text: &str, name: &str) -> Result<Spec, SpecError> {
+        let text = text.trim();
+        let rest = text.strip_prefix(name).map(|rest| rest.strip_prefix(':').unwrap_or(rest)).unwrap_or_default();
+        Spec::split(what, text, name, rest)
+    }
+
+    fn split(what: &'static str, text: &str, name: &str, rest: &str) -> Result<Spec, SpecError> {
+        let error = |problem: String| SpecError { what, spec: text.to_owned(), problem };
         let mut pairs: Vec<(String, String)> = Vec::new();
         for part in rest.split(',').filter(|_| !rest.is_empty()) {
             let (key, value) = part

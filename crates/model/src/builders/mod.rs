@@ -1,0 +1,124 @@
+//! Fabrics from specifications (`fat-tree:k=8,rate=1Gbps`) and from the text of graph files, and their export.
+
+mod clos;
+mod export;
+mod failures;
+mod file;
+mod graph;
+mod graphml;
+mod jellyfish;
+mod node_link;
+mod settings;
+mod small;
+
+pub use export::{to_graphml, to_node_link_json};
+pub use failures::{draw_failures, TooManyFailures};
+pub use file::{fabric_file, fabric_from_file_text, FileFabric};
+
+use crate::spec::{Spec, SpecError};
+use crate::{Fabric, FabricBuilder, FabricError};
+use settings::LinkKeys;
+
+/// A fabric that can be asked for by name.
+#[derive(Clone, Copy, Debug)]
+pub struct FabricKind {
+    /// The name that a specification begins with.
+    pub name: &'static str,
+    /// A specification with every key of its own at its default.
+    pub example: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    build: fn(&Spec, &LinkKeys) -> Result<FabricBuilder, SpecError>,
+}
+
+/// Keys that every fabric takes, with their defaults, for help texts.
+pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us (host_delay=, switch_delay=)  \
+     buffer=100 packets (host_buffer=, switch_buffer=)  fail=0 (share of switch-switch cables), fail_seed=1";
+
+/// Every fabric that has a name.
+pub const FABRICS: [FabricKind; 8] = [
+    FabricKind {
+        name: "fat-tree",
+        example: "fat-tree:k=4,hosts=2",
+        about: "k pods of k/2 ToRs and k/2 aggregation switches, k*k/4 cores; hosts per ToR, k/2 by default",
+        build: clos::fat_tree,
+    },
+    FabricKind {
+        name: "vl2",
+        example: "vl2:d0=2,d1=4,d2=4,hosts=20",
+        about: "switch-to-switch ports per ToR (d0), aggregation (d1) and intermediate switch (d2); hosts per ToR",
+        build: clos::vl2,
+    },
+    FabricKind {
+        name: "leaf-spine",
+        example: "leaf-spine:spines=4,leaves=4,hosts=20",
+        about: "every leaf cabled to every spine; hosts per leaf",
+        build: clos::leaf_spine,
+    },
+    FabricKind {
+        name: "three-layer",
+        example: "three-layer:pods=4,tors=1,planes=4,spines=1,hosts=20",
+        about: "planes of spines as in Facebook's Altoona: one aggregation switch per pod and plane; hosts per ToR",
+        build: clos::three_layer,
+    },
+    FabricKind {
+        name: "jellyfish",
+        example: "jellyfish:switches=60,ports=8,hosts=120,homes=1,seed=1",
+        about: "a random regular graph of switches; hosts in all, each on one or two switches (homes)",
+        build: jellyfish::jellyfish,
+    },
+    FabricKind {
+        name: "dumbbell",
+        example: "dumbbell:hosts=2",
+        about: "two ToRs with one cable between them (switch_rate= is the bottleneck); hosts per side",
+        build: small::dumbbell,
+    },
+    FabricKind {
+        name: "diamond",
+        example: "diamond:hosts=1",
+        about: "two ToRs with two switches between them, so two paths; hosts per side",
+        build: small::diamond,
+    },
+    FabricKind {
+        name: "parallel-paths",
+        example: "parallel-paths:rates=1Gbps/1Gbps,delays=2us,hosts=1",
+        about: "two ToRs with one switch per path between them; rate and one-way delay of each path, or one for all",
+        build: small::parallel_paths,
+    },
+];
+
+/// Most cables that a specification may ask for: k=108 in a FatTree.
+const MOST_CABLES: u64 = 1_000_000;
+
+/// Builds the fabric that `text` names: `name:key=value,key=value`, with a name of [`FABRICS`].
+///
+/// A specification that names a file (see [`fabric_file`]) is refused here: its text must be read first and given to
+/// [`fabric_from_file_text`].
+pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
+    let text = text.trim();
+    if let Some(path) = fabric_file(text) {
+        let spec = Spec::parse_named("fabric", text, path)?;
+        return Err(spec.error(format!("{path} is a file; a fabric name was expected here")).into());
+    }
+    let spec = Spec::parse("fabric", text)?;
+    let kind = FABRICS.iter().find(|kind| kind.name == spec.name()).ok_or_else(|| {
+        let names: Vec<&str> = FABRICS.iter().map(|kind| kind.name).chain(["FILE.graphml", "FILE.json"]).collect();
+        spec.unknown_name(&names)
+    })?;
+    let keys = LinkKeys::read(&spec)?;
+    let fabric = (kind.build)(&spec, &keys)?.build()?;
+    keys.fail(&spec, fabric)
+}
+
+/// Refuses what would need too many cables. `cables` is worked out with saturating arithmetic.
+fn check_size(spec: &Spec, cables: u64) -> Result<(), SpecError> {
+    if cables > MOST_CABLES {
+        return Err(
+            spec.error(format!("needs {cables} cables; at most {MOST_CABLES} can be built, so make it smaller"))
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

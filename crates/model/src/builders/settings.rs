@@ -1,0 +1,105 @@
+//! The keys that every fabric takes: rates, delays and buffers of its links, and the share of cables that is down.
+
+use super::failures::draw_failures;
+use crate::spec::{Spec, SpecError};
+use crate::units::PS_PER_S;
+use crate::{Fabric, FabricError, LinkSettings};
+
+/// What a link has when nothing is said about it.
+pub(super) const DEFAULT_LINK: LinkSettings =
+    LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
+
+/// Longest delay of a link. Far beyond any path on Earth, and sums of such delays stay far from the end of the clock.
+const MOST_DELAY_PS: u64 = 1000 * PS_PER_S;
+const MOST_BUFFER_PACKETS: u64 = 1_000_000_000;
+
+/// Rate, delay and buffer as far as a specification states them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Stated {
+    pub(super) rate_bps: Option<u64>,
+    pub(super) delay_ps: Option<u64>,
+    pub(super) buffer_packets: Option<u32>,
+}
+
+impl Stated {
+    /// What is stated here, and else what `other` states.
+    fn or(self, other: Stated) -> Stated {
+        Stated {
+            rate_bps: self.rate_bps.or(other.rate_bps),
+            delay_ps: self.delay_ps.or(other.delay_ps),
+            buffer_packets: self.buffer_packets.or(other.buffer_packets),
+        }
+    }
+
+    /// What is stated here, and the rest from `base`.
+    pub(super) fn over(self, base: LinkSettings) -> LinkSettings {
+        LinkSettings {
+            rate_bps: self.rate_bps.unwrap_or(base.rate_bps),
+            delay_ps: self.delay_ps.unwrap_or(base.delay_ps),
+            buffer_packets: self.buffer_packets.unwrap_or(base.buffer_packets),
+        }
+    }
+}
+
+/// The keys that every fabric takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct LinkKeys {
+    /// What is stated about host links.
+    pub(super) stated_host: Stated,
+    /// What is stated about links between switches.
+    pub(super) stated_switch: Stated,
+    fail: Option<f64>,
+    fail_seed: u64,
+}
+
+impl LinkKeys {
+    pub(super) fn read(spec: &Spec) -> Result<LinkKeys, SpecError> {
+        let all = stated(spec, "rate", "delay", "buffer")?;
+        Ok(LinkKeys {
+            stated_host: stated(spec, "host_rate", "host_delay", "host_buffer")?.or(all),
+            stated_switch: stated(spec, "switch_rate", "switch_delay", "switch_buffer")?.or(all),
+            fail: spec.number("fail", 0.0, 1.0)?,
+            fail_seed: spec.count("fail_seed", 0, u64::MAX)?.unwrap_or(1),
+        })
+    }
+
+    /// Settings of a host's link.
+    pub(super) fn host(&self) -> LinkSettings {
+        self.stated_host.over(DEFAULT_LINK)
+    }
+
+    /// Settings of a link between switches.
+    pub(super) fn switch(&self) -> LinkSettings {
+        self.stated_switch.over(DEFAULT_LINK)
+    }
+
+    /// Takes the share `fail=` of the cables between switches down.
+    pub(super) fn fail(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
+        let Some(share) = self.fail else { return Ok(fabric) };
+        match draw_failures(&fabric, share, self.fail_seed) {
+            Ok(failed) => Ok(fabric.with_failed(failed)),
+            Err(error) => Err(spec.error(format!("fail: {error}")).into()),
+        }
+    }
+}
+
+fn stated(spec: &Spec, rate: &'static str, delay: &'static str, buffer: &'static str) -> Result<Stated, SpecError> {
+    let delay_ps = spec.time_ps(delay)?;
+    if delay_ps.is_some_and(|ps| ps > MOST_DELAY_PS) {
+        return Err(spec.error(format!("{delay}: a link's delay is at most {}s", MOST_DELAY_PS / PS_PER_S)));
+    }
+    Ok(Stated {
+        rate_bps: spec.rate_bps(rate)?,
+        delay_ps,
+        buffer_packets: spec.count(buffer, 0, MOST_BUFFER_PACKETS)?.map(|packets| packets as u32),
+    })
+}
+
+/// Reads a delay of a link outside a specification, `20ms`.
+pub(super) fn parse_delay_ps(text: &str) -> Result<u64, String> {
+    let delay_ps = crate::units::parse_time_ps(text).map_err(|error| error.to_string())?;
+    if delay_ps > MOST_DELAY_PS {
+        return Err(format!("`{text}` is too long: a link's delay is at most {}s", MOST_DELAY_PS / PS_PER_S));
+    }
+    Ok(delay_ps)
+}

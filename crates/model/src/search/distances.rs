@@ -1,0 +1,109 @@
+//! Breadth-first distances to a switch.
+
+use crate::{Fabric, LinkId, LinkState, NodeId};
+
+/// Not reached (yet).
+const UNREACHED: u32 = u32::MAX;
+/// Not to be entered.
+const BLOCKED: u32 = u32::MAX - 1;
+
+/// A breadth-first search from a switch against the direction of links; its buffers are used again and again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sweep {
+    hops: Vec<u32>,
+    queue: Vec<NodeId>,
+}
+
+impl Sweep {
+    /// Finds the hops from every switch to `to`, without entering `avoid`, and no further than `most_hops`. Stops once
+    /// all switches at the distance of `until` are known.
+    pub(crate) fn run(
+        &mut self,
+        fabric: &Fabric,
+        state: &LinkState,
+        to: NodeId,
+        avoid: &[NodeId],
+        most_hops: u32,
+        until: Option<NodeId>,
+    ) {
+        self.hops.clear();
+        self.hops.resize(fabric.nodes().len(), UNREACHED);
+        self.queue.clear();
+        for node in avoid {
+            self.hops[node.index()] = BLOCKED;
+        }
+        if self.hops[to.index()] == BLOCKED {
+            return;
+        }
+        self.hops[to.index()] = 0;
+        self.queue.push(to);
+        let mut most_hops = most_hops;
+        let mut next = 0;
+        while let Some(&node) = self.queue.get(next) {
+            next += 1;
+            let hops = self.hops[node.index()];
+            if Some(node) == until {
+                most_hops = most_hops.min(hops);
+            }
+            if hops >= most_hops {
+                continue;
+            }
+            for port in fabric.switch_ports(node) {
+                let seen = &mut self.hops[port.to.index()];
+                if *seen == UNREACHED && state.is_up(port.link.reverse()) {
+                    *seen = hops + 1;
+                    self.queue.push(port.to);
+                }
+            }
+        }
+    }
+
+    /// Hops from a switch, if it was reached.
+    pub(crate) fn hops(&self, node: NodeId) -> Option<u32> {
+        Some(self.hops[node.index()]).filter(|&hops| hops < BLOCKED)
+    }
+
+    /// Switches that were reached, nearest first.
+    pub(crate) fn reached(&self) -> &[NodeId] {
+        &self.queue
+    }
+
+    /// Outgoing links of `node` that lead one hop nearer, in port order.
+    pub(crate) fn nearer<'a>(
+        &'a self,
+        fabric: &'a Fabric,
+        state: &'a LinkState,
+        node: NodeId,
+    ) -> impl Iterator<Item = LinkId> + 'a {
+        let wanted = self.hops(node).and_then(|hops| hops.checked_sub(1));
+        let nearer = move |to: NodeId| wanted == Some(self.hops[to.index()]);
+        let ports = fabric.switch_ports(node).iter();
+        ports.filter(move |port| nearer(port.to) && state.is_up(port.link)).map(|port| port.link)
+    }
+}
+
+/// Hops from every switch to one switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Distances {
+    to: NodeId,
+    hops: Vec<u32>,
+}
+
+/// Hops from every switch to `to`, over links that are up.
+pub fn distances_to(fabric: &Fabric, state: &LinkState, to: NodeId) -> Distances {
+    let mut sweep = Sweep::default();
+    sweep.run(fabric, state, to, &[], u32::MAX, None);
+    Distances { to, hops: sweep.hops }
+}
+
+impl Distances {
+    /// The switch that all distances lead to.
+    pub fn to(&self) -> NodeId {
+        self.to
+    }
+
+    /// Hops from `switch`, or `None` if it (or a host) has no path.
+    pub fn hops(&self, switch: NodeId) -> Option<u32> {
+        Some(self.hops[switch.index()]).filter(|&hops| hops < BLOCKED)
+    }
+}

@@ -1,0 +1,24 @@
+//! Paths between ToRs under a [`LinkState`](crate::LinkState).
+//!
+//! All searches are over switches alone (a host never passes traffic on), count hops, and break ties by
+//! [`LinkId`](crate::LinkId), which is port order: the same question has the same answer, in the same order.
+
+mod disjoint;
+mod distances;
+mod k_shortest;
+mod next_hops;
+mod path_set;
+mod shortest;
+mod simple;
+
+pub use disjoint::edge_disjoint;
+pub(crate) use distances::Sweep;
+pub use distances::{distances_to, Distances};
+pub use k_shortest::{k_shortest, KShortestPaths};
+pub use next_hops::{next_hops, NextHops, RouteTable};
+pub use path_set::{PathSelection, PathSet};
+pub use shortest::{ShortestIter, ShortestPaths};
+pub use simple::{simple_paths, SimplePaths};
+
+#[cfg(test)]
+mod tests;

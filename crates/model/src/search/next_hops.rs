@@ -1,0 +1,140 @@
+//! ECMP next hops: for every switch, the outgoing links on shortest paths to a ToR.
+
+use super::distances::Sweep;
+use crate::{Fabric, LinkId, LinkState, NodeId};
+use std::collections::BTreeMap;
+
+/// For every switch, its outgoing links on shortest paths to one ToR.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NextHops {
+    to: NodeId,
+    /// Where the links of each node begin; up to the last switch.
+    starts: Vec<u32>,
+    links: Vec<LinkId>,
+}
+
+/// The next hops of every switch to the ToR `to`, over links that are up. Hosts never pass traffic on.
+pub fn next_hops(fabric: &Fabric, state: &LinkState, to: NodeId) -> NextHops {
+    let mut sweep = Sweep::default();
+    sweep.run(fabric, state, to, &[], u32::MAX, None);
+    let mut hops = NextHops { to, starts: vec![0], links: Vec::new() };
+    let nodes = fabric.switches().last().map_or(0, |last| last.0 + 1);
+    for node in (0..nodes).map(NodeId) {
+        hops.links.extend(sweep.nearer(fabric, state, node));
+        hops.starts.push(hops.links.len() as u32);
+    }
+    hops
+}
+
+impl NextHops {
+    /// The ToR that all of them lead to.
+    pub fn to(&self) -> NodeId {
+        self.to
+    }
+
+    /// Next hops of `switch`, in port order; none at the ToR itself, for a host, and where there is no path.
+    pub fn at(&self, switch: NodeId) -> &[LinkId] {
+        match self.starts.get(switch.index()..=switch.index() + 1) {
+            Some(&[start, end]) => &self.links[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+}
+
+/// The next hops of every switch to every ToR. Equal sets of one switch are kept once, so that a set is what OpenFlow
+/// calls a select group: k=32 has 655,360 (switch, ToR) pairs, but only 17,409 groups.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteTable {
+    version: u64,
+    tors: usize,
+    /// Group by switch (its place in [`Fabric::switches`]), then ToR.
+    groups: Vec<u32>,
+    /// Place in [`Fabric::switches`] by node, `u32::MAX` for hosts.
+    places: Vec<u32>,
+    starts: Vec<u32>,
+    links: Vec<LinkId>,
+}
+
+impl RouteTable {
+    /// Works out all next hops over links that are up.
+    pub fn new(fabric: &Fabric, state: &LinkState) -> RouteTable {
+        let (switches, tors) = (fabric.switches(), fabric.tors());
+        let mut table = RouteTable {
+            version: state.version(),
+            tors: tors.len(),
+            groups: vec![0; switches.len() * tors.len()],
+            places: vec![u32::MAX; fabric.nodes().len()],
+            // Group 0 is empty.
+            starts: vec![0, 0],
+            links: Vec::new(),
+        };
+        for (place, switch) in switches.iter().enumerate() {
+            table.places[switch.index()] = place as u32;
+        }
+        let mut known: Vec<BTreeMap<Vec<LinkId>, u32>> = vec![BTreeMap::new(); switches.len()];
+        let mut sweep = Sweep::default();
+        let mut set: Vec<LinkId> = Vec::new();
+        for (column, &tor) in tors.iter().enumerate() {
+            sweep.run(fabric, state, tor, &[], u32::MAX, None);
+            for (place, &switch) in switches.iter().enumerate() {
+                set.clear();
+                set.extend(sweep.nearer(fabric, state, switch));
+                if set.is_empty() {
+                    continue;
+                }
+                let group = match known[place].get(set.as_slice()) {
+                    Some(&group) => group,
+                    None => {
+                        let group = table.add_group(&set);
+                        known[place].insert(set.clone(), group);
+                        group
+                    }
+                };
+                table.groups[place * tors.len() + column] = group;
+            }
+        }
+        table
+    }
+
+    fn add_group(&mut self, set: &[LinkId]) -> u32 {
+        self.links.extend_from_slice(set);
+        self.starts.push(self.links.len() as u32);
+        self.starts.len() as u32 - 2
+    }
+
+    /// [`LinkState::version`] of the state it was worked out for.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Number of groups; a group is named by a number below that, and group 0 has no members.
+    pub fn group_count(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Group of `switch` for the ToR at place `tor` in [`Fabric::tors`]; 0 at the ToR itself, for a host, and where
+    /// there is no path.
+    ///
+    /// # Panics
+    /// If the fabric has no such node, or no such ToR.
+    pub fn group(&self, switch: NodeId, tor: usize) -> u32 {
+        assert!(tor < self.tors, "ToR {tor} of {}", self.tors);
+        match self.places[switch.index()] {
+            u32::MAX => 0,
+            place => self.groups[place as usize * self.tors + tor],
+        }
+    }
+
+    /// Links of a group, in port order.
+    pub fn members(&self, group: u32) -> &[LinkId] {
+        &self.links[self.starts[group as usize] as usize..self.starts[group as usize + 1] as usize]
+    }
+
+    /// Next hops of `switch` for the ToR at place `tor` in [`Fabric::tors`].
+    ///
+    /// # Panics
+    /// As [`RouteTable::group`].
+    pub fn next_hops(&self, switch: NodeId, tor: usize) -> &[LinkId] {
+        self.members(self.group(switch, tor))
+    }
+}

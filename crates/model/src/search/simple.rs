@@ -1,0 +1,90 @@
+//! All simple paths up to a number of hops, depth first (the topology manager of MPTCP-aware SDN).
+
+use super::distances::Sweep;
+use crate::{Fabric, LinkId, LinkState, NodeId, Path};
+
+/// All paths from `from` to `to` of at most `most_hops` hops that visit no switch twice, over links that are up, depth
+/// first in port order, worked out one by one. Between one path and the next there are at most as many breadth-first
+/// searches as hops: a branch without a path in it is never entered.
+pub fn simple_paths<'a>(
+    fabric: &'a Fabric,
+    state: &'a LinkState,
+    from: NodeId,
+    to: NodeId,
+    most_hops: usize,
+) -> SimplePaths<'a> {
+    let mut paths = SimplePaths {
+        fabric,
+        state,
+        to,
+        most_hops: u32::try_from(most_hops).unwrap_or(u32::MAX),
+        visited: vec![from],
+        links: Vec::new(),
+        choices: Vec::new(),
+        sweep: Sweep::default(),
+        at_once: from == to,
+    };
+    if from != to {
+        paths.enter();
+    }
+    paths
+}
+
+/// Goes through simple paths; see [`simple_paths`].
+#[derive(Clone, Debug)]
+pub struct SimplePaths<'a> {
+    fabric: &'a Fabric,
+    state: &'a LinkState,
+    to: NodeId,
+    most_hops: u32,
+    /// Switches on the present path, and the links between them.
+    visited: Vec<NodeId>,
+    links: Vec<LinkId>,
+    /// Links still to be tried from each of these switches, the next one last.
+    choices: Vec<Vec<LinkId>>,
+    sweep: Sweep,
+    /// Both ends are the same, and the empty path is still to be given.
+    at_once: bool,
+}
+
+impl SimplePaths<'_> {
+    /// Lists the links on from the last switch by which the end can be reached in time and without a loop.
+    fn enter(&mut self) {
+        let node = self.visited[self.visited.len() - 1];
+        let left = self.most_hops.saturating_sub(self.links.len() as u32);
+        let mut choices = Vec::new();
+        if left > 0 {
+            self.sweep.run(self.fabric, self.state, self.to, &self.visited, left - 1, None);
+            let ports = self.fabric.switch_ports(node).iter().rev();
+            let fits = ports.filter(|port| self.sweep.hops(port.to).is_some() && self.state.is_up(port.link));
+            choices.extend(fits.map(|port| port.link));
+        }
+        self.choices.push(choices);
+    }
+}
+
+impl Iterator for SimplePaths<'_> {
+    type Item = Path;
+
+    fn next(&mut self) -> Option<Path> {
+        if std::mem::replace(&mut self.at_once, false) {
+            return Some(Path::empty());
+        }
+        loop {
+            let Some(link) = self.choices.last_mut()?.pop() else {
+                self.choices.pop();
+                self.visited.pop();
+                self.links.pop();
+                continue;
+            };
+            let node = self.fabric.link(link).to;
+            if node == self.to {
+                let links: Vec<LinkId> = self.links.iter().copied().chain([link]).collect();
+                return Some(Path::new(links));
+            }
+            self.links.push(link);
+            self.visited.push(node);
+            self.enter();
+        }
+    }
+}

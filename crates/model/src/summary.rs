@@ -1,0 +1,276 @@
+//! The numbers that describe a fabric: sizes, path counts, diameter, bisection.
+
+use crate::search::Sweep;
+use crate::{Fabric, LinkId, LinkState, NodeId, Tier};
+use serde::Serialize;
+
+/// How many nodes a tier has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct TierCount {
+    /// The tier.
+    pub tier: Tier,
+    /// Its nodes.
+    pub nodes: usize,
+}
+
+/// Numbers of shortest paths between ToRs that reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct PathCounts {
+    /// Fewest; `u64::MAX` stands for that many or more, here and below.
+    pub min: u64,
+    /// Median (the upper one of two).
+    pub median: u64,
+    /// Most.
+    pub max: u64,
+}
+
+/// The numbers that describe a fabric, with the cables of its specification failed.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FabricSummary {
+    /// The specification it was built from.
+    pub spec: String,
+    /// Hosts and switches.
+    pub nodes: usize,
+    /// Hosts.
+    pub hosts: usize,
+    /// Switches.
+    pub switches: usize,
+    /// Switches with hosts.
+    pub tors: usize,
+    /// Nodes of every tier that has some, from the hosts up.
+    pub tiers: Vec<TierCount>,
+    /// Directed links: two per cable.
+    pub links: usize,
+    /// Cables.
+    pub cables: usize,
+    /// Cables between two switches.
+    pub switch_cables: usize,
+    /// Cables that are down from the start.
+    pub failed_cables: usize,
+    /// Slowest and fastest host link, bits per second.
+    pub host_rate_bps: (u64, u64),
+    /// Slowest and fastest link between switches, bits per second; `None` when there is none.
+    pub switch_rate_bps: Option<(u64, u64)>,
+    /// Ordered pairs of ToRs that the numbers below were taken over: all, or in a large fabric those to an even choice
+    /// of ToRs.
+    pub pairs_sampled: u64,
+    /// Of these, the pairs without any path.
+    pub pairs_apart: u64,
+    /// Shortest paths between two ToRs; `None` when there are no two that reach each other.
+    pub shortest_paths: Option<PathCounts>,
+    /// Most hops between two ToRs on a shortest path.
+    pub diameter_hops: Option<u32>,
+    /// Largest ratio, over all ToRs, of the rate of its hosts to that of its links to other switches.
+    pub oversubscription: Option<f64>,
+    /// Most that the first half of all ToRs can send to the other half at once, bits per second (maximum flow, host
+    /// links not counted); `None` for one ToR alone, and above 100,000 cables between switches.
+    pub bisection_bps: Option<u64>,
+}
+
+/// Node and link visits that path counts may cost.
+const MOST_VISITS: usize = 30_000_000;
+const MOST_TARGETS: usize = 1024;
+const MOST_BISECTION_CABLES: usize = 100_000;
+
+impl Fabric {
+    /// The numbers that describe it. Takes well under a second up to some thousand switches.
+    pub fn summary(&self) -> FabricSummary {
+        let state = LinkState::of(self);
+        let tiers = [Tier::Host, Tier::Tor, Tier::Aggregation, Tier::Core];
+        let count = |tier: Tier| self.nodes().iter().filter(|node| node.tier == tier).count();
+        let rates = |of_switches: bool| {
+            let links = (0..self.links().len() as u32).map(LinkId);
+            let rates = links.filter(|&link| self.is_switch_link(link) == of_switches);
+            let rates = rates.map(|link| self.link(link).settings.rate_bps);
+            rates.fold(None, |range: Option<(u64, u64)>, rate| {
+                Some(range.map_or((rate, rate), |(least, most)| (least.min(rate), most.max(rate))))
+            })
+        };
+        let switch_cables = self.switch_cables().count();
+        let paths = PathSample::take(self, &state);
+        FabricSummary {
+            spec: self.spec().to_owned(),
+            nodes: self.nodes().len(),
+            hosts: self.hosts().len(),
+            switches: self.switches().len(),
+            tors: self.tors().len(),
+            tiers: tiers
+                .map(|tier| TierCount { tier, nodes: count(tier) })
+                .into_iter()
+                .filter(|t| t.nodes > 0)
+                .collect(),
+            links: self.links().len(),
+            cables: self.links().len() / 2,
+            switch_cables,
+            failed_cables: self.failed_links().len(),
+            host_rate_bps: rates(false).unwrap_or((0, 0)),
+            switch_rate_bps: rates(true),
+            pairs_sampled: paths.pairs,
+            pairs_apart: paths.pairs - paths.counts.len() as u64,
+            diameter_hops: paths.diameter_hops,
+            shortest_paths: paths.spread(),
+            oversubscription: oversubscription(self, &state),
+            bisection_bps: (self.tors().len() > 1 && switch_cables <= MOST_BISECTION_CABLES)
+                .then(|| bisection_bps(self, &state)),
+        }
+    }
+}
+
+/// Shortest paths between pairs of ToRs.
+struct PathSample {
+    pairs: u64,
+    /// Of the pairs that reach each other.
+    counts: Vec<u64>,
+    diameter_hops: Option<u32>,
+}
+
+impl PathSample {
+    /// One search per target ToR finds the number of shortest paths from all others.
+    fn take(fabric: &Fabric, state: &LinkState) -> PathSample {
+        let tors = fabric.tors();
+        let visits = fabric.nodes().len() + fabric.links().len();
+        let targets = (MOST_VISITS / visits).clamp(1, MOST_TARGETS).min(tors.len());
+        let mut sample = PathSample { pairs: 0, counts: Vec::new(), diameter_hops: None };
+        let mut sweep = Sweep::default();
+        let mut paths: Vec<u64> = Vec::new();
+        for number in 0..targets {
+            let target = tors[number * tors.len() / targets];
+            sweep.run(fabric, state, target, &[], u32::MAX, None);
+            paths.clear();
+            paths.resize(fabric.nodes().len(), 0);
+            paths[target.index()] = 1;
+            for &node in sweep.reached() {
+                let on = sweep.nearer(fabric, state, node).map(|link| paths[fabric.link(link).to.index()]);
+                let count = on.fold(0, u64::saturating_add);
+                paths[node.index()] = paths[node.index()].max(count);
+            }
+            sample.pairs += tors.len() as u64 - 1;
+            let others = tors.iter().filter(|&&tor| tor != target);
+            for (tor, hops) in others.filter_map(|&tor| Some((tor, sweep.hops(tor)?))) {
+                sample.counts.push(paths[tor.index()]);
+                sample.diameter_hops = sample.diameter_hops.max(Some(hops));
+            }
+        }
+        sample
+    }
+
+    fn spread(mut self) -> Option<PathCounts> {
+        self.counts.sort_unstable();
+        let (&min, &max) = (self.counts.first()?, self.counts.last()?);
+        Some(PathCounts { min, median: self.counts[self.counts.len() / 2], max })
+    }
+}
+
+fn oversubscription(fabric: &Fabric, state: &LinkState) -> Option<f64> {
+    let ratio = |&tor: &NodeId| {
+        let up = fabric.node(tor).ports.iter().copied().filter(|&link| state.is_up(link));
+        let (mut hosts_bps, mut switches_bps) = (0.0, 0.0);
+        for link in up {
+            let rate_bps = fabric.link(link).settings.rate_bps as f64;
+            *(if fabric.is_switch_link(link) { &mut switches_bps } else { &mut hosts_bps }) += rate_bps;
+        }
+        (switches_bps > 0.0).then(|| hosts_bps / switches_bps)
+    };
+    fabric.tors().iter().filter_map(ratio).reduce(f64::max)
+}
+
+/// Maximum flow from the first half of the ToRs to the second.
+fn bisection_bps(fabric: &Fabric, state: &LinkState) -> u64 {
+    let half = fabric.tors().len() / 2;
+    MaxFlow::new(fabric, state, &fabric.tors()[..half], &fabric.tors()[half..]).run()
+}
+
+/// Dinic's algorithm over switches. The two directions of a cable are each other's residual links.
+struct MaxFlow<'a> {
+    fabric: &'a Fabric,
+    sources: &'a [NodeId],
+    is_sink: Vec<bool>,
+    /// What each directed link can still take.
+    left_bps: Vec<u64>,
+    level: Vec<u32>,
+    /// Port of each node that is to be tried next.
+    next_port: Vec<usize>,
+}
+
+impl<'a> MaxFlow<'a> {
+    fn new(fabric: &'a Fabric, state: &LinkState, sources: &'a [NodeId], sinks: &[NodeId]) -> MaxFlow<'a> {
+        let mut is_sink = vec![false; fabric.nodes().len()];
+        for sink in sinks {
+            is_sink[sink.index()] = true;
+        }
+        let links = (0..fabric.links().len() as u32).map(LinkId);
+        let left_bps =
+            links.map(|link| if state.is_up(link) { fabric.link(link).settings.rate_bps } else { 0 }).collect();
+        MaxFlow { fabric, sources, is_sink, left_bps, level: Vec::new(), next_port: Vec::new() }
+    }
+
+    fn run(mut self) -> u64 {
+        let mut total_bps = 0u64;
+        while self.find_levels() {
+            self.next_port = vec![0; self.fabric.nodes().len()];
+            for &source in self.sources {
+                loop {
+                    match self.push(source) {
+                        0 => break,
+                        pushed_bps => total_bps = total_bps.saturating_add(pushed_bps),
+                    }
+                }
+            }
+        }
+        total_bps
+    }
+
+    /// Breadth-first levels from all sources; tells whether a sink was reached.
+    fn find_levels(&mut self) -> bool {
+        self.level = vec![u32::MAX; self.fabric.nodes().len()];
+        for source in self.sources {
+            self.level[source.index()] = 0;
+        }
+        let mut queue = self.sources.to_vec();
+        let mut next = 0;
+        let mut reached = false;
+        while let Some(&node) = queue.get(next) {
+            next += 1;
+            reached |= self.is_sink[node.index()];
+            for port in self.fabric.switch_ports(node) {
+                if self.left_bps[port.link.index()] > 0 && self.level[port.to.index()] == u32::MAX {
+                    self.level[port.to.index()] = self.level[node.index()] + 1;
+                    queue.push(port.to);
+                }
+            }
+        }
+        reached
+    }
+
+    /// Sends as much as fits along one path of rising levels; 0 when there is none left from `source`.
+    fn push(&mut self, source: NodeId) -> u64 {
+        let mut path: Vec<LinkId> = Vec::new();
+        let mut node = source;
+        while !self.is_sink[node.index()] {
+            let rises = |to: NodeId| self.level[to.index()] == self.level[node.index()].saturating_add(1);
+            let mut ports = self.fabric.switch_ports(node).iter().enumerate().skip(self.next_port[node.index()]);
+            let open = ports.find(|(_, port)| self.left_bps[port.link.index()] > 0 && rises(port.to));
+            if let Some((place, port)) = open {
+                self.next_port[node.index()] = place;
+                path.push(port.link);
+                node = port.to;
+                continue;
+            }
+            // A dead end for good: back one step, and on to the next port there.
+            self.next_port[node.index()] = usize::MAX;
+            match path.pop() {
+                None => return 0,
+                Some(link) => {
+                    node = self.fabric.link(link).from;
+                    self.next_port[node.index()] += 1;
+                }
+            }
+        }
+        let pushed_bps = path.iter().map(|link| self.left_bps[link.index()]).min().unwrap_or(0);
+        for link in path {
+            self.left_bps[link.index()] -= pushed_bps;
+            self.left_bps[link.reverse().index()] += pushed_bps;
+        }
+        pushed_bps
+    }
+}
