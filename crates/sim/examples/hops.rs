@@ -1,0 +1,41 @@
+//! The simulator alone, for profilers: `hops FABRIC MILLISECONDS TRAFFIC TRANSPORT SCHEME`, all optional.
+//!
+//! ```text
+//! cargo build --release -p pathloom-sim --example hops
+//! valgrind --tool=callgrind target/release/examples/hops fat-tree:k=8 200
+//! ```
+
+use pathloom_model::{fabric_from_spec, Nanos};
+use pathloom_sim::{SimSettings, Simulation};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::TrafficSpec;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let argument = |index: usize, default: &'static str| arguments.get(index).map_or(default, |text| text.as_str());
+    let fabric = Arc::new(fabric_from_spec(argument(0, "fat-tree:k=8,rate=1Gbps,delay=1us,buffer=100"))?);
+    let duration = Nanos::from_millis(argument(1, "1000").parse()?);
+    let traffic = TrafficSpec::parse(argument(2, "long-lived:pattern=stride"))?;
+    let workload = Arc::new(traffic.generate(&fabric, duration, 1, None)?);
+    let transport = TransportSpec::parse(argument(3, "newreno:acks=1"))?;
+    let scheme = pathloom_schemes::parse(argument(4, "ecmp"))?;
+    let central = scheme.central(1).ok_or("the scheme has no central policy")?;
+    let (control, faults) = (Default::default(), Vec::new());
+    let mut simulation =
+        Simulation::new(SimSettings { fabric, workload, central, transport, control, duration, drain: 5, faults, seed: 1 })?;
+    let begun = Instant::now();
+    simulation.advance(simulation.end());
+    let wall_s = begun.elapsed().as_secs_f64();
+    let outcome = simulation.outcome();
+    assert!(outcome.conserves_packets(), "packets are lost without trace: {:?}", outcome.packets);
+    let shares: Vec<f64> = outcome.flows.iter().filter_map(|flow| flow.throughput).collect();
+    let finished = outcome.flows.iter().filter(|flow| flow.finish.is_some()).count();
+    println!("{:?}\n{:?}", outcome.packets, outcome.control);
+    println!("{finished} of {} flows finished by {:.3} s", outcome.flows.len(), outcome.end.as_secs_f64());
+    println!("mean throughput {:.4}", shares.iter().sum::<f64>() / shares.len() as f64);
+    println!("{:.2} million packet-hops per wall second ({wall_s:.3} s)", outcome.packets.hops as f64 / wall_s / 1e6);
+    Ok(())
+}
