@@ -253,8 +253,7 @@ impl Sender {
     fn handle_ack_in_recovery(&mut self, acked: u64) -> bool {
         if self.recover.is_none_or(|recover| self.una >= recover) {
             // Full acknowledgement, option 1: no burst when little is left in flight.
-            let flight = self.next - self.una;
-            self.cwnd = self.ssthresh.min(flight.max(self.mss) + self.mss);
+            self.cwnd = self.ssthresh.min(self.flight().max(self.mss) + self.mss);
             self.in_recovery = false;
             self.dup_acks = 0;
             self.acked_in_avoidance = 0;
@@ -276,7 +275,8 @@ impl Sender {
         if self.in_recovery {
             self.cwnd += self.mss;
         } else if self.dup_acks == 3 && self.recover.is_none_or(|recover| self.una > recover) {
-            self.ssthresh = self.halved_flight();
+            // RFC 5681 §3.2 (2): what limited transmit has sent is not counted. Without it no more than cwnd is in flight.
+            self.ssthresh = self.half_of(self.flight().min(self.cwnd));
             self.recover = Some(self.high);
             self.in_recovery = true;
             self.partial_ack_seen = false;
@@ -286,9 +286,13 @@ impl Sender {
         }
     }
 
+    fn flight(&self) -> u64 {
+        self.next - self.una
+    }
+
     /// RFC 5681 §3.1 equation (4).
-    fn halved_flight(&self) -> u64 {
-        ((self.next - self.una) / 2).max(2 * self.mss)
+    fn half_of(&self, flight: u64) -> u64 {
+        (flight / 2).max(2 * self.mss)
     }
 
     /// When [`Sender::handle_timeout`] or, for a paced sender, [`Sender::poll_transmit`] is to be called next.
@@ -316,7 +320,7 @@ impl Sender {
             return;
         }
         if self.backoffs == 0 {
-            self.ssthresh = self.halved_flight();
+            self.ssthresh = self.half_of(self.flight());
         }
         self.backoffs += 1;
         self.cwnd = self.mss;
@@ -448,13 +452,13 @@ mod tests {
         assert_eq!(drain(&mut s, Nanos(10)), vec![10, 11]);
         s.handle_ack(Nanos(10), 0);
         assert_eq!(drain(&mut s, Nanos(10)), vec![0]);
-        assert_eq!(s.cwnd_bytes(), 9 * MSS, "ssthresh of 6 segments and 3 that have left");
+        assert_eq!(s.cwnd_bytes(), 8 * MSS, "half of the 10 that limited transmit found in flight, and 3 that have left");
         for _ in 3..8 {
             s.handle_ack(Nanos(11), 0);
         }
-        assert_eq!(drain(&mut s, Nanos(11)), vec![12, 13]);
+        assert_eq!(drain(&mut s, Nanos(11)), vec![12]);
         s.handle_ack(Nanos(20), 4 * MSS);
-        assert_eq!(drain(&mut s, Nanos(20)), vec![4, 14], "a partial acknowledgement retransmits the next hole");
+        assert_eq!(drain(&mut s, Nanos(20)), vec![4, 13], "a partial acknowledgement retransmits the next hole");
         s.handle_ack(Nanos(30), 14 * MSS);
         assert_eq!(s.cwnd_bytes(), 2 * MSS, "full acknowledgement, option 1");
         assert_eq!((s.retransmits(), s.timeouts()), (2, 0));
