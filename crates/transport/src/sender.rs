@@ -452,7 +452,7 @@ mod tests {
         assert_eq!(drain(&mut s, Nanos(10)), vec![10, 11]);
         s.handle_ack(Nanos(10), 0);
         assert_eq!(drain(&mut s, Nanos(10)), vec![0]);
-        assert_eq!(s.cwnd_bytes(), 8 * MSS, "half of the 10 that limited transmit found in flight, and 3 that have left");
+        assert_eq!(s.cwnd_bytes(), 8 * MSS, "half of 10, limited transmit aside, and 3 that have left");
         for _ in 3..8 {
             s.handle_ack(Nanos(11), 0);
         }
