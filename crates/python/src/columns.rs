@@ -1,0 +1,87 @@
+//! Outcomes as columns. A whole number that is not there is -1, a real one NaN.
+
+use numpy::{Element, IntoPyArray};
+use pathloom_model::Nanos;
+use pathloom_sim::{ControlOutcome, FlowOutcome, LinkOutcome, PacketTotals};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// A column of one value per row.
+fn column<R, T: Element>(
+    columns: &Bound<'_, PyDict>,
+    name: &str,
+    rows: &[R],
+    value: impl Fn(&R) -> T,
+) -> PyResult<()> {
+    let values: Vec<T> = rows.iter().map(value).collect();
+    columns.set_item(name, values.into_pyarray(columns.py()))
+}
+
+fn or_none(number: Option<impl TryInto<i64>>) -> i64 {
+    number.and_then(|number| number.try_into().ok()).unwrap_or(-1)
+}
+
+fn ns(time: Option<Nanos>) -> i64 {
+    or_none(time.map(|time| time.0))
+}
+
+/// One row per flow.
+pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    column(&columns, "index", flows, |flow| flow.index)?;
+    column(&columns, "src", flows, |flow| flow.src.0)?;
+    column(&columns, "dst", flows, |flow| flow.dst.0)?;
+    column(&columns, "src_port", flows, |flow| or_none(flow.five_tuple.map(|tuple| tuple.src_port)))?;
+    column(&columns, "dst_port", flows, |flow| or_none(flow.five_tuple.map(|tuple| tuple.dst_port)))?;
+    column(&columns, "size_bytes", flows, |flow| or_none(flow.size_bytes))?;
+    column(&columns, "start_ns", flows, |flow| ns(flow.start))?;
+    column(&columns, "finish_ns", flows, |flow| ns(flow.finish))?;
+    column(&columns, "delivered_bytes", flows, |flow| flow.delivered_bytes)?;
+    column(&columns, "optimum_bps", flows, |flow| flow.optimum_bps)?;
+    column(&columns, "ideal_fct_ns", flows, |flow| ns(flow.ideal_fct))?;
+    column(&columns, "throughput", flows, |flow| flow.throughput.unwrap_or(f64::NAN))?;
+    column(&columns, "retransmits", flows, |flow| flow.retransmits)?;
+    column(&columns, "timeouts", flows, |flow| flow.timeouts)?;
+    column(&columns, "packets", flows, |flow| flow.packets)?;
+    column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;
+    Ok(columns)
+}
+
+/// One row per directed link.
+pub fn link_columns<'py>(py: Python<'py>, links: &[LinkOutcome]) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    column(&columns, "sent_bytes", links, |link| link.sent_bytes)?;
+    column(&columns, "sent_packets", links, |link| link.sent_packets)?;
+    column(&columns, "dropped_packets", links, |link| link.dropped_packets)?;
+    column(&columns, "mean_queue", links, |link| link.mean_queue)?;
+    column(&columns, "utilisation", links, |link| link.utilisation)?;
+    Ok(columns)
+}
+
+/// All packets.
+pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bound<'py, PyDict>> {
+    let PacketTotals { sent, copied, delivered, dropped, in_flight, hops, events } = *packets;
+    let dict = PyDict::new(py);
+    let counts = [
+        ("sent", sent),
+        ("copied", copied),
+        ("delivered", delivered),
+        ("dropped", dropped),
+        ("in_flight", in_flight),
+        ("hops", hops),
+        ("events", events),
+    ];
+    counts.into_iter().try_for_each(|(name, count)| dict.set_item(name, count))?;
+    Ok(dict)
+}
+
+/// What control cost.
+pub fn control_dict<'py>(py: Python<'py>, control: &ControlOutcome) -> PyResult<Bound<'py, PyDict>> {
+    let ControlOutcome { messages, rules_max, reroutes, busy_share } = *control;
+    let dict = PyDict::new(py);
+    dict.set_item("messages", messages)?;
+    dict.set_item("rules_max", rules_max)?;
+    dict.set_item("reroutes", reroutes)?;
+    dict.set_item("busy_share", busy_share)?;
+    Ok(dict)
+}

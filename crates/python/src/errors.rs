@@ -1,0 +1,82 @@
+//! One table: what can be wrong with input, and the one Python exception it becomes.
+
+use pathloom_model::spec::SpecError;
+use pathloom_model::units::UnitError;
+use pathloom_model::FabricError;
+use pathloom_sim::{PacketTotals, SimError};
+use pathloom_workload::WorkloadError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::PyErr;
+use std::io;
+
+pyo3::create_exception!(
+    pathloom._core,
+    PathloomError,
+    PyValueError,
+    "Bad input. Its text is one line: what is wrong and where, what was expected, the nearest valid name."
+);
+
+/// Everything that input can be wrong in. Each of these messages is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A specification of a scheme, transport, fault or control channel.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A quantity.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    /// A fabric.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// Traffic.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A file that cannot be read or written.
+    #[error("{what} `{path}`: {}", reason(.source))]
+    File {
+        /// What it holds.
+        what: &'static str,
+        /// Where it is.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What cannot be simulated.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// A scheme whose switches decide by themselves.
+    #[error("scheme `{0}`: has no central policy, and the simulator has no other kind yet")]
+    NoCentral(String),
+    /// A fault of the simulator itself: a packet came from nowhere or went nowhere.
+    #[error("the simulator lost count of its packets: {0:?}; please report it with the settings")]
+    Unbalanced(PacketTotals),
+    /// A node that is not in the fabric.
+    #[error("path: no node is called `{0}`{hint}", hint = .1.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?")))]
+    Node(String, Option<String>),
+    /// A choice of paths that is not known.
+    #[error("path: `{0}` is not one of shortest, k-shortest, k-edge-disjoint, simple:N")]
+    PathChoice(String),
+    /// Settings that are not what the Python side should send.
+    #[error("settings: {0}")]
+    Settings(#[from] serde_json::Error),
+}
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> PyErr {
+        match error {
+            Error::Unbalanced(_) => PyRuntimeError::new_err(error.to_string()),
+            input => PathloomError::new_err(input.to_string()),
+        }
+    }
+}
+
+/// What the system said, without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// The text of a file.
+pub fn read_file(what: &'static str, path: &str) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
+}

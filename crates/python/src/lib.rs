@@ -1,0 +1,58 @@
+//! The Python module `pathloom._core`: methods of a few lines over the other crates. Its types are stated in
+//! `python/pathloom/_core.pyi`.
+
+// The Python documentation stands in the stub; a second copy here would drift from it.
+#![allow(missing_docs)]
+
+mod columns;
+mod errors;
+mod fabric;
+mod lists;
+mod simulation;
+mod wrappers;
+
+use errors::Error;
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::errors::PathloomError;
+    #[pymodule_export]
+    use super::fabric::Fabric;
+    #[pymodule_export]
+    use super::lists::{fabrics, scheme_name, schemes, traffics};
+    #[pymodule_export]
+    use super::simulation::Simulation;
+    #[pymodule_export]
+    use super::{nearest, parse_time_s};
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        quiet_panics();
+        Ok(())
+    }
+}
+
+/// A panic becomes a Python exception, whose handler tells the user; saying it twice is left to who debugs.
+fn quiet_panics() {
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::env::var_os("PATHLOOM_TRACEBACK").is_some() {
+            loud(info);
+        }
+    }));
+}
+
+#[pyfunction]
+fn parse_time_s(text: &str) -> Result<f64, Error> {
+    Ok(pathloom_model::units::parse_time(text)?.as_secs_f64())
+}
+
+#[pyfunction]
+fn nearest(word: &str, known: Vec<String>) -> Option<String> {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    pathloom_model::spec::nearest(word, &known).map(str::to_owned)
+}

@@ -1,0 +1,51 @@
+//! What there is, for listings.
+
+use crate::errors::Error;
+use pathloom_model::builders::{COMMON_KEYS, FABRICS};
+use pathloom_workload::traffic_names;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// A dict of texts.
+fn texts<'py>(py: Python<'py>, pairs: &[(&str, &str)]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    pairs.iter().try_for_each(|(key, value)| dict.set_item(key, value))?;
+    Ok(dict)
+}
+
+#[pyfunction]
+pub fn fabrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = FABRICS.iter().map(|kind| {
+        let common = COMMON_KEYS;
+        texts(py, &[("name", kind.name), ("example", kind.example), ("about", kind.about), ("common_keys", common)])
+    });
+    PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+#[pyfunction]
+pub fn schemes(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = pathloom_schemes::entries().iter().map(|entry| {
+        let row = texts(py, &[("name", entry.name), ("about", entry.summary), ("paper", entry.paper)])?;
+        let keys = entry.keys.iter();
+        let keys = keys.map(|(name, default, about)| texts(py, &[("name", name), ("default", default), ("about", about)]));
+        row.set_item("keys", keys.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(row)
+    });
+    PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+#[pyfunction]
+pub fn traffics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = traffic_names().iter().map(|traffic| {
+        let row = texts(py, &[("name", traffic.name), ("about", traffic.help)])?;
+        let keys = traffic.keys.iter().map(|key| texts(py, &[("name", key.name), ("about", key.help)]));
+        row.set_item("keys", keys.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(row)
+    });
+    PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+#[pyfunction]
+pub fn scheme_name(spec: &str) -> Result<&'static str, Error> {
+    Ok(pathloom_schemes::parse(spec)?.name)
+}

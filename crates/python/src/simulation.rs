@@ -1,0 +1,179 @@
+//! `pathloom._core.Simulation`.
+
+use crate::columns::{control_dict, flow_columns, link_columns, packet_dict};
+use crate::errors::{read_file, Error};
+use crate::fabric::Fabric;
+use crate::wrappers::{EventLog, Partial};
+use pathloom_model::spec::SpecError;
+use pathloom_model::units::parse_time;
+use pathloom_model::{Fault, Nanos};
+use pathloom_schemes::HostProgram;
+use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Tap};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::{TrafficSpec, Workload};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many times the duration flows under way have to finish.
+const DRAIN: u32 = 5;
+
+/// What Python sends.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    fabric: String,
+    fabric_text: Option<String>,
+    traffic: String,
+    scheme: String,
+    transport: Option<String>,
+    control: Option<String>,
+    duration: String,
+    seed: u64,
+    faults: Vec<String>,
+    pcap: Option<String>,
+    event_log: Option<String>,
+}
+
+/// A run with or without a packet capture.
+enum Run {
+    Plain(pathloom_sim::Simulation<NoTap>),
+    Pcap(pathloom_sim::Simulation<PcapTap<BufWriter<File>>>, Partial),
+}
+
+/// One run of one scheme.
+#[pyclass(frozen, module = "pathloom._core")]
+pub struct Simulation {
+    run: Mutex<Run>,
+    event_log: Option<EventLog>,
+    workload: Arc<Workload>,
+}
+
+impl Simulation {
+    fn prepare(settings: &str) -> Result<Simulation, Error> {
+        let settings: Settings = serde_json::from_str(settings)?;
+        let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
+        let duration = parse_time(&settings.duration)?;
+        let scheme = pathloom_schemes::parse(&settings.scheme)?;
+        let HostProgram::NewReno = scheme.host_program();
+        let transport = settings.transport.as_deref().map_or_else(|| Ok(TransportSpec::default()), TransportSpec::parse)?;
+        let control = settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
+        let faults = settings.faults.iter().map(|text| Fault::parse(&fabric, text)).collect::<Result<_, SpecError>>()?;
+        let traffic = TrafficSpec::parse(&settings.traffic)?;
+        let text = traffic.needs_file().map(|path| read_file("traffic", path)).transpose()?;
+        let workload = Arc::new(traffic.generate(&fabric, duration, settings.seed, text.as_deref())?);
+        let central = scheme.central(settings.seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
+        let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
+        let sim = SimSettings {
+            fabric: fabric.clone(),
+            workload: workload.clone(),
+            central,
+            transport,
+            control,
+            duration,
+            drain: DRAIN,
+            faults,
+            seed: settings.seed,
+        };
+        let run = match &settings.pcap {
+            None => Run::Plain(start(sim, NoTap, event_log.as_ref())?),
+            Some(path) => {
+                let (file, out) = Partial::create("pcap", path)?;
+                let tap = PcapTap::new(out, &fabric);
+                let tap = tap.map_err(|source| Error::File { what: "pcap", path: path.clone(), source })?;
+                Run::Pcap(start(sim, tap, event_log.as_ref())?, file)
+            }
+        };
+        Ok(Simulation { run: Mutex::new(run), event_log, workload })
+    }
+
+    /// A panic in another thread leaves a run that nobody will read on; this thread may still drop it.
+    fn lock(&self) -> MutexGuard<'_, Run> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn start<T: Tap>(
+    settings: SimSettings,
+    tap: T,
+    event_log: Option<&EventLog>,
+) -> Result<pathloom_sim::Simulation<T>, Error> {
+    let journal = event_log.map(|log| Box::new(log.clone()) as Box<dyn pathloom_sim::Journal + Send>);
+    Ok(pathloom_sim::Simulation::with_tap(settings, tap, journal)?)
+}
+
+/// Calls a method of whichever kind of run it is.
+macro_rules! of_run {
+    ($run:expr, $sim:ident => $call:expr) => {
+        match $run {
+            Run::Plain($sim) => $call,
+            Run::Pcap($sim, _) => $call,
+        }
+    };
+}
+
+#[pymethods]
+impl Simulation {
+    #[new]
+    fn new(py: Python<'_>, settings: &str) -> Result<Simulation, Error> {
+        py.detach(|| Simulation::prepare(settings))
+    }
+
+    fn advance(&self, py: Python<'_>, until_s: f64) -> f64 {
+        let until = Nanos((until_s.max(0.0) * 1e9) as u64);
+        py.detach(|| {
+            of_run!(&mut *self.lock(), sim => {
+                sim.advance(until);
+                sim.now().as_secs_f64()
+            })
+        })
+    }
+
+    /// Completes the files that are written beside the run.
+    fn finish(&self, py: Python<'_>) -> Result<(), Error> {
+        py.detach(|| {
+            if let Run::Pcap(sim, file) = &mut *self.lock() {
+                let written = sim.tap_mut().finish().map(|_packets| ());
+                file.finish(written)?;
+            }
+            self.event_log.as_ref().map_or(Ok(()), EventLog::finish)
+        })
+    }
+
+    #[getter]
+    fn done(&self) -> bool {
+        of_run!(&*self.lock(), sim => sim.is_done())
+    }
+
+    #[getter]
+    fn end_s(&self) -> f64 {
+        of_run!(&*self.lock(), sim => sim.end().as_secs_f64())
+    }
+
+    #[getter]
+    fn description(&self) -> &str {
+        &self.workload.description
+    }
+
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.workload.notes.clone()
+    }
+
+    fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let outcome: Outcome = py.detach(|| of_run!(&*self.lock(), sim => sim.outcome()));
+        if !outcome.conserves_packets() {
+            return Err(Error::Unbalanced(outcome.packets).into());
+        }
+        let parts = PyDict::new(py);
+        parts.set_item("flows", flow_columns(py, &outcome.flows)?)?;
+        parts.set_item("links", link_columns(py, &outcome.links)?)?;
+        parts.set_item("packets", packet_dict(py, &outcome.packets)?)?;
+        parts.set_item("control", control_dict(py, &outcome.control)?)?;
+        parts.set_item("end_ns", outcome.end.0)?;
+        Ok(parts)
+    }
+}

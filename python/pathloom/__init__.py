@@ -1,0 +1,128 @@
+"""Pathloom puts the flows of a datacenter on the many paths of its fabric.
+
+>>> import pathloom as pl
+>>> result = pl.compare(
+...     fabric=pl.fat_tree(k=4, rate="10Mbps"),
+...     traffic=pl.web_search(load=0.4),
+...     schemes=["ecmp", "hedera"],
+...     duration="1s",
+...     runs=1,
+... )
+>>> sorted(result.flows["scheme"].unique())
+['ecmp', 'hedera']
+
+`result.flows` and `result.links` are polars frames, `result.summary` is what `result.json` holds, and
+`result.save("results/")` writes all of it, with a report.
+
+Names are loaded when they are first used, so that the command line starts quickly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathloom._core import PathloomError, __version__
+    from pathloom.experiments.api import compare, run
+    from pathloom.experiments.result import Result
+    from pathloom.experiments.settings import Settings
+    from pathloom.fabrics import (
+        Fabric,
+        diamond,
+        dumbbell,
+        fat_tree,
+        jellyfish,
+        leaf_spine,
+        parallel_paths,
+        three_layer,
+        vl2,
+    )
+    from pathloom.traffic import (
+        all_reduce,
+        all_to_all,
+        coflows,
+        data_mining,
+        flow_sizes,
+        flows,
+        hadoop,
+        incast,
+        long_lived,
+        on_off,
+        web_search,
+        web_server,
+    )
+
+_HOMES = {
+    "pathloom._core": ["PathloomError", "__version__"],
+    "pathloom.experiments.api": ["compare", "run"],
+    "pathloom.experiments.result": ["Result"],
+    "pathloom.experiments.settings": ["Settings"],
+    "pathloom.fabrics": [
+        "Fabric",
+        "diamond",
+        "dumbbell",
+        "fat_tree",
+        "jellyfish",
+        "leaf_spine",
+        "parallel_paths",
+        "three_layer",
+        "vl2",
+    ],
+    "pathloom.traffic": [
+        "all_reduce",
+        "all_to_all",
+        "coflows",
+        "data_mining",
+        "flow_sizes",
+        "flows",
+        "hadoop",
+        "incast",
+        "long_lived",
+        "on_off",
+        "web_search",
+        "web_server",
+    ],
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Fabric",
+    "PathloomError",
+    "Result",
+    "Settings",
+    "__version__",
+    "all_reduce",
+    "all_to_all",
+    "coflows",
+    "compare",
+    "data_mining",
+    "diamond",
+    "dumbbell",
+    "fat_tree",
+    "flow_sizes",
+    "flows",
+    "hadoop",
+    "incast",
+    "jellyfish",
+    "leaf_spine",
+    "long_lived",
+    "on_off",
+    "parallel_paths",
+    "run",
+    "three_layer",
+    "vl2",
+    "web_search",
+    "web_server",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the home of a public name when it is first asked for."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'pathloom' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

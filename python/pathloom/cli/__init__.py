@@ -1,0 +1,50 @@
+"""The command line. Nothing heavy is imported here, so that Ctrl-C is answered in order from the first moment on."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TRACEBACK_VARIABLE = "PATHLOOM_TRACEBACK"
+"""Set in the environment, it shows the traceback of an error inside Pathloom."""
+
+EXIT_ERROR, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+
+
+def main() -> None:
+    """Runs the command line and exits: 0, 2 on bad input, 130 after Ctrl-C, 1 on an error inside Pathloom."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs one command line; returns the exit code. Whatever goes wrong is one line on stderr."""
+    try:
+        from pathloom.cli.app import carry_out
+
+        return carry_out(arguments)
+    except KeyboardInterrupt:
+        print("pathloom: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who reads our output has gone; what Python would still flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_ERROR
+    except Exception as error:
+        return _unexpected(error)
+    except BaseException as error:
+        # A panic in the core is none of Python's ordinary exceptions.
+        if type(error).__name__ != "PanicException":
+            raise
+        return _unexpected(error)
+
+
+def _unexpected(error: BaseException) -> int:
+    if os.environ.get(TRACEBACK_VARIABLE):
+        raise error
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(
+        f"pathloom: error inside Pathloom: {type(error).__name__}: {text} "
+        f"(please report it; {TRACEBACK_VARIABLE}=1 shows the traceback)",
+        file=sys.stderr,
+    )
+    return EXIT_ERROR

@@ -1,0 +1,63 @@
+"""The command line as a whole, and how its errors are shown."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+from pathloom import _core
+from pathloom._core import PathloomError
+from pathloom.cli import EXIT_BAD_INPUT, EXIT_INTERRUPTED, bench, compare, fabric, lists
+
+app = typer.Typer(
+    name="pathloom",
+    help="Puts the flows of a datacenter on the many paths of its fabric, and shows which routing scheme does it best.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("compare")(compare.compare)
+app.command("run")(compare.run)
+app.add_typer(fabric.app, name="fabric")
+app.add_typer(lists.schemes, name="scheme")
+app.add_typer(lists.traffic, name="traffic")
+app.add_typer(bench.app, name="bench")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pathloom {_core.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Shows the help when no command is given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def carry_out(arguments: list[str]) -> int:
+    """Runs a command line; bad input becomes one line on stderr and exit code 2."""
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="pathloom", standalone_mode=False)
+        sys.stdout.flush()
+    except PathloomError as error:
+        return _bad_input(str(error))
+    except TyperException as error:
+        command = getattr(getattr(error, "ctx", None), "command_path", "pathloom")
+        return _bad_input(f"{error.format_message()} (see `{command} --help`)")
+    except Abort:
+        return EXIT_INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _bad_input(text: str) -> int:
+    print("pathloom: " + " ".join(text.split()), file=sys.stderr)
+    return EXIT_BAD_INPUT

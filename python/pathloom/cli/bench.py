@@ -1,0 +1,63 @@
+"""`pathloom bench`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pathloom import benchmark
+from pathloom.cli import console
+from pathloom.cli.options import JsonOption
+
+app = typer.Typer(help="Measure how fast Pathloom is.", no_args_is_help=True)
+
+
+@app.callback()
+def benches() -> None:
+    """Measure how fast Pathloom is."""
+
+
+@app.command("sim")
+def sim(
+    fabric: Annotated[str, typer.Option("--fabric", metavar="SPEC", help="What is simulated.")] = benchmark.FABRIC,
+    traffic: Annotated[str, typer.Option("--traffic", metavar="SPEC", help="What it carries.")] = benchmark.TRAFFIC,
+    scheme: Annotated[str, typer.Option("--scheme", metavar="SPEC", help="How it is routed.")] = benchmark.SCHEME,
+    transport: Annotated[
+        str, typer.Option("--transport", metavar="SPEC", help="What hosts run.")
+    ] = benchmark.TRANSPORT,
+    duration: Annotated[str, typer.Option("--duration", metavar="TIME", help="Simulated time.")] = benchmark.DURATION,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 1,
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="Count instructions per hop with valgrind; takes minutes.")
+    ] = False,
+    json: JsonOption = None,
+) -> None:
+    """Simulate one run on one core and say how fast that was.
+
+    A packet-hop is a packet or acknowledgement that crosses a link. Only the time spent simulating counts, as CPU time;
+    memory is that of a process that does nothing else.
+    """
+    console.check_json_target(json)
+    settings = benchmark.settings(fabric, traffic, scheme, transport, duration, seed)
+    row = benchmark.measure(settings)
+    if instructions:
+        row["instructions_per_hop"] = benchmark.instructions_per_hop(settings, duration)
+    if json is not None:
+        console.put_json(json, row)
+    if json != console.STDOUT:
+        console.table(None, ["", ""], _lines(row), 1)
+
+
+def _lines(row: dict[str, Any]) -> list[list[str]]:
+    per_hop = row["instructions_per_hop"]
+    return [
+        ["packet-hops", f"{row['hops']:,}"],
+        ["CPU time", f"{row['cpu_s']:.2f} s"],
+        ["packet-hops per CPU second", f"{row['hops_per_cpu_s'] / 1e6:.2f} million"],
+        ["events per CPU second", f"{row['events_per_cpu_s'] / 1e6:.2f} million"],
+        ["instructions per hop", f"{per_hop:.0f}" if per_hop is not None else "not counted (--instructions)"],
+        ["goodput, share of the optimum", f"{row['goodput']:.4f}"],
+        ["peak memory", f"{row['peak_rss_mb']:.1f} MB"],
+        ["of which the interpreter", f"{row['interpreter_rss_mb']:.1f} MB"],
+    ]

@@ -1,0 +1,203 @@
+"""`pathloom compare` and `pathloom run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pathloom._core import PathloomError
+from pathloom.cli import EXIT_INTERRUPTED, console
+from pathloom.cli.options import (
+    ControlOption,
+    DurationOption,
+    FabricOption,
+    FaultOption,
+    JobsOption,
+    JsonOption,
+    OutOption,
+    RunsOption,
+    SeedOption,
+    SpecFileOption,
+    TrafficOption,
+    TransportOption,
+)
+from pathloom.experiments.execution import Wrappers, default_threads
+from pathloom.experiments.folder import OutFolder
+from pathloom.experiments.settings import Settings, read_spec_file
+from pathloom.specs import split_specs
+
+if TYPE_CHECKING:
+    from pathloom.experiments.api import Experiment
+    from pathloom.experiments.result import Result
+    from pathloom.report.tables import Table
+
+
+def compare(
+    fabric: FabricOption = None,
+    traffic: TrafficOption = None,
+    schemes: Annotated[
+        str | None,
+        typer.Option("--schemes", metavar="LIST", help="spt,ecmp,hedera:period=1s; see `pathloom scheme list`."),
+    ] = None,
+    transport: TransportOption = None,
+    duration: DurationOption = None,
+    runs: RunsOption = None,
+    seed: SeedOption = None,
+    control: ControlOption = None,
+    fault: FaultOption = None,
+    spec: SpecFileOption = None,
+    jobs: JobsOption = None,
+    out: OutOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Run the same traffic under several schemes and compare them.
+
+    Example: pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic web-search:load=0.4
+    --schemes spt,ecmp,hedera --duration 60s --runs 3 --out results/
+    """
+    given = {
+        "fabric": fabric,
+        "traffic": traffic,
+        "schemes": tuple(split_specs(schemes)) if schemes is not None else None,
+        "transport": transport,
+        "duration": duration,
+        "runs": runs,
+        "seed": seed,
+        "control": control,
+        "faults": tuple(fault) if fault else None,
+    }
+    return _carry_out("compare", _settings(given, spec), Wrappers(), jobs, out, json)
+
+
+def run(
+    fabric: FabricOption = None,
+    traffic: TrafficOption = None,
+    scheme: Annotated[
+        str | None,
+        typer.Option("--scheme", metavar="SPEC", help="hedera:period=1s; see `pathloom scheme list`."),
+    ] = None,
+    transport: TransportOption = None,
+    duration: DurationOption = None,
+    runs: RunsOption = None,
+    seed: SeedOption = None,
+    control: ControlOption = None,
+    fault: FaultOption = None,
+    spec: SpecFileOption = None,
+    pcap: Annotated[
+        Path | None,
+        typer.Option("--pcap", metavar="FILE", help="Write every packet as pcapng; needs --runs 1."),
+    ] = None,
+    event_log: Annotated[
+        Path | None,
+        typer.Option("--event-log", metavar="FILE", help="Write what the controller got and wanted; needs --runs 1."),
+    ] = None,
+    jobs: JobsOption = None,
+    out: OutOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Run one scheme.
+
+    Example: pathloom run --fabric fat-tree:k=4 --traffic long-lived:pattern=permutation --scheme hedera --duration 1s
+    """
+    given = {
+        "fabric": fabric,
+        "traffic": traffic,
+        "schemes": (scheme,) if scheme is not None else None,
+        "transport": transport,
+        "duration": duration,
+        "runs": runs,
+        "seed": seed,
+        "control": control,
+        "faults": tuple(fault) if fault else None,
+    }
+    settings = _settings(given, spec, runs=1)
+    if len(settings.schemes) > 1:
+        names = ", ".join(settings.schemes)
+        raise PathloomError(f"run takes one scheme, not {len(settings.schemes)} ({names}); use `pathloom compare`")
+    if (pcap or event_log) and settings.runs > 1:
+        option = "--pcap" if pcap else "--event-log"
+        raise PathloomError(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
+    wrappers = Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
+    return _carry_out("run", settings, wrappers, jobs, out, json)
+
+
+def _settings(given: dict[str, Any], spec: Path | None, **defaults: Any) -> Settings:
+    """Settings from a file, if there is one, and the options given, which win."""
+    from_file = read_spec_file(spec) if spec is not None else {}
+    options = {key: value for key, value in given.items() if value is not None}
+    source = "command line" if spec is None else f"experiment file `{spec}`"
+    return Settings.of({**defaults, **from_file, **options}, source)
+
+
+def _carry_out(
+    verb: str, settings: Settings, wrappers: Wrappers, jobs: int | None, out: Path | None, json: str | None
+) -> int:
+    from pathloom.experiments.api import Experiment
+
+    console.check_json_target(json)
+    experiment = Experiment(settings, wrappers=wrappers)
+    folder = OutFolder(out) if out is not None else None
+    try:
+        result = _run_and_watch(verb, experiment, jobs)
+        if result.complete or result.outcomes:
+            _deliver(result, folder, json)
+    except BaseException:
+        if folder is not None:
+            folder.give_up()
+        raise
+    if result.complete:
+        return 0
+    if not result.outcomes and folder is not None:
+        folder.give_up()
+    done, planned = len(result.outcomes), settings.runs * len(settings.schemes)
+    kept = f", kept in {folder.path}" if folder is not None and done else ""
+    console.say(f"pathloom: interrupted: {done} of {planned} runs were finished{kept}")
+    return EXIT_INTERRUPTED
+
+
+def _run_and_watch(verb: str, experiment: Experiment, jobs: int | None) -> Result:
+    settings = experiment.settings
+    runs = settings.runs * len(settings.schemes)
+    with console.progress_bar(verb, runs) as report:
+        return experiment.carry_out(min(jobs or default_threads(), runs), report)
+
+
+def _deliver(result: Result, folder: OutFolder | None, json: str | None) -> None:
+    """Prints the table, or JSON in its place, and fills the folder."""
+    if folder is not None:
+        result.save(folder.path)
+    if json is not None:
+        console.put_json(json, result.json())
+    if json != console.STDOUT:
+        print_result(result)
+    if folder is not None:
+        (console.say if json == console.STDOUT else print)(f"Report: {folder.path / 'report.html'}")
+
+
+def print_result(result: Result) -> None:
+    """Prints the tables of a result: a row per figure and a column per scheme, which fits narrow terminals."""
+    from pathloom.report.page import headlines
+    from pathloom.report.tables import control_table, main_table
+
+    settings, schemes = result.settings, result.summary["schemes"]
+    print(f"{settings.traffic} on {settings.fabric}, {settings.runs} x {settings.duration}, seed {settings.seed}\n")
+    names, rows = _turned(main_table(schemes))
+    _, cost = _turned(control_table(schemes))
+    console.table(None, ["", *names], [*rows, ["" for _ in range(len(names) + 1)], *cost])
+    print()
+    for line in headlines(schemes):
+        print(line)
+    print("± is the half width of the 95 % confidence interval; costs are per run.")
+
+
+def _turned(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Names of the schemes, and a row per column of the table; * marks the best of a row."""
+    names = [row[0] for row in table.rows]
+    rows = []
+    for column in range(1, len(table.headings)):
+        best = table.best[column]
+        cells = [row[column] + (" *" if index == best else "") for index, row in enumerate(table.rows)]
+        rows.append([table.headings[column], *cells])
+    return names, rows

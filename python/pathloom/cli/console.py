@@ -1,0 +1,101 @@
+"""What commands say: results to stdout, all else to stderr."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+
+from pathloom._core import PathloomError
+from pathloom.experiments.execution import Job
+from pathloom.experiments.execution import Progress as Report
+from pathloom.experiments.folder import reason, write_text
+
+STDOUT = "-"
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal, apart from the result."""
+    print(text, file=sys.stderr)
+
+
+def table(title: str | None, headings: list[str], rows: list[list[str]], numbers_from: int = 1) -> None:
+    """Prints a table; the columns from `numbers_from` on are aligned to the right."""
+    grid = RichTable(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
+    )
+    for place, heading in enumerate(headings):
+        grid.add_column(heading, justify="right" if place >= numbers_from else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    console = Console(highlight=False, markup=False)
+    if console.is_terminal:
+        console.print(grid)
+        return
+    # A pipe has no width: no line is broken, nor padded at its end.
+    wide = Console(highlight=False, markup=False, width=400, file=io.StringIO())
+    with wide.capture() as capture:
+        wide.print(grid)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def check_json_target(target: str | None) -> None:
+    """Finds out early that the file of `--json` cannot be written. Raises `PathloomError`."""
+    if target is None or target == STDOUT:
+        return
+    path = Path(target)
+    if path.is_dir():
+        raise PathloomError(f"--json `{path}`: is a directory; name a file, or - for standard output")
+    if not path.parent.is_dir():
+        raise PathloomError(f"--json `{path}`: no such directory as `{path.parent}`; make it first")
+    try:
+        existed = path.exists()
+        path.open("ab").close()
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise PathloomError(f"--json `{path}`: {reason(error)}; name a file that can be written") from None
+
+
+def put_json(target: str, content: Any) -> None:
+    """Writes JSON to a file, whole, or to standard output."""
+    text = content if isinstance(content, str) else json.dumps(content, indent=2, allow_nan=False) + "\n"
+    if target == STDOUT:
+        sys.stdout.write(text)
+    else:
+        write_text(Path(target), text)
+
+
+@contextmanager
+def progress_bar(what: str, runs: int) -> Iterator[Report]:
+    """A bar on stderr that moves with the runs; silent when stderr is not a terminal."""
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[finished]}" + f"/{runs} runs"),
+        TimeRemainingColumn(),
+    ]
+    console = Console(stderr=True)
+    shares: dict[Job, float] = {}
+    lock = threading.Lock()
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(what, total=float(runs), finished=0)
+
+        def report(job: Job, share: float) -> None:
+            with lock:
+                shares[job] = share
+                done = sum(shares.values())
+                finished = sum(one >= 1.0 for one in shares.values())
+            bar.update(task, completed=done, finished=finished)
+
+        yield report

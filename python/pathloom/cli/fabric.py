@@ -1,0 +1,114 @@
+"""`pathloom fabric`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pathloom import _core
+from pathloom._core import PathloomError
+from pathloom.cli import console
+from pathloom.cli.options import JsonOption
+from pathloom.words import rate_text
+
+app = typer.Typer(help="Fabrics: list, show, draw, export.", no_args_is_help=True)
+
+SpecArgument = Annotated[str, typer.Argument(metavar="SPEC", help="fat-tree:k=4, or FILE.graphml, or FILE.json.")]
+
+
+@app.command("list")
+def list_fabrics(json: JsonOption = None) -> None:
+    """List the fabrics that have a name, and the keys they take."""
+    fabrics = _core.fabrics()
+    if json is not None:
+        console.put_json(json, fabrics)
+        return
+    console.table(None, ["fabric, with its defaults", "what it is"], [[f["example"], f["about"]] for f in fabrics], 2)
+    print("\nA file in GraphML (as the Internet Topology Zoo publishes it) or node-link JSON: FILE.graphml, FILE.json,")
+    print("with hosts=1 at every node that has none of its own.")
+    print(f"Every fabric takes: {fabrics[0]['common_keys']}")
+
+
+@app.command()
+def show(spec: SpecArgument, json: JsonOption = None) -> None:
+    """Show the sizes, rates and path counts of a fabric."""
+    from pathloom.fabrics import Fabric
+
+    summary = Fabric(spec).summary()
+    if json is not None:
+        console.put_json(json, summary)
+        return
+    console.table(None, ["", ""], [[label, text] for label, text in _lines(summary) if text], 2)
+
+
+def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    paths = summary["shortest_paths"]
+    tiers = ", ".join(f"{row['nodes']} {row['tier']}" for row in summary["tiers"])
+    bisection, ratio = summary["bisection_bps"], summary["oversubscription"]
+
+    def rates(ends: list[int] | None) -> str:
+        return " to ".join(rate_text(rate) for rate in sorted(set(ends or [])))
+
+    return [
+        ("fabric", summary["spec"]),
+        ("nodes", f"{summary['nodes']} ({tiers})"),
+        ("cables", f"{summary['cables']}, of these {summary['switch_cables']} between switches"),
+        ("failed cables", str(summary["failed_cables"] or "")),
+        ("host links", rates(summary["host_rate_bps"])),
+        ("switch links", rates(summary["switch_rate_bps"])),
+        (
+            "shortest paths",
+            f"{paths['min']} to {paths['max']} between two ToRs, median {paths['median']}" if paths else "",
+        ),
+        ("longest of them", f"{summary['diameter_hops']} hops between two ToRs" if paths else ""),
+        ("ToR pairs apart", str(summary["pairs_apart"] or "")),
+        ("oversubscription", f"{ratio:g} : 1 at the worst ToR" if ratio is not None else ""),
+        (
+            "bisection",
+            f"{rate_text(bisection)} between two halves of the ToRs" if bisection is not None else "",
+        ),
+        *(("note", note) for note in summary["notes"]),
+    ]
+
+
+@app.command()
+def draw(
+    spec: SpecArgument,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Its suffix chooses SVG, PNG or PDF.")
+    ] = Path("fabric.svg"),
+) -> None:
+    """Draw a fabric: Clos fabrics in tiers, graphs with coordinates as a map, Jellyfish as a circle."""
+    from pathloom.fabrics import Fabric
+
+    Fabric(spec).draw(out)
+    print(f"Drawing: {out}")
+
+
+@app.command()
+def export(
+    spec: SpecArgument,
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help="graphml or json (node-link).")] = "json",
+    out: Annotated[
+        str, typer.Option("--out", "-o", metavar="FILE", help="Where to write it; - is standard output.")
+    ] = "-",
+) -> None:
+    """Write a fabric as GraphML or node-link JSON; both can be read back with --fabric."""
+    from pathloom.experiments.folder import write_text
+    from pathloom.fabrics import Fabric
+
+    forms = ["graphml", "json"]
+    if form not in forms:
+        near = _core.nearest(form, forms)
+        raise PathloomError(
+            f"--format `{form}`: expected graphml or json" + (f"; did you mean `{near}`?" if near else "")
+        )
+    fabric = Fabric(spec)
+    text = fabric.to_graphml() if form == "graphml" else fabric.to_node_link()
+    if out == console.STDOUT:
+        sys.stdout.write(text)
+    else:
+        write_text(Path(out), text)

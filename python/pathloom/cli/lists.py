@@ -1,0 +1,74 @@
+"""`pathloom scheme` and `pathloom traffic`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pathloom import _core
+from pathloom._core import PathloomError
+from pathloom.cli import console
+from pathloom.cli.options import JsonOption
+
+schemes = typer.Typer(help="Routing schemes: list, show.", no_args_is_help=True)
+traffic = typer.Typer(help="Traffic: list.", no_args_is_help=True)
+
+
+@schemes.command("list")
+def list_schemes(json: JsonOption = None) -> None:
+    """List the schemes."""
+    entries = _core.schemes()
+    if json is not None:
+        console.put_json(json, entries)
+        return
+    console.table(None, ["scheme", "what it does"], [[entry["name"], entry["about"]] for entry in entries], 2)
+
+
+@schemes.command("show")
+def show_scheme(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A scheme of `pathloom scheme list`.")],
+    json: JsonOption = None,
+) -> None:
+    """Show what a scheme does, where it is published, and the keys it takes."""
+    entry = _named(name)
+    if json is not None:
+        console.put_json(json, entry)
+        return
+    print(f"{entry['name']}: {entry['about']}\nPublished in: {entry['paper']}")
+    if entry["keys"]:
+        print()
+        console.table(
+            None,
+            ["key", "default", "what it does"],
+            [[k["name"], k["default"], k["about"]] for k in entry["keys"]],
+            3,
+        )
+    else:
+        print("It takes no keys.")
+
+
+def _named(name: str) -> dict[str, Any]:
+    entries = {entry["name"]: entry for entry in _core.schemes()}
+    if name not in entries:
+        _core.scheme_name(name)  # Raises with the nearest name, unless it is a scheme with keys.
+        raise PathloomError(f"scheme `{name}`: name it without keys, such as {', '.join(entries)}")
+    return entries[name]
+
+
+@traffic.command("list")
+def list_traffic(json: JsonOption = None) -> None:
+    """List the kinds of traffic, and the keys they take."""
+    entries = _core.traffics()
+    if json is not None:
+        console.put_json(json, entries)
+        return
+    for entry in entries:
+        print(f"{entry['name']}: {entry['about']}")
+    print()
+    keys: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        for key in entry["keys"]:
+            keys.setdefault((key["name"], key["about"]), []).append(entry["name"])
+    rows = [[name, about, ", ".join(users)] for (name, about), users in keys.items()]
+    console.table(None, ["key", "what it sets (default)", "of"], rows, 3)

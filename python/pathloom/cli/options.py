@@ -1,0 +1,61 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
+
+FabricOption = Annotated[
+    str | None,
+    typer.Option("--fabric", metavar="SPEC", help="fat-tree:k=4,rate=10Mbps or a file; see `pathloom fabric list`."),
+]
+TrafficOption = Annotated[
+    str | None,
+    typer.Option("--traffic", metavar="SPEC", help="web-search:load=0.4,pattern=random; see `pathloom traffic list`."),
+]
+TransportOption = Annotated[
+    str | None,
+    typer.Option("--transport", metavar="SPEC", help="What hosts run: newreno:iw=12KB. By default the scheme's own."),
+]
+ControlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--control", metavar="KEYS", help="Control channel and controller: delay=1ms,service=20us,rules=2000."
+    ),
+]
+FaultOption = Annotated[
+    list[str] | None,
+    typer.Option("--fault", metavar="WHAT", help="10s:down:e0_0-a0_1 or 10s:up:c3; may be given several times."),
+]
+DurationOption = Annotated[
+    str | None,
+    typer.Option("--duration", metavar="TIME", help="How long flows arrive, with its unit: 60s.  [default: 10s]"),
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, max=MOST_SEED, help="Run number r has the seed SEED + r - 1.  [default: 1]"),
+]
+RunsOption = Annotated[
+    int | None,
+    typer.Option("--runs", min=1, max=MOST_RUNS, help="Runs of each scheme, for confidence intervals."),
+]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, max=1024, help="Threads; the result does not depend on it.  [default: one per core]"),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Folder for result.json, tables, plots and report.html."),
+]
+JsonOption = Annotated[
+    str | None,
+    typer.Option("--json", metavar="FILE", help="Write the figures as JSON; - is standard output."),
+]
+SpecFileOption = Annotated[
+    Path | None,
+    typer.Option("--spec", metavar="FILE.toml", help="Take the settings from a file; options given beside it win."),
+]

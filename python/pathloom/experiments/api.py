@@ -1,0 +1,112 @@
+"""`compare` and `run`, for Python and for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pathloom._core import PathloomError
+from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads
+from pathloom.experiments.result import Result
+from pathloom.experiments.settings import Settings
+from pathloom.fabrics import Fabric
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+class Experiment:
+    """An experiment that is checked and ready: bad input has been found once this exists."""
+
+    def __init__(self, settings: Settings, fabric: Fabric | None = None, wrappers: Wrappers | None = None) -> None:
+        """Prepares the first run of every scheme; `fabric` stands in for `settings.fabric` where it is given."""
+        self.settings = settings
+        self.fabric = fabric or Fabric(settings.fabric)
+        self._execution = Execution(settings, self.fabric.text, wrappers or Wrappers())
+
+    def carry_out(self, jobs: int | None = None, progress: Progress = lambda _job, _share: None) -> Result:
+        """Carries out all runs on `jobs` threads, by default one per core.
+
+        After a Ctrl-C the result holds the runs that were finished, and is not `complete`.
+        """
+        self._execution.run(jobs or default_threads(), progress)
+        return Result(self.settings, self.fabric, self._execution)
+
+
+def compare(
+    *,
+    fabric: Fabric | str | nx.Graph[Any],
+    traffic: str,
+    schemes: Sequence[str],
+    duration: str = "10s",
+    runs: int = 3,
+    seed: int = 1,
+    jobs: int | None = None,
+    transport: str | None = None,
+    control: str | None = None,
+    faults: Sequence[str] = (),
+) -> Result:
+    """Runs the same traffic under each scheme and compares them.
+
+    Args:
+        fabric: a `Fabric`, a specification such as `"fat-tree:k=4"`, or a networkx graph.
+        traffic: a specification such as `web_search(load=0.4)` gives.
+        schemes: names with keys, such as `["spt", "ecmp", "hedera:period=1s"]`.
+        duration: how long flows arrive, with its unit; those under way have five times as long more to finish.
+        runs: runs per scheme; run r has the seed `seed + r - 1`, the same for every scheme.
+        seed: decides, with `runs`, everything that is drawn at random.
+        jobs: threads; by default one per core. The result does not depend on it.
+        transport: what hosts run, such as `"newreno:iw=12KB"`; by default each scheme's own.
+        control: control channel and controller, such as `"delay=1ms,service=20us"`.
+        faults: what fails and comes back, such as `"10s:down:e0_0-a0_1"`.
+
+    Raises:
+        PathloomError: on bad input, with one line that says what is wrong and what was expected.
+        KeyboardInterrupt: after a Ctrl-C.
+
+    >>> result = compare(fabric="diamond", traffic="long-lived", schemes=["spt", "ecmp"], duration="100ms", runs=2)
+    >>> [scheme["flows"]["long_lived"] for scheme in result.summary["schemes"]]
+    [4, 4]
+
+    """
+    settings = Settings.of(
+        {
+            "fabric": _fabric_text(fabric),
+            "traffic": traffic,
+            "schemes": tuple(schemes),
+            "transport": transport,
+            "control": control,
+            "duration": duration,
+            "runs": runs,
+            "seed": seed,
+            "faults": tuple(faults),
+        }
+    )
+    if jobs is not None and jobs < 1:
+        raise PathloomError(f"jobs: {jobs} will not do; expected 1 or more")
+    result = Experiment(settings, _as_fabric(fabric)).carry_out(jobs)
+    if not result.complete:
+        raise KeyboardInterrupt
+    return result
+
+
+def run(*, scheme: str, runs: int = 1, **settings: Any) -> Result:
+    """Runs one scheme; all other arguments are those of `compare`.
+
+    >>> result = run(scheme="ecmp", fabric="dumbbell", traffic="long-lived", duration="100ms")
+    >>> result.summary["schemes"][0]["flows"]["unfinished"]
+    0
+    """
+    return compare(schemes=[scheme], runs=runs, **settings)
+
+
+def _fabric_text(fabric: object) -> str:
+    if isinstance(fabric, Fabric):
+        return fabric.spec
+    return fabric if isinstance(fabric, str) else "fabric.json"
+
+
+def _as_fabric(fabric: Fabric | str | nx.Graph[Any]) -> Fabric | None:
+    if isinstance(fabric, str):
+        return None
+    return fabric if isinstance(fabric, Fabric) else Fabric.from_networkx(fabric)

@@ -1,0 +1,73 @@
+"""What the words in a result mean, in one place: the code, the report and the help texts take them from here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOUSE_BELOW_BYTES: Final = 10_000
+"""Flows smaller than this are mice."""
+ELEPHANT_ABOVE_BYTES: Final = 10_000_000
+"""Flows larger than this are elephants; the flows between mice and elephants are rabbits."""
+SIZE_CLASSES: Final = ("mouse", "rabbit", "elephant")
+
+SIZE_BINS: Final = (
+    ("< 10 KB", 0, 10_000),
+    ("10-100 KB", 10_000, 100_000),
+    ("100 KB-1 MB", 100_000, 1_000_000),
+    ("1-10 MB", 1_000_000, 10_000_001),
+    ("> 10 MB", 10_000_001, None),
+)
+"""Bins of the plot of FCT by flow size: label, least size in bytes, first size beyond it."""
+
+DEFINITIONS: Final = (
+    (
+        "Throughput",
+        "of a long-lived flow: its goodput over its optimum, the payload rate of its access link after headers and the "
+        "acknowledgements that share the link. Of a finite flow: the time it would take alone over its FCT. "
+        "Between 0 and 1.",
+    ),
+    (
+        "FCT",
+        "flow completion time, from when the application has data to when the last byte has arrived. Long-lived flows "
+        "have none.",
+    ),
+    (
+        "Unfinished flows",
+        "No flow starts after the duration; flows under way have five times the duration more to finish. A flow that "
+        "is still unfinished then counts with the time it has had so far, in FCT and in throughput, so that stranding "
+        "flows never looks good: FCT is then at least what is printed, throughput at most.",
+    ),
+    (
+        "Mouse, rabbit, elephant",
+        "a flow below 10 KB, from 10 KB to 10 MB, above 10 MB. (Independently of this, a host labels a flow as long "
+        "from 100 KB on.)",
+    ),
+    (
+        "Load",
+        "offered payload per host over the rate of its access link.",
+    ),
+    (
+        "Runs",
+        "Run r has the seed s + r - 1, and all schemes meet the same flows in it. Means are means over the runs of "
+        "each run's mean, ± is the half width of their 95 % confidence interval (Student's t); percentiles are of the "
+        "flows of all runs together. Differences between schemes are taken run by run.",
+    ),
+    (
+        "Utilisation",
+        "bytes sent, headers included, over bytes that the link could have sent while the run lasted, drain included.",
+    ),
+)
+"""Word and meaning, for the report."""
+
+
+def size_class(size_bytes: int | None) -> str | None:
+    """Mouse, rabbit or elephant; None for a long-lived flow.
+
+    >>> size_class(9_999), size_class(10_000), size_class(10_000_001)
+    ('mouse', 'rabbit', 'elephant')
+    """
+    if size_bytes is None:
+        return None
+    if size_bytes < MOUSE_BELOW_BYTES:
+        return "mouse"
+    return "elephant" if size_bytes > ELEPHANT_ABOVE_BYTES else "rabbit"

@@ -1,0 +1,78 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from pathloom._core import PathloomError
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Lets `write` fill a file beside `path` and puts it in place at once.
+
+    Raises `PathloomError` when that cannot be done; then `path` is as it was before.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=".partial-", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        raise PathloomError(f"cannot write `{path}`: {reason(error)}") from None
+    os.close(handle)
+    partial = Path(name)
+    try:
+        write(partial)
+        partial.chmod(0o666 & ~_umask())
+        partial.replace(path)
+    except OSError as error:
+        raise PathloomError(f"cannot write `{path}`: {reason(error)}") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            partial.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file whole."""
+    write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+class OutFolder:
+    """A folder for results, proved writable before any work is done.
+
+    Folders that it had to make are taken away again by `give_up` when nothing was written into them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Makes the folder; raises `PathloomError` when it is a file or cannot be written."""
+        self.path = path
+        self._made: list[Path] = []
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        try:
+            for folder in reversed(missing):
+                folder.mkdir()
+                self._made.append(folder)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except OSError as error:
+            self.give_up()
+            way_out = "name a folder" if path.exists() and not path.is_dir() else "name a folder that can be written"
+            raise PathloomError(f"--out `{path}`: {reason(error)}; {way_out}") from None
+
+    def give_up(self) -> None:
+        """Takes away the folders that were made and are still empty."""
+        for folder in reversed(self._made):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def reason(error: OSError) -> str:
+    """What the system said, in lower case: `no such file or directory`."""
+    return (error.strerror or str(error)).lower()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

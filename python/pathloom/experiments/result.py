@@ -1,0 +1,118 @@
+"""The result of an experiment: tables, summary, report, and the folder they are kept in."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pathloom import _core
+from pathloom.experiments.execution import Execution
+from pathloom.experiments.folder import write_text, write_whole
+from pathloom.experiments.settings import Settings
+from pathloom.experiments.summary import scheme_summary
+from pathloom.experiments.tables import flow_table, link_table
+from pathloom.fabrics import Fabric
+
+SCHEMA = 1
+"""Version of `result.json`. Keys may be added within a version; none is renamed or dropped."""
+
+
+class Result:
+    """What an experiment gave.
+
+    >>> import pathloom as pl
+    >>> result = pl.compare(
+    ...     fabric=pl.dumbbell(hosts=2, rate="10Mbps"), traffic=pl.long_lived(), schemes=["ecmp"], duration="1s", runs=1
+    ... )
+    >>> result.flows.select("src", "dst", "size_bytes").rows()
+    [('h0', 'h2', None), ('h1', 'h3', None), ('h2', 'h0', None), ('h3', 'h1', None)]
+    >>> round(result.summary["schemes"][0]["throughput"]["mean"], 1)
+    0.5
+    """
+
+    def __init__(self, settings: Settings, fabric: Fabric, execution: Execution) -> None:
+        self.settings = settings
+        self.fabric = fabric
+        self.outcomes = execution.outcomes
+        self.complete = not execution.interrupted
+        self.description = execution.description
+        """What the traffic of the first run was, exactly."""
+        self.notes = [*fabric.notes, *execution.notes]
+
+    @cached_property
+    def flows(self) -> pl.DataFrame:
+        """One row per flow and run; see `pathloom.experiments.tables.FLOW_SCHEMA`."""
+        return flow_table(self.fabric, self.outcomes)
+
+    @cached_property
+    def links(self) -> pl.DataFrame:
+        """One row per directed link and run; see `pathloom.experiments.tables.LINK_SCHEMA`."""
+        return link_table(self.fabric, self.outcomes)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The content of `result.json`. Only keys with `wall` in them differ between two runs of one seed."""
+        return {
+            "schema": SCHEMA,
+            "complete": self.complete,
+            "settings": self.settings.model_dump(mode="json"),
+            "versions": {"pathloom": _core.__version__},
+            "seed": self.settings.seed,
+            "traffic": {"description": self.description, "notes": self.notes},
+            "schemes": [self._scheme(scheme) for scheme in self.settings.schemes],
+        }
+
+    def _scheme(self, scheme: str) -> dict[str, Any]:
+        outcomes = [one for one in self.outcomes if one.job.scheme == scheme]
+        return scheme_summary(scheme, outcomes, self.flows.filter(pl.col("scheme") == scheme))
+
+    def json(self) -> str:
+        """The content of `result.json` as text."""
+        return json.dumps(self.summary, indent=2, allow_nan=False) + "\n"
+
+    def report(self) -> str:
+        """The report as one self-contained HTML page."""
+        from pathloom.report.page import page
+        from pathloom.report.plots import plots
+
+        return page(self, plots(self))
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Writes tables, plots, report and `result.json`, which comes last; returns their paths.
+
+        Raises `PathloomError` when a file cannot be written. No file is ever left half written.
+        """
+        from pathloom.report.page import page
+        from pathloom.report.plots import plots
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = plots(self)
+        written: list[Path] = []
+        for name, frame in (("flows", self.flows), ("links", self.links)):
+            path = folder / f"{name}.parquet"
+            write_whole(path, frame.write_parquet)
+            written.append(path)
+        for figure in figures:
+            path = folder / figure.file_name
+            write_whole(path, figure.write)
+            written.append(path)
+        texts = [("report.html", page(self, figures)), ("result.json", self.json())]
+        if self.fabric.text is not None:
+            texts.insert(0, ("fabric.json", self.fabric.text))
+        for name, text in texts:
+            write_text(folder / name, text)
+            written.append(folder / name)
+        return written
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return self.report()
+
+    def __repr__(self) -> str:
+        done = len(self.outcomes)
+        return f"Result({', '.join(self.settings.schemes)} on {self.settings.fabric}: {done} runs)"

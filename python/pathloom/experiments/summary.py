@@ -1,0 +1,141 @@
+"""The summary of an experiment: the `schemes` of `result.json`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from pathloom.experiments.definitions import SIZE_CLASSES
+from pathloom.experiments.execution import RunOutcome
+from pathloom.experiments.stats import ci95, mean, percentile
+
+
+def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFrame) -> dict[str, Any]:
+    """What `result.json` says of one scheme. `flows` are the flows of all its runs.
+
+    Means are means over runs; percentiles and minima are over the flows of all runs; counts are sums over runs, but
+    for `rules_max`, the most of any run. What no flow tells is null.
+    """
+    runs = [run_summary(one, flows.filter(pl.col("run") == one.job.run)) for one in outcomes]
+    throughputs, ages = _throughputs(flows), _ages(flows)
+    wall_s = math.fsum(run["wall_s"] for run in runs)
+    packets = _summed(runs, "packets")
+    return {
+        "scheme": scheme,
+        "runs": runs,
+        "throughput": {
+            **_with_interval(run["throughput"]["mean"] for run in runs),
+            "min": throughputs[0] if throughputs else None,
+            "p5": percentile(throughputs, 0.05),
+        },
+        "fct_s": {
+            **_with_interval(run["fct_s"]["mean"] for run in runs),
+            **_percentiles(ages),
+            **{name: mean(_known(run["fct_s"][name] for run in runs)) for name in SIZE_CLASSES},
+        },
+        "flows": _summed(runs, "flows"),
+        "delivered_bytes": sum(run["delivered_bytes"] for run in runs),
+        "retransmits": sum(run["retransmits"] for run in runs),
+        "timeouts": sum(run["timeouts"] for run in runs),
+        "packets": packets,
+        "control": {
+            "messages": sum(run["control"]["messages"] for run in runs),
+            "rules_max": max((run["control"]["rules_max"] for run in runs), default=0),
+            "reroutes": sum(run["control"]["reroutes"] for run in runs),
+            "busy_share": mean(_known(run["control"]["busy_share"] for run in runs)),
+        },
+        "wall_s": wall_s,
+        "hops_per_wall_s": packets["hops"] / wall_s if wall_s > 0 else None,
+    }
+
+
+def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
+    """What `result.json` says of one run."""
+    throughputs, ages = _throughputs(flows), _ages(flows)
+    packets = {name: int(count) for name, count in one.outcome["packets"].items()}
+    by_class = {name: mean(_ages(flows.filter(pl.col("size_class") == name))) for name in SIZE_CLASSES}
+    return {
+        "run": one.job.run,
+        "seed": one.job.seed,
+        "throughput": {
+            "mean": mean(throughputs),
+            "min": throughputs[0] if throughputs else None,
+            "p5": percentile(throughputs, 0.05),
+        },
+        "fct_s": {"mean": mean(ages), **_percentiles(ages), **by_class},
+        "flows": _flow_counts(flows),
+        "unfinished": unfinished(flows)["flow"].to_list(),
+        "delivered_bytes": int(flows["delivered_bytes"].sum()),
+        "retransmits": int(flows["retransmits"].sum()),
+        "timeouts": int(flows["timeouts"].sum()),
+        "packets": packets,
+        "control": dict(one.outcome["control"]),
+        "end_s": one.outcome["end_ns"] / 1e9,
+        "wall_s": one.wall_s,
+        "hops_per_wall_s": packets["hops"] / one.wall_s if one.wall_s > 0 else None,
+    }
+
+
+def unfinished(flows: pl.DataFrame) -> pl.DataFrame:
+    """The finite flows that did not finish, those that never started included."""
+    return flows.filter(pl.col("size_bytes").is_not_null() & ~pl.col("finished"))
+
+
+def paired_differences(
+    schemes: Sequence[Mapping[str, Any]], metric: Callable[[Mapping[str, Any]], float | None], base: int
+) -> list[dict[str, float | None] | None]:
+    """Mean and 95 % confidence interval of each scheme's difference to scheme number `base`, run by run.
+
+    All schemes meet the same flows in a run, so what the runs differ by cancels out. None for the base itself and
+    where there is no run to compare.
+    """
+    base_runs = {run["run"]: metric(run) for run in schemes[base]["runs"]}
+    rows: list[dict[str, float | None] | None] = []
+    for index, scheme in enumerate(schemes):
+        pairs = [(metric(run), base_runs.get(run["run"])) for run in scheme["runs"]]
+        differences = [one - other for one, other in pairs if one is not None and other is not None]
+        if index == base or not differences:
+            rows.append(None)
+        else:
+            rows.append({"mean": mean(differences), "ci95": ci95(differences)})
+    return rows
+
+
+def _throughputs(flows: pl.DataFrame) -> list[float]:
+    return flows["throughput"].drop_nulls().sort().to_list()
+
+
+def _ages(flows: pl.DataFrame) -> list[float]:
+    return flows["age_s"].drop_nulls().sort().to_list()
+
+
+def _percentiles(ages: Sequence[float]) -> dict[str, float | None]:
+    return {f"p{percent}": percentile(ages, percent / 100) for percent in (50, 95, 99)}
+
+
+def _flow_counts(flows: pl.DataFrame) -> dict[str, int]:
+    finite = flows.filter(pl.col("size_bytes").is_not_null())
+    return {
+        "offered": flows.height,
+        "started": flows["start_s"].count(),
+        "finished": int(finite["finished"].sum()),
+        "unfinished": int((~finite["finished"]).sum()),
+        "long_lived": flows.height - finite.height,
+    }
+
+
+def _with_interval(values: Iterable[float | None]) -> dict[str, float | None]:
+    known = _known(values)
+    return {"mean": mean(known), "ci95": ci95(known)}
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _summed(runs: Sequence[Mapping[str, Any]], key: str) -> dict[str, int]:
+    names = list(runs[0][key]) if runs else ["sent", "dropped", "hops", "started", "finished"]
+    return {name: sum(run[key][name] for run in runs) for name in names}

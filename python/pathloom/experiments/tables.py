@@ -1,0 +1,138 @@
+"""Tables of flows and links, one row per flow or link and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pathloom.experiments.definitions import ELEPHANT_ABOVE_BYTES, MOUSE_BELOW_BYTES, SIZE_CLASSES
+from pathloom.experiments.execution import RunOutcome
+from pathloom.fabrics import Fabric
+
+FLOW_SCHEMA = {
+    "scheme": pl.String,
+    "run": pl.UInt32,
+    "flow": pl.UInt32,
+    "src": pl.String,
+    "dst": pl.String,
+    "src_port": pl.UInt16,
+    "dst_port": pl.UInt16,
+    "size_bytes": pl.Int64,
+    "size_class": pl.String,
+    "start_s": pl.Float64,
+    "fct_s": pl.Float64,
+    "age_s": pl.Float64,
+    "ideal_fct_s": pl.Float64,
+    "finished": pl.Boolean,
+    "delivered_bytes": pl.Int64,
+    "throughput": pl.Float64,
+    "optimum_bps": pl.Float64,
+    "retransmits": pl.UInt32,
+    "timeouts": pl.UInt32,
+    "packets": pl.UInt64,
+    "coflow": pl.UInt32,
+}
+"""Columns of the table of flows.
+
+`fct_s` is null where a flow has none; `age_s` is the FCT of a finished flow and the time an unfinished one has had so
+far; `throughput` of an unfinished finite flow is the most it can come to; what never started has neither.
+"""
+
+LINK_SCHEMA = {
+    "scheme": pl.String,
+    "run": pl.UInt32,
+    "link": pl.UInt32,
+    "source": pl.String,
+    "target": pl.String,
+    "between_switches": pl.Boolean,
+    "rate_bps": pl.UInt64,
+    "sent_bytes": pl.UInt64,
+    "sent_packets": pl.UInt64,
+    "dropped_packets": pl.UInt64,
+    "mean_queue": pl.Float64,
+    "utilisation": pl.Float64,
+}
+"""Columns of the table of links, one row per direction of a cable."""
+
+_NONE = -1
+"""How the core writes a number that is not there."""
+
+
+def flow_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
+    """One row per flow and run."""
+    names = np.array(fabric.names)
+    return _concat([_flows_of(names, outcome) for outcome in outcomes], FLOW_SCHEMA)
+
+
+def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
+    """One row per directed link and run."""
+    names = np.array(fabric.names)
+    links = fabric.links
+    ends = {end: names[np.array(links[end], dtype=np.int64)] for end in ("source", "target")}
+    count = len(links["source"])
+    between = np.array([fabric.is_switch_link(link) for link in range(count)], dtype=bool)
+    frames = []
+    for one in outcomes:
+        columns = one.outcome["links"]
+        frame = pl.DataFrame(
+            {
+                "link": np.arange(count, dtype=np.uint32),
+                **ends,
+                "between_switches": between,
+                "rate_bps": np.array(links["rate_bps"], dtype=np.uint64),
+                **{name: columns[name] for name in LINK_SCHEMA if name in columns},
+            }
+        )
+        frames.append(_labelled(frame, one, LINK_SCHEMA))
+    return _concat(frames, LINK_SCHEMA)
+
+
+def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
+    columns: Mapping[str, Any] = one.outcome["flows"]
+    raw = pl.DataFrame(
+        {
+            **columns,
+            "flow": columns["index"],
+            "src": names[columns["src"]],
+            "dst": names[columns["dst"]],
+        }
+    )
+    wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow"]
+    frame = raw.with_columns(_null_if_none(name) for name in wanted)
+    size, end_ns = pl.col("size_bytes"), int(one.outcome["end_ns"])
+    finished = pl.col("finish_ns").is_not_null()
+    frame = frame.with_columns(
+        start_s=pl.col("start_ns") / 1e9,
+        fct_s=(pl.col("finish_ns") - pl.col("start_ns")) / 1e9,
+        age_s=pl.when(size.is_not_null()).then((pl.col("finish_ns").fill_null(end_ns) - pl.col("start_ns")) / 1e9),
+        ideal_fct_s=pl.col("ideal_fct_ns") / 1e9,
+        finished=finished,
+        size_class=pl.when(size < MOUSE_BELOW_BYTES)
+        .then(pl.lit(SIZE_CLASSES[0]))
+        .when(size > ELEPHANT_ABOVE_BYTES)
+        .then(pl.lit(SIZE_CLASSES[2]))
+        .when(size.is_not_null())
+        .then(pl.lit(SIZE_CLASSES[1])),
+    )
+    # What an unfinished flow can come to at most: as if it finished now.
+    at_most = pl.min_horizontal(pl.col("ideal_fct_s") / pl.col("age_s"), pl.lit(1.0))
+    known = pl.col("throughput").is_not_nan()
+    throughput = pl.when(known).then(pl.col("throughput")).when(pl.col("age_s").is_not_null()).then(at_most)
+    frame = frame.with_columns(throughput=throughput)
+    return _labelled(frame, one, FLOW_SCHEMA)
+
+
+def _null_if_none(name: str) -> pl.Expr:
+    return pl.when(pl.col(name) != _NONE).then(pl.col(name)).alias(name)
+
+
+def _labelled(frame: pl.DataFrame, one: RunOutcome, schema: Mapping[str, Any]) -> pl.DataFrame:
+    labels = [pl.lit(one.job.scheme).alias("scheme"), pl.lit(one.job.run).alias("run")]
+    return frame.with_columns(labels).select(pl.col(name).cast(kind) for name, kind in schema.items())
+
+
+def _concat(frames: list[pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
+    return pl.concat(frames) if frames else pl.DataFrame(schema=dict(schema))

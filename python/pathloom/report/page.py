@@ -1,0 +1,223 @@
+"""The report: one HTML page that needs nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from pathloom.experiments.definitions import DEFINITIONS
+from pathloom.experiments.summary import paired_differences, unfinished
+from pathloom.report.plots import Plot
+from pathloom.report.style import looks
+from pathloom.report.tables import Table, control_table, difference_table, main_table
+from pathloom.words import count_text, listed, share_text, time_text
+
+if TYPE_CHECKING:
+    from pathloom.experiments.result import Result
+
+MOST_UNFINISHED_SHOWN = 30
+
+
+def page(result: Result, plots: Sequence[Plot]) -> str:
+    """The report of a result as HTML text."""
+    settings, summary = result.settings, result.summary
+    schemes = summary["schemes"]
+    colours = {scheme: look.colour for scheme, look in looks(settings.schemes).items()}
+    title = f"{listed(settings.schemes)} on {settings.fabric}"
+    css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
+    runs = f"{settings.runs} run{'s' if settings.runs != 1 else ''} of {settings.duration}, seed {settings.seed}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="under">{escape(settings.traffic)} · {escape(runs)} per scheme</p>',
+        _incomplete(result),
+        _headline(schemes),
+        _plain_table(main_table(schemes), colours),
+        '<p class="under">± is the half width of the 95 % confidence interval over the runs. '
+        "Bold: best of its column.</p>",
+        _differences(schemes),
+        *(_figure(plot) for plot in plots),
+        "<h2>What it cost</h2>",
+        "<p>Per run, but for the most rules in any one switch at any time.</p>",
+        _plain_table(control_table(schemes), colours),
+        _unfinished(result),
+        _settings(result),
+        "<h2>What the words mean</h2>",
+        _pairs([(word, meaning) for word, meaning in DEFINITIONS]),
+        _again(result),
+        _footer(summary),
+    ]
+    body = "\n".join(part for part in parts if part)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)} – Pathloom</title>\n<style>\n{css}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def headlines(schemes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a reader should take away, in a sentence or two of plain text."""
+    done = [row for row in schemes if row["runs"]]
+    lines = []
+    for key, metric, best_of, text in (
+        ("throughput", "mean throughput", max, share_text),
+        ("fct_s", "mean flow completion time", min, time_text),
+    ):
+        known = [row for row in done if row[key]["mean"] is not None]
+        if not known:
+            continue
+        best = best_of(known, key=partial(_mean_of, key))
+        word = "Highest" if best_of is max else "Shortest"
+        if len(known) == 1:
+            lines.append(f"{best['scheme']}: {metric} {_with_half(best[key], text)}.")
+        else:
+            lines.append(
+                f"{word} {metric}: {best['scheme']}, {_with_half(best[key], text)}{_rivals(known, best, key)}."
+            )
+    return lines
+
+
+def _mean_of(key: str, row: Mapping[str, Any]) -> float:
+    return float(row[key]["mean"])
+
+
+def _rivals(known: Sequence[Mapping[str, Any]], best: Mapping[str, Any], key: str) -> str:
+    """Names the schemes that the best one cannot be told apart from."""
+    differences = paired_differences(known, lambda run: run[key]["mean"], list(known).index(best))
+    close = [
+        row["scheme"]
+        for row, difference in zip(known, differences, strict=True)
+        if difference is not None
+        and (difference["ci95"] is None or abs(difference["mean"] or 0.0) <= difference["ci95"])
+    ]
+    if not close:
+        return ""
+    if all(len(row["runs"]) < 2 for row in known):
+        return " (a single run: no confidence interval, so this may be chance)"
+    return f" (not clearly different from {listed(close)} at 95 %)"
+
+
+def _with_half(figure: Mapping[str, Any], text: Callable[[float], str]) -> str:
+    return text(figure["mean"]) + (f" ± {text(figure['ci95'])}" if figure["ci95"] is not None else "")
+
+
+def _headline(schemes: Sequence[Mapping[str, Any]]) -> str:
+    lines = "".join(f"<p>{escape(line)}</p>" for line in headlines(schemes))
+    return f'<div class="headline">{lines}</div>' if lines else ""
+
+
+def _incomplete(result: Result) -> str:
+    if result.complete:
+        return ""
+    done, all_runs = len(result.outcomes), result.settings.runs * len(result.settings.schemes)
+    return (
+        f'<div class="headline warning"><p><strong>Interrupted:</strong> {done} of {all_runs} runs were finished; '
+        "what follows rests on these alone, and schemes may differ in their number of runs.</p></div>"
+    )
+
+
+def _plain_table(table: Table, colours: Mapping[str, str]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
+    rows = []
+    for index, row in enumerate(table.rows):
+        cells = [f"<td>{_swatch(colours.get(row[0]))}{escape(row[0])}</td>"]
+        for column, cell in enumerate(row[1:], start=1):
+            best = ' class="best"' if table.best[column] == index else ""
+            value, plus_minus, half = cell.partition(" ± ")
+            after = f'<span class="half"> ± {escape(half)}</span>' if plus_minus else ""
+            cells.append(f"<td{best}>{escape(value)}{after}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _swatch(colour: str | None) -> str:
+    return f'<span class="swatch" style="background:{colour}"></span>' if colour else ""
+
+
+def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
+    table = difference_table(schemes)
+    if table is None:
+        return ""
+    return (
+        "<p>Run by run, with the same flows under both schemes, so that what the runs differ by cancels out:</p>"
+        + _plain_table(table, {})
+    )
+
+
+def _figure(plot: Plot) -> str:
+    return (
+        f"<h2>{escape(plot.title)}</h2>\n<figure><figcaption>{escape(plot.says)}</figcaption>"
+        f'<img src="{plot.data_uri}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'
+    )
+
+
+def _unfinished(result: Result) -> str:
+    rows = unfinished(result.flows)
+    if rows.height == 0:
+        finite = result.flows["size_bytes"].count()
+        return "<h2>Unfinished flows</h2>\n<p>None: every flow was completed.</p>" if finite else ""
+    shown = rows.head(MOST_UNFINISHED_SHOWN)
+    cells = [
+        [
+            str(row["scheme"]),
+            str(row["run"]),
+            str(row["flow"]),
+            f"{row['src']} → {row['dst']}",
+            count_text(row["size_bytes"]),
+            count_text(row["delivered_bytes"]),
+            time_text(row["start_s"]) if row["start_s"] is not None else "never",
+            str(row["timeouts"]),
+        ]
+        for row in shown.iter_rows(named=True)
+    ]
+    headings = ["scheme", "run", "flow", "from, to", "size (B)", "delivered (B)", "started", "time-outs"]
+    more = f"<p>The first {shown.height} are shown; flows.parquet has all.</p>" if rows.height > shown.height else ""
+    text = (
+        f"{count_text(rows.height)} flows were not complete at the end of their run. They count with the time they had."
+    )
+    table = _plain_table(Table(headings, cells, [None] * len(headings)), {})
+    return f"<h2>Unfinished flows</h2>\n<p>{text}</p>{table}{more}"
+
+
+def _settings(result: Result) -> str:
+    settings = result.settings
+    rows = [
+        ("Fabric", settings.fabric),
+        ("Traffic", settings.traffic),
+        ("Generated in run 1", result.description),
+        ("Schemes", ", ".join(settings.schemes)),
+        ("Transport", settings.transport or "each scheme's own"),
+        ("Control", settings.control or "default"),
+        ("Duration", settings.duration),
+        ("Runs", f"{settings.runs}, seeds {settings.run_seed(1)} to {settings.run_seed(settings.runs)}"),
+        *((("Faults", ", ".join(settings.faults)),) if settings.faults else ()),
+        *(("Note", note) for note in result.notes),
+    ]
+    return "<h2>Settings</h2>\n" + _pairs([(word, value) for word, value in rows if value])
+
+
+def _again(result: Result) -> str:
+    files_note = ""
+    if result.fabric.text is not None:
+        files_note = "<p>The fabric is in <code>fabric.json</code> beside this page; run this in its folder.</p>"
+    return (
+        "<h2>Once more</h2>\n"
+        "<p>This command gives the same figures again, on any machine and any number of threads:</p>\n"
+        f"<pre><code>{escape(result.settings.command())}</code></pre>{files_note}"
+    )
+
+
+def _footer(summary: Mapping[str, Any]) -> str:
+    hops = sum(row["packets"]["hops"] for row in summary["schemes"])
+    wall_s = sum(row["wall_s"] for row in summary["schemes"])
+    return (
+        f"<footer>Pathloom {escape(summary['versions']['pathloom'])} · {count_text(hops)} packet-hops simulated in "
+        f"{wall_s:.1f} s of run time</footer>"
+    )
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in rows) + "</dl>"

@@ -1,0 +1,338 @@
+"""The plots of a report. Each says in one sentence what it shows; each scheme looks the same in all of them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from pathloom.experiments.definitions import SIZE_BINS
+from pathloom.experiments.stats import percentile
+from pathloom.report.drawing import LinkValues, draw_fabric
+from pathloom.report.layout import layout
+from pathloom.report.style import Look, legend_above, looks, new_figure, pathloom_style, save_figure
+from pathloom.words import time_text
+
+if TYPE_CHECKING:
+    from pathloom.experiments.result import Result
+
+MOST_STEPS = 600
+"""Steps of a distribution function that are drawn: as many as can be told apart."""
+FLAT_ASPECT = 2.5
+"""Width over height of a tiered drawing in the heat map, where several stand above each other."""
+
+_BUSY = LinearSegmentedColormap.from_list("busy", [colormaps["YlOrRd"](0.06 + 0.94 * step / 15) for step in range(16)])
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture of the report."""
+
+    name: str
+    title: str
+    says: str
+    figure: Figure
+
+    @property
+    def file_name(self) -> str:
+        """Name in the results folder."""
+        return f"{self.name}.svg"
+
+    def write(self, path: Path) -> None:
+        """Writes it as SVG."""
+        path.write_bytes(self.svg)
+
+    @cached_property
+    def svg(self) -> bytes:
+        """The picture as SVG, without the date, so that equal pictures make equal files."""
+        buffer = io.BytesIO()
+        save_figure(self.figure, buffer, "svg", dpi=220)
+        return buffer.getvalue()
+
+    @property
+    def data_uri(self) -> str:
+        """The SVG as text that an HTML page can hold."""
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode("ascii")
+
+
+def plots(result: Result) -> list[Plot]:
+    """The pictures that a result has data for, in the order of the report."""
+    look = looks(result.settings.schemes)
+    makers: list[Callable[[Result, Mapping[str, Look]], Plot | None]] = [
+        means,
+        throughput_cdf,
+        fct_by_size,
+        fct_cdf,
+        link_heat_map,
+        link_ranks,
+    ]
+    with pathloom_style():
+        made = [make(result, look) for make in makers]
+    return [plot for plot in made if plot is not None]
+
+
+def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Mean throughput and mean FCT of each scheme with 95 % confidence intervals."""
+    rows = [row for row in result.summary["schemes"] if row["runs"]]
+    if not rows:
+        return None
+    panels = [("throughput", "mean throughput (1 = alone in the fabric)", 1.0)]
+    if any(row["fct_s"]["mean"] is not None for row in rows):
+        scale, unit = _time_unit([row["fct_s"]["mean"] for row in rows])
+        panels.append(("fct_s", f"mean FCT ({unit})", scale))
+    figure = new_figure(4.6 * len(panels), 0.9 + 0.42 * len(rows))
+    for place, (key, label, scale) in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), place + 1)
+        _dots(axes, [row[key] for row in rows], [look[row["scheme"]] for row in rows], scale)
+        axes.set_xlabel(label)
+        axes.set_yticks(range(len(rows)), [row["scheme"] for row in rows] if place == 0 else [""] * len(rows))
+    says = "Mean and 95 % confidence interval over the runs. Farther right is better on the left, worse on the right."
+    return Plot(
+        "means",
+        "Means",
+        says if len(panels) > 1 else "Mean and 95 % confidence interval over the runs.",
+        figure,
+    )
+
+
+def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Look], scale: float) -> None:
+    for place, (figure, look) in enumerate(zip(figures, schemes, strict=True)):
+        if figure["mean"] is None:
+            continue
+        half = (figure["ci95"] or 0.0) * scale
+        mean = figure["mean"] * scale
+        axes.errorbar(
+            mean,
+            place,
+            xerr=half or None,
+            color=look.colour,
+            marker=look.marker,
+            markersize=7,
+            capsize=4,
+            linewidth=1.6,
+        )
+        axes.annotate(f"{mean:.3g}", (mean, place), (0, 8), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_ylim(len(figures) - 0.4, -0.75)
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.12)
+
+
+def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Distribution of the throughput of flows."""
+    values = _by_scheme(result, "throughput")
+    if not values:
+        return None
+    figure = new_figure(7.2, 3.7)
+    axes = figure.add_subplot()
+    for scheme, ascending in values.items():
+        xs, ys = _steps(ascending)
+        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=scheme)
+    axes.set_xlim(0, 1.005)
+    _shares(axes)
+    axes.set_xlabel("throughput of a flow (1 = as if alone in the fabric)")
+    legend_above(axes)
+    says = "Share of flows with at most so much throughput: the lower and farther right a curve, the better."
+    return Plot("throughput-cdf", "Throughput of flows", says, figure)
+
+
+def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Distribution of flow completion times, on a logarithmic axis."""
+    values = _by_scheme(result, "age_s")
+    if not values:
+        return None
+    figure = new_figure(7.2, 3.7)
+    axes = figure.add_subplot()
+    for scheme, ascending in values.items():
+        xs, ys = _steps(ascending)
+        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=scheme)
+    axes.set_xscale("log")
+    _shares(axes)
+    _log_times(axes, "x")
+    axes.set_xlabel("flow completion time")
+    legend_above(axes)
+    says = "Share of flows complete within so much time: the farther left a curve, the better."
+    return Plot("fct-cdf", "Flow completion time", says, figure)
+
+
+def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Median and 95th percentile of FCT in each bin of flow sizes."""
+    finite = result.flows.filter(pl.col("age_s").is_not_null())
+    bins = [(label, low, high) for label, low, high in SIZE_BINS if _in_bin(finite, low, high).height]
+    if not bins:
+        return None
+    figure = new_figure(9.2, 3.9)
+    schemes = [scheme for scheme in look if finite.filter(pl.col("scheme") == scheme).height]
+    left = figure.add_subplot(1, 2, 1)
+    right = figure.add_subplot(1, 2, 2, sharey=left)
+    for axes, share, title in ((left, 0.50, "median"), (right, 0.95, "95th percentile")):
+        for index, scheme in enumerate(schemes):
+            own = finite.filter(pl.col("scheme") == scheme)
+            ages = [_in_bin(own, low, high)["age_s"].sort().to_list() for _, low, high in bins]
+            shift = 0.13 * (index - (len(schemes) - 1) / 2)
+            xs = [place + shift for place in range(len(bins))]
+            ys = [value if (value := percentile(some, share)) is not None else math.nan for some in ages]
+            axes.plot(
+                xs,
+                ys,
+                color=look[scheme].colour,
+                marker=look[scheme].marker,
+                markersize=6,
+                linewidth=0.9,
+                linestyle=look[scheme].line,
+                label=scheme,
+            )
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(bins)), [label for label, _, _ in bins])
+        axes.tick_params(axis="x", labelsize=7.5)
+        axes.set_title(title, fontsize=9.5)
+        axes.set_xlabel("flow size")
+        axes.grid(visible=False, axis="x")
+    _log_times(left, "y")
+    left.set_ylabel("flow completion time")
+    right.tick_params(axis="y", labelleft=False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=8, handlelength=2.6)
+    says = "Median and 95th percentile of the flow completion time, by flow size: lower is better."
+    return Plot("fct-by-size", "Flow completion time by flow size", says, figure)
+
+
+def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Mean utilisation of every link, drawn over the fabric, one drawing per scheme."""
+    means_by_scheme = _link_means(result)
+    if not means_by_scheme:
+        return None
+    place = layout(result.fabric)
+    columns = 2 if len(means_by_scheme) > 1 and place.aspect <= 1.5 else 1
+    rows = math.ceil(len(means_by_scheme) / columns)
+    width = 4.6 if columns == 2 else 9.2
+    height = width / (FLAT_ASPECT if place.style == "tiers" else place.aspect)
+    figure = new_figure(width * columns, (height + 0.3) * rows + 0.7)
+    most = max(max(values) for values in means_by_scheme.values())
+    scale = Normalize(0.0, max(0.1, math.ceil(most * 10) / 10))
+    drawn = []
+    for number, (scheme, values) in enumerate(means_by_scheme.items()):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        draw_fabric(axes, result.fabric, place, width, height, LinkValues(values, _BUSY, scale))
+        axes.set_title(scheme, color=look[scheme].colour, fontweight="bold")
+        drawn.append(axes)
+    bar = figure.colorbar(
+        ScalarMappable(scale, _BUSY),
+        ax=drawn,
+        location="bottom",
+        shrink=0.5,
+        aspect=40,
+        pad=0.01,
+        anchor=(0.5, 1.0),
+    )
+    bar.set_label("utilisation")
+    bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0%}"))
+    bar.outline.set_visible(False)
+    says = (
+        "Mean utilisation of every link over all runs. A cable is two lines, one per direction, with traffic on the "
+        "right-hand side as on a road; all drawings share one scale."
+    )
+    return Plot("link-heat-map", "Where the traffic goes", says, figure)
+
+
+def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Mean utilisation of the links between switches, busiest first."""
+    between = [link for link in range(len(result.fabric.links["source"])) if result.fabric.is_switch_link(link)]
+    means_by_scheme = _link_means(result)
+    if not means_by_scheme or len(between) < 2:
+        return None
+    figure = new_figure(7.2, 3.4)
+    axes = figure.add_subplot()
+    for scheme, values in means_by_scheme.items():
+        ranked = sorted((values[link] for link in between), reverse=True)
+        axes.plot(
+            range(1, len(ranked) + 1),
+            ranked,
+            color=look[scheme].colour,
+            linestyle=look[scheme].line,
+            label=scheme,
+        )
+    axes.set_ylim(0, None)
+    axes.set_xlim(1, len(between))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0%}"))
+    axes.set_xlabel("links between switches, busiest first")
+    axes.set_ylabel("mean utilisation")
+    legend_above(axes)
+    says = "The flatter a curve, the more evenly a scheme spreads the traffic over the links between switches."
+    return Plot("link-ranks", "Utilisation by rank", says, figure)
+
+
+def _by_scheme(result: Result, column: str) -> dict[str, list[float]]:
+    """Ascending values of a column of the flows, of each scheme that has any."""
+    known = result.flows.filter(pl.col(column).is_not_null())
+    values = {
+        scheme: known.filter(pl.col("scheme") == scheme)[column].sort().to_list() for scheme in result.settings.schemes
+    }
+    return {scheme: ascending for scheme, ascending in values.items() if ascending}
+
+
+def _in_bin(flows: pl.DataFrame, low: int, high: int | None) -> pl.DataFrame:
+    size = pl.col("size_bytes")
+    return flows.filter((size >= low) & (size < high) if high is not None else size >= low)
+
+
+def _steps(ascending: Sequence[float]) -> tuple[list[float], list[float]]:
+    """The distribution function of ascending values, thinned where it has more steps than can be seen."""
+    count = len(ascending)
+    if count <= MOST_STEPS:
+        xs = [ascending[0], *(value for value in ascending for _ in range(2))][:-1]
+        ys = [share / count for share in range(count) for _ in range(2)]
+        return [*xs, ascending[-1]], [*ys, 1.0]
+    shares = [step / MOST_STEPS for step in range(MOST_STEPS + 1)]
+    return [percentile(ascending, share) or 0.0 for share in shares], shares
+
+
+def _link_means(result: Result) -> dict[str, list[float]]:
+    """Mean utilisation of each directed link over the runs, in the order of links, of each scheme with runs."""
+    table: dict[str, list[float]] = {}
+    for scheme in result.settings.schemes:
+        own = result.links.filter(pl.col("scheme") == scheme)
+        if own.height:
+            means_of_links = own.group_by("link").agg(pl.col("utilisation").mean()).sort("link")
+            table[scheme] = means_of_links["utilisation"].to_list()
+    return table
+
+
+def _shares(axes: Axes) -> None:
+    axes.set_ylim(0, 1.005)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0%}"))
+    axes.set_ylabel("share of flows")
+
+
+def _time_unit(times_s: Sequence[float | None]) -> tuple[float, str]:
+    """Factor and name of the unit in which times read best."""
+    most = max(time for time in times_s if time is not None)
+    for least, factor, unit in ((1.0, 1.0, "s"), (1e-3, 1e3, "ms"), (0.0, 1e6, "µs")):
+        if most >= least:
+            return factor, unit
+    raise AssertionError("every time is at least 0")
+
+
+def _log_times(axes: Axes, which: str) -> None:
+    """Ticks of a logarithmic axis of seconds at 1, 10 and 100 µs, ms and s, named with their unit."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    decades = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    few = len([tick for tick in decades if low <= tick <= high]) < 3
+    ticks = sorted({tick * step for tick in decades for step in ((1, 2, 5) if few else (1,))})
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: time_text(value)))
+    (axes.set_xlim if which == "x" else axes.set_ylim)(low, high)

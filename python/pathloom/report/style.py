@@ -1,0 +1,118 @@
+"""How pictures look: one colour, marker and line per scheme, the same in every picture; no chart junk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+INK = "#222222"
+FAINT = "#8a8f98"
+GRID = "#e3e6ea"
+
+# Okabe and Ito's palette, told apart under every common kind of colour blindness; yellow is left out on white.
+_LOOKS = (
+    ("#7f7f7f", "s", (0, (4, 1.5))),
+    ("#0072b2", "o", "solid"),
+    ("#d55e00", "^", "solid"),
+    ("#009e73", "D", (0, (6, 1.5, 1.5, 1.5))),
+    ("#cc79a7", "v", (0, (4, 1.5))),
+    ("#56b4e9", "P", (0, (1.5, 1.5))),
+    ("#e69f00", "X", (0, (6, 1.5, 1.5, 1.5))),
+    ("#222222", "*", (0, (1.5, 1.5))),
+)
+# Well-known schemes keep their colour from report to report.
+_FAVOURITES = {
+    "spt": 0,
+    "ecmp": 1,
+    "hedera": 2,
+    "hedera-sa": 3,
+    "ofpt": 4,
+    "lessor": 6,
+    "mptcp": 5,
+    "tcp-path": 7,
+}
+
+_SETTINGS: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlelocation": "left",
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9.0,
+    "lines.linewidth": 1.8,
+    "text.color": INK,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "pathloom",
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, marker and line style of a scheme."""
+
+    colour: str
+    marker: str
+    line: str | tuple[float, tuple[float, ...]]
+
+
+def looks(schemes: Sequence[str]) -> dict[str, Look]:
+    """A look for each scheme: its usual one, unless another setting of the same scheme has it already."""
+    taken: dict[str, int] = {}
+    for scheme in schemes:
+        favourite = _FAVOURITES.get(scheme.split(":", 1)[0])
+        if favourite is not None and favourite not in taken.values():
+            taken[scheme] = favourite
+    free = iter([index for index in range(len(_LOOKS)) if index not in taken.values()])
+    for scheme in schemes:
+        if scheme not in taken:
+            taken[scheme] = next(free, len(taken) % len(_LOOKS))
+    return {scheme: Look(*_LOOKS[taken[scheme]]) for scheme in schemes}
+
+
+@contextmanager
+def pathloom_style() -> Iterator[None]:
+    """Matplotlib settings for all pictures, undone afterwards."""
+    with mpl.rc_context(_SETTINGS):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of so many inches, apart from any windowing system."""
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_figure(figure: Figure, target: Path | BytesIO, kind: str, dpi: int = 160) -> None:
+    """Writes a figure as `svg`, `png` or `pdf`, without the date, so that equal figures make equal files."""
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with pathloom_style():
+        figure.savefig(target, format=kind, dpi=dpi, metadata=metadata)
+
+
+def legend_above(axes: Axes, columns: int = 4) -> None:
+    """A legend over the plot, where it covers nothing."""
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.3, handlelength=2.6)

@@ -1,0 +1,42 @@
+"""Specifications as text: `name:key=value,key=value`."""
+
+from __future__ import annotations
+
+from pathloom._core import PathloomError
+
+
+def spec_text(name: str, **keys: object) -> str:
+    """Joins a name and its keys. Keys that are None are left out, `True` and `False` become `on` and `off`.
+
+    >>> spec_text("parallel-paths", rates=["10Mbps", "5Mbps"], buffer=None)
+    'parallel-paths:rates=10Mbps/5Mbps'
+    """
+    given = {key: _value_text(value) for key, value in keys.items() if value is not None}
+    pairs = ",".join(f"{key}={value}" for key, value in given.items())
+    return f"{name}:{pairs}" if pairs else name
+
+
+def split_specs(text: str) -> list[str]:
+    """Splits a list of specifications at its commas; `key=value` belongs to the specification before it.
+
+    >>> split_specs("spt,hedera:period=5s,share=0.1,ecmp")
+    ['spt', 'hedera:period=5s,share=0.1', 'ecmp']
+    """
+    specs: list[str] = []
+    for part in text.split(","):
+        before_equals, equals, _ = part.partition("=")
+        if specs and equals and ":" not in before_equals:
+            specs[-1] += "," + part.strip()
+        else:
+            specs.append(part.strip())
+    if "" in specs:
+        raise PathloomError(f"schemes `{text}`: a name is missing; expected a list such as spt,ecmp,hedera")
+    return specs
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list | tuple):
+        return "/".join(_value_text(member) for member in value)
+    return str(value)

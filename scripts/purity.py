@@ -1,0 +1,127 @@
+"""Proves that the pure crates are pure and that the arrows between crates run one way.
+
+A pure crate has no socket, file, thread or clock, draws only from a generator that is passed in, and iterates over
+nothing whose order depends on a hash. Run by `make lint`; exits 1 with one line per finding.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+IMPURE_CRATES = {"sim", "controller", "python", "testkit"}
+"""`sim` drives and writes files through wrappers; `testkit` is used by tests alone."""
+
+ARROWS = {
+    "model": set[str](),
+    "workload": {"model"},
+    "mcf": {"model"},
+    "transport": {"model"},
+    "switching": {"model"},
+    "scheme": {"model"},
+    "schemes": {"model", "mcf", "scheme"},
+    "control": {"model", "scheme"},
+    "sim": {"model", "workload", "mcf", "transport", "switching", "scheme", "schemes", "control"},
+    "openflow": {"model"},
+    "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow"},
+    "python": {"model", "workload", "mcf", "transport", "schemes", "control", "sim"},
+    "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},
+}
+"""What each crate may depend on; tests may use `testkit` and `schemes` besides. `control` knows the contract of a
+scheme, not the schemes; `openflow` and whatever speaks it never meet the simulator."""
+
+TEST_ONLY = {"testkit", "schemes", "workload"}
+
+FORBIDDEN = [
+    (r"\bstd::net::(?!Ipv4Addr|Ipv6Addr|IpAddr)", "a socket"),
+    (r"\bstd::fs\b", "a file"),
+    (r"\bstd::thread\b|\bthread_local!|\brayon\b|\btokio\b", "a thread"),
+    (r"\bstd::process\b|\bstd::env\b", "the world outside"),
+    (r"\btime::Instant\b|\bInstant::now\b|\bSystemTime\b|\bUNIX_EPOCH\b|\bchrono\b", "a clock"),
+    (r"\bHashMap\b|\bHashSet\b|\bRandomState\b|\bDefaultHasher\b", "an order that depends on a hash"),
+    (r"\brand::(rng|random|thread_rng)\b|\bThreadRng\b|\bOsRng\b|\bSysRng\b|\bgetrandom\b|\bfrom_os_rng\b", "chance"),
+    (r"\b(e?println|e?print|dbg)!", "output"),
+    (r"\bunsafe\b", "unsafe code"),
+]
+
+RESTS = re.compile(r"//.*|\"(?:[^\"\\]|\\.)*\"")
+"""Comments and texts, which may speak of anything. Braces in texts would mislead the search for test modules too."""
+
+
+def without_tests(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Numbered lines of a file, without comments, texts and modules or functions marked `#[cfg(test)]`."""
+    depth, skip_from = 0, None
+    waiting = False
+    for number, line in enumerate(lines, start=1):
+        code = RESTS.sub("", line)
+        if "#[cfg(test)]" in code:
+            waiting = True
+            continue
+        opened, closed = code.count("{"), code.count("}")
+        if waiting and (opened or code.rstrip().endswith(";")):
+            waiting = False
+            if opened:
+                skip_from = depth
+        depth += opened - closed
+        if skip_from is not None:
+            if depth <= skip_from:
+                skip_from = None
+            continue
+        if not waiting:
+            yield number, code
+
+
+def impurities(crate: Path) -> Iterator[str]:
+    """Forbidden words in the sources of a crate, tests left out."""
+    for path in sorted((crate / "src").rglob("*.rs")):
+        if path.stem.endswith("tests") or "tests" in path.relative_to(crate).parts:
+            continue
+        for number, code in without_tests(path.read_text(encoding="utf-8").splitlines()):
+            for pattern, what in FORBIDDEN:
+                # Hash maps with a fixed hash are allowed for look-ups, under their own name.
+                found = re.search(pattern, re.sub(r"\bFxHash(Map|Set)\b", "", code))
+                if found:
+                    place = path.relative_to(ROOT)
+                    yield f"{place}:{number}: `{found.group()}`: a pure crate must not use {what}"
+
+
+def wrong_arrows() -> Iterator[str]:
+    """Dependencies between crates that the design does not know."""
+    command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--offline"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        yield f"cargo metadata: {done.stderr.strip()}"
+        return
+    for package in json.loads(done.stdout)["packages"]:
+        crate = package["name"].removeprefix("pathloom-")
+        if crate not in ARROWS:
+            yield f"crates/{crate}: is not in the table of arrows in {Path(__file__).name}; add it there"
+            continue
+        for dependency in package["dependencies"]:
+            target = dependency["name"]
+            if not target.startswith("pathloom-"):
+                continue
+            allowed = ARROWS[crate] | (TEST_ONLY if dependency["kind"] == "dev" else set())
+            if target.removeprefix("pathloom-") not in allowed:
+                yield f"crates/{crate}/Cargo.toml: must not depend on {target}: arrows run the other way"
+
+
+def main() -> int:
+    """Prints what is wrong; returns the exit code."""
+    crates = [path for path in sorted((ROOT / "crates").iterdir()) if path.name not in IMPURE_CRATES]
+    findings = [*(line for crate in crates for line in impurities(crate)), *wrong_arrows()]
+    for line in findings:
+        print(line, file=sys.stderr)
+    if not findings:
+        print(f"purity: {len(crates)} pure crates, and every arrow runs one way")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
