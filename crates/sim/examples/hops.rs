@@ -24,8 +24,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scheme = pathloom_schemes::parse(argument(4, "ecmp"))?;
     let central = scheme.central(1).ok_or("the scheme has no central policy")?;
     let (control, faults) = (Default::default(), Vec::new());
-    let mut simulation =
-        Simulation::new(SimSettings { fabric, workload, central, transport, control, duration, drain: 5, faults, seed: 1 })?;
+    let mut simulation = Simulation::new(SimSettings {
+        fabric,
+        workload,
+        central,
+        transport,
+        control,
+        duration,
+        drain: 5,
+        faults,
+        seed: 1,
+    })?;
     let begun = Instant::now();
     simulation.advance(simulation.end());
     let wall_s = begun.elapsed().as_secs_f64();

@@ -31,8 +31,17 @@ pub(crate) struct Entry {
     pub last: Ps,
 }
 
-const EMPTY: Entry =
-    Entry { in_link: u32::MAX, generation: 0, out_link: 0, in_tag: 0, out_tag: 0, flags: 0, packets: 0, bytes: 0, last: 0 };
+const EMPTY: Entry = Entry {
+    in_link: u32::MAX,
+    generation: 0,
+    out_link: 0,
+    in_tag: 0,
+    out_tag: 0,
+    flags: 0,
+    packets: 0,
+    bytes: 0,
+    last: 0,
+};
 
 /// Rules behind an entry: where the credit goes. One rule per table passed.
 #[derive(Clone, Copy)]

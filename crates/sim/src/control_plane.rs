@@ -9,9 +9,7 @@ use crate::outcome::ControlOutcome;
 use crate::settings::ControlSettings;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
-use pathloom_control::{
-    Controller, Input, Output, PortStats, Removal, RuleStats, SOURCE_COOKIE, SOURCE_COOKIE_MASK,
-};
+use pathloom_control::{Controller, Input, Output, PortStats, Removal, RuleStats, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::Rule;
 use pathloom_model::{Fabric, LinkState, Nanos, NodeId, PortNo};
 use pathloom_switching::{Removed, Switch};
@@ -315,14 +313,7 @@ impl ControlPlane {
     }
 
     /// A switch failed or came back, with an empty table.
-    pub(crate) fn set_connected(
-        &mut self,
-        now: Ps,
-        agenda: &mut Agenda,
-        switch: NodeId,
-        up: bool,
-        links: &LinkState,
-    ) {
+    pub(crate) fn set_connected(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, up: bool, links: &LinkState) {
         if std::mem::replace(&mut self.connected[switch.index()], up) == up {
             return;
         }

@@ -21,8 +21,8 @@ mod time;
 mod wheel;
 
 pub use control_plane::Journal;
-pub use pcap::PcapTap;
 pub use outcome::{ControlOutcome, FlowOutcome, LinkOutcome, Outcome, PacketTotals};
+pub use pcap::PcapTap;
 pub use settings::{ControlSettings, SimError, SimSettings};
 pub use simulation::Simulation;
 pub use tap::{Fate, NoTap, SeenPacket, Tap};

@@ -78,22 +78,21 @@ impl LinkQueue {
     }
 
     /// Time to send a frame of `bytes`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_time(&self, bytes: u64) -> Ps {
         ((u128::from(bytes) * u128::from(self.ps_per_byte)) >> FRACTION) as Ps
     }
 
-    /// Takes a packet, or drops and counts it when the buffer is full. `Ok(true)`: it is the first in the ring, and the
-    /// link must be scheduled for its delivery.
-    #[inline]
-    pub(crate) fn enqueue(&mut self, now: Ps, packet: &mut Packet) -> Result<bool, Dropped> {
+    /// Takes a packet, or drops and counts it when the buffer is full.
+    #[inline(always)]
+    pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet) -> Taken {
         let start = if self.busy_until <= now {
             self.waiting = self.tail;
             now
         } else {
             if self.tail - self.waiting >= self.room && !self.make_room(now) {
                 self.refused += 1;
-                return Err(Dropped);
+                return Taken::Dropped;
             }
             self.waited += self.busy_until - now;
             self.busy_until
@@ -107,13 +106,17 @@ impl LinkQueue {
             self.grow();
         }
         let place = self.tail as usize & (self.ring.len() - 1);
-        self.ring[place] = *packet;
+        self.ring[place] = packet;
         self.tail += 1;
-        Ok(first)
+        if first {
+            Taken::First(packet.deliver_at)
+        } else {
+            Taken::Behind
+        }
     }
 
     /// Takes the packet that is due, and tells when the next one will be.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dequeue(&mut self) -> (Packet, Option<Ps>) {
         let mask = self.ring.len() - 1;
         let packet = self.ring[self.head as usize & mask];
@@ -200,9 +203,16 @@ impl LinkQueue {
     }
 }
 
-/// A packet did not find room.
+/// What became of a packet offered to a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Dropped;
+pub(crate) enum Taken {
+    /// It is the only one, and the link must be scheduled for its delivery at this time.
+    First(Ps),
+    /// Others come before it.
+    Behind,
+    /// There was no room.
+    Dropped,
+}
 
 #[cfg(test)]
 mod tests {
@@ -224,14 +234,12 @@ mod tests {
     #[test]
     fn sends_one_after_the_other_and_drops_the_tail() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
-        let mut p = packet(1000);
-        assert_eq!(l.enqueue(0, &mut p), Ok(true));
-        assert_eq!(p.deliver_at, 9_000_000);
-        assert_eq!(l.enqueue(0, &mut p), Ok(false));
-        assert_eq!(p.deliver_at, 17_000_000);
-        assert_eq!(l.enqueue(0, &mut p), Ok(false));
-        assert_eq!(l.enqueue(7_999_999, &mut p), Err(Dropped), "two wait, one is being sent");
-        assert_eq!(l.enqueue(8_000_000, &mut p), Ok(false));
+        let p = packet(1000);
+        assert_eq!(l.enqueue(0, p), Taken::First(9_000_000));
+        assert_eq!(l.enqueue(0, p), Taken::Behind);
+        assert_eq!(l.enqueue(0, p), Taken::Behind);
+        assert_eq!(l.enqueue(7_999_999, p), Taken::Dropped, "two wait, one is being sent");
+        assert_eq!(l.enqueue(8_000_000, p), Taken::Behind);
         assert_eq!(l.dequeue().1, Some(17_000_000));
         assert_eq!((l.waited, l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
     }
@@ -245,13 +253,12 @@ mod tests {
     #[test]
     fn a_failed_link_loses_what_it_holds_and_takes_nothing() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
-        l.enqueue(0, &mut packet(100)).unwrap();
+        l.enqueue(0, packet(100));
         assert_eq!(l.fail().len(), 1);
-        assert_eq!(l.enqueue(10, &mut packet(100)), Err(Dropped));
+        assert_eq!(l.enqueue(10, packet(100)), Taken::Dropped);
         l.restore(5_000_000);
-        let mut p = packet(100);
-        assert_eq!(l.enqueue(6_000_000, &mut p), Ok(true));
-        assert_eq!((p.deliver_at, l.dropped_packets()), (7_800_000, 2));
+        assert_eq!(l.enqueue(6_000_000, packet(100)), Taken::First(7_800_000));
+        assert_eq!(l.dropped_packets(), 2);
     }
 
     proptest! {
@@ -273,7 +280,7 @@ mod tests {
                     departures.pop_front();
                 }
                 let fits = departures.len() <= buffer as usize;
-                prop_assert_eq!(l.enqueue(now, &mut packet(wire)).is_ok(), fits);
+                prop_assert_eq!(l.enqueue(now, packet(wire)) != Taken::Dropped, fits);
                 if fits {
                     let left = departures.back().copied().unwrap_or(now).max(now) + u64::from(wire) * 8_000;
                     departures.push_back(left);

@@ -2,7 +2,7 @@
 //! reaches a host or a controller is handed back to the caller.
 
 use crate::cache::{Cache, Entry};
-use crate::link::LinkQueue;
+use crate::link::{LinkQueue, Taken};
 use crate::outcome::PacketTotals;
 use crate::packet::{Direction, Packet};
 use crate::tap::{Fate, Tap};
@@ -85,7 +85,7 @@ impl<T: Tap> Network<T> {
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
         typical.sort_unstable();
-        let wheel = Wheel::new(typical[typical.len() * 9 / 10]);
+        let wheel = Wheel::new(links.len(), typical[typical.len() * 9 / 10]);
         let switches = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
             let ports = fabric.node(node).ports.len() as u32;
             let settings = SwitchSettings { ports, tables: TABLES, rule_limit, salt: u64::from(node.0) + 1 };
@@ -99,7 +99,7 @@ impl<T: Tap> Network<T> {
     }
 
     /// Time of the next arrival and its link, if that is before `limit`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_before(&mut self, limit: Ps) -> Option<(Ps, u32)> {
         self.wheel.pop_before(&self.links, limit)
     }
@@ -110,33 +110,28 @@ impl<T: Tap> Network<T> {
     }
 
     /// A host hands a packet to one of its links. Tells whether the link took it.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn send(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
         self.totals.sent += 1;
         self.enqueue(now, link, packet)
     }
 
-    #[inline]
-    fn enqueue(&mut self, now: Ps, link: u32, mut packet: Packet) -> bool {
-        let result = self.links[link as usize].enqueue(now, &mut packet);
+    #[inline(always)]
+    fn enqueue(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
+        let taken = self.links[link as usize].enqueue(now, packet);
         if T::ON {
-            let fate = if result.is_ok() { Fate::Queued } else { Fate::Dropped };
+            let fate = if taken == Taken::Dropped { Fate::Dropped } else { Fate::Queued };
             let headers = self.lanes[packet.slot()].of(&packet);
             self.tap.seen(now, LinkId(link), &packet.describe(headers), fate);
         }
-        match result {
-            Ok(first) => {
-                if first {
-                    self.wheel.insert(&mut self.links, packet.deliver_at, link);
-                }
-                true
-            }
-            Err(_) => false,
+        if let Taken::First(at) = taken {
+            self.wheel.insert(&mut self.links, at, link);
         }
+        taken != Taken::Dropped
     }
 
     /// The head of a link has arrived at its other end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
         let queue = &mut self.links[link as usize];
         let (packet, next) = queue.dequeue();
@@ -150,7 +145,7 @@ impl<T: Tap> Network<T> {
         self.forward(now, link, to, packet)
     }
 
-    #[inline]
+    #[inline(always)]
     fn forward(&mut self, now: Ps, link: u32, switch: NodeId, mut packet: Packet) -> Arrival {
         if let Some(place) = self.cache.place(packet.lane, packet.hop) {
             let generation = self.generations[switch.index()];

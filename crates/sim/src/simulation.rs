@@ -12,7 +12,8 @@ use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_control::{Config, Controller, Input, Output};
 use pathloom_model::{
-    Damage, Fabric, Fault, FaultTarget, FiveTuple, Headers, LinkId, LinkState, Nanos, NodeId, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN,
+    Damage, Fabric, Fault, FaultTarget, FiveTuple, Headers, LinkId, LinkState, Nanos, NodeId, LONG_FLOW_DSCP, TCP_ACK,
+    TCP_FIN, TCP_SYN,
 };
 use pathloom_scheme::Detection;
 use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
@@ -157,8 +158,7 @@ impl<T: Tap> Simulation<T> {
                 let lane = packet.lane;
                 let (copy, lost) = self.network.decide(now, link, packet);
                 if let Some(copy) = copy {
-                    let input =
-                        Input::PacketIn { switch: copy.switch, in_port: copy.in_port, headers: copy.headers };
+                    let input = Input::PacketIn { switch: copy.switch, in_port: copy.in_port, headers: copy.headers };
                     self.control.tell(now, &mut self.agenda, input);
                 }
                 if lost != 0 {
@@ -421,9 +421,8 @@ impl<T: Tap> Simulation<T> {
     }
 
     fn end_of_arrivals(&mut self, now: Ps) {
-        let long_lived = |(slot, c): (usize, &crate::connection::Connection)| {
-            (c.size == u64::MAX && !c.closed).then_some(slot)
-        };
+        let long_lived =
+            |(slot, c): (usize, &crate::connection::Connection)| (c.size == u64::MAX && !c.closed).then_some(slot);
         let slots: Vec<usize> = self.connections.live().filter_map(long_lived).collect();
         for slot in slots {
             self.close(now, slot);

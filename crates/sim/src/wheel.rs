@@ -1,9 +1,10 @@
 //! When each link delivers its next packet: a timing wheel of links.
 //!
 //! Deliveries of one link are in order, so only the head of each link is here: the wheel holds links, not packets. A slot
-//! of the wheel spans `2^shift` ps; links of one slot stand in an intrusive list ordered by (time, link). Finding the
-//! next one is a look at a bitmap. Links whose head lies beyond the wheel's horizon (long delays, idle fabrics) wait in a
-//! heap until they are due; that costs time, never correctness.
+//! of the wheel spans `2^shift` ps, wide enough for a few links; those of one slot are an unordered chain through the
+//! links themselves. When a slot's time has come, its chain is sorted by (time, link) into a batch, from which links are
+//! then taken one by one. Links whose head lies beyond the wheel's horizon (long delays, idle fabrics) wait in a heap
+//! until they are due; that costs time, never correctness.
 
 use crate::time::{Ps, NEVER};
 use std::cmp::Reverse;
@@ -12,8 +13,10 @@ use std::collections::BinaryHeap;
 const NONE: u32 = u32::MAX;
 /// Slots of a wheel. The size is fixed so that a masked index needs no check; what is in use at a time is a window of it.
 const SLOTS: usize = 1 << 14;
-const WORDS: usize = SLOTS / 64;
-const TOPS: usize = WORDS / 64;
+/// A batch holds times as 32-bit offsets from its start, so a slot spans no more than that.
+const MOST_SHIFT: u32 = 31;
+/// Links to a slot that the width aims at: few enough to sort by insertion, enough to share the cost of finding the slot.
+const LINKS_PER_SLOT: u64 = 4;
 
 /// A link's place in the wheel, kept with the link: when it is due, and its successor in its slot.
 #[derive(Clone, Copy, Debug)]
@@ -35,30 +38,30 @@ pub(crate) trait Scheduled {
 
 pub(crate) struct Wheel {
     shift: u32,
-    /// Slot number (not wrapped) of the earliest time that may still be in the wheel.
+    /// Number (not wrapped) of the slot whose links are in the batch; earlier slots are empty.
     base: u64,
-    near: usize,
-    /// First link of each slot.
+    /// The links of slot `base`, latest first: offset from the slot's start in the upper half, link in the lower.
+    batch: Vec<u64>,
+    /// First link of each later slot, and a bit per slot that is not empty.
     slots: Box<[u32; SLOTS]>,
-    /// A bit per slot that is not empty, and a bit per word of those bits that is not zero.
-    words: Box<[u64; WORDS]>,
-    summary: [u64; TOPS],
+    words: Box<[u64; SLOTS / 64]>,
     /// When the first of `far` is due.
     far_at: Ps,
     far: BinaryHeap<Reverse<(Ps, u32)>>,
 }
 
 impl Wheel {
-    /// A wheel for links most of which deliver within `typical_ps` of being scheduled.
-    pub(crate) fn new(typical_ps: Ps) -> Wheel {
-        let shift = (2 * typical_ps / SLOTS as u64 + 1).next_power_of_two().trailing_zeros();
+    /// A wheel for `links` links, most of which deliver within `typical_ps` of being scheduled.
+    pub(crate) fn new(links: usize, typical_ps: Ps) -> Wheel {
+        let for_density = typical_ps * LINKS_PER_SLOT / links.max(1) as u64;
+        let for_horizon = 2 * typical_ps / SLOTS as u64;
+        let width = for_density.max(for_horizon).max(1).next_power_of_two();
         Wheel {
-            shift,
+            shift: width.trailing_zeros().min(MOST_SHIFT),
             base: 0,
-            near: 0,
+            batch: Vec::with_capacity(64),
             slots: Box::new([NONE; SLOTS]),
-            words: Box::new([0; WORDS]),
-            summary: [0; TOPS],
+            words: Box::new([0; SLOTS / 64]),
             far_at: NEVER,
             far: BinaryHeap::new(),
         }
@@ -66,95 +69,72 @@ impl Wheel {
 
     /// Tells the wheel that nothing will be scheduled before `now` any more.
     pub(crate) fn advance_to(&mut self, now: Ps) {
-        self.base = self.base.max(now >> self.shift);
+        if self.batch.is_empty() {
+            self.base = self.base.max(now >> self.shift);
+        }
     }
 
     /// Puts a link that is not in the wheel into it.
     #[inline(always)]
     pub(crate) fn insert(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
         let number = at >> self.shift;
-        if number - self.base >= SLOTS as u64 {
-            return self.insert_far(links, at, link);
+        if number.wrapping_sub(self.base + 1) >= SLOTS as u64 - 1 {
+            return self.insert_elsewhere(links, at, link);
         }
         let slot = number as usize % SLOTS;
-        self.near += 1;
-        let first = self.slots[slot];
-        if first != NONE {
-            return self.insert_in_order(links, slot, at, link);
+        let first = std::mem::replace(&mut self.slots[slot], link);
+        links[link as usize].set_due(Due { at, next: first });
+        if first == NONE {
+            self.words[slot / 64] |= 1 << (slot % 64);
         }
-        self.slots[slot] = link;
-        links[link as usize].set_due(Due { at, next: NONE });
-        let word = &mut self.words[slot / 64];
-        if *word == 0 {
-            self.summary[slot / 4096] |= 1 << (slot / 64 % 64);
-        }
-        *word |= 1 << (slot % 64);
     }
 
+    /// Into the batch under way, or beyond the horizon.
     #[cold]
-    fn insert_far(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
+    fn insert_elsewhere(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
         links[link as usize].set_due(Due { at, next: NONE });
-        self.far.push(Reverse((at, link)));
-        self.far_at = self.far_at.min(at);
-    }
-
-    #[inline(never)]
-    fn insert_in_order(&mut self, links: &mut [impl Scheduled], slot: usize, at: Ps, link: u32) {
-        let mut before = NONE;
-        let mut after = self.slots[slot];
-        while after != NONE {
-            let due = links[after as usize].due();
-            if (due.at, after) >= (at, link) {
-                break;
-            }
-            before = after;
-            after = due.next;
-        }
-        links[link as usize].set_due(Due { at, next: after });
-        self.set_successor(links, slot, before, link);
-    }
-
-    fn set_successor(&mut self, links: &mut [impl Scheduled], slot: usize, before: u32, link: u32) {
-        match before {
-            NONE => self.slots[slot] = link,
-            _ => {
-                let due = links[before as usize].due();
-                links[before as usize].set_due(Due { next: link, ..due });
-            }
+        if at >> self.shift <= self.base {
+            let key = self.key(at, link);
+            let place = self.batch.partition_point(|&other| other > key);
+            self.batch.insert(place, key);
+        } else {
+            self.far.push(Reverse((at, link)));
+            self.far_at = self.far_at.min(at);
         }
     }
 
-    /// Takes the link that is due first, if that is before `limit`.
+    #[inline(always)]
+    fn key(&self, at: Ps, link: u32) -> u64 {
+        (at - (self.base << self.shift)) << 32 | u64::from(link)
+    }
+
+    /// Takes the link that is due first, if that is before `limit`. After a `None`, nothing may be scheduled before
+    /// `limit - 1` any more.
     #[inline(always)]
     pub(crate) fn pop_before<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> Option<(Ps, u32)> {
-        if self.near == 0 {
+        if self.batch.is_empty() && !self.fill_batch(links, limit) {
             return self.pop_far(limit);
         }
-        let slot = self.first_slot();
-        let link = self.slots[slot];
-        let Due { at, next } = links[link as usize].due();
-        if at >= self.far_at && self.far.peek().is_some_and(|&Reverse(far)| far < (at, link)) {
-            return self.pop_far(limit);
+        let &key = self.batch.last()?;
+        let (at, link) = ((self.base << self.shift) + (key >> 32), key as u32);
+        if at >= limit.min(self.far_at) {
+            return self.pop_late(limit, (at, link));
         }
-        if at >= limit {
-            return None;
-        }
-        self.base = at >> self.shift;
-        self.unlink_first(slot, next);
+        self.batch.pop();
         Some((at, link))
     }
 
-    #[inline(always)]
-    fn unlink_first(&mut self, slot: usize, next: u32) {
-        self.near -= 1;
-        self.slots[slot] = next;
-        if next == NONE {
-            let word = &mut self.words[slot / 64];
-            *word &= !(1 << (slot % 64));
-            if *word == 0 {
-                self.summary[slot / 4096] &= !(1 << (slot / 64 % 64));
-            }
+    /// The first link of the batch is beyond the limit, or the heap may have an earlier one.
+    #[cold]
+    fn pop_late(&mut self, limit: Ps, near: (Ps, u32)) -> Option<(Ps, u32)> {
+        if self.far.peek().is_some_and(|&Reverse(far)| far < near) {
+            return self.pop_far(limit);
         }
+        if near.0 >= limit {
+            return None;
+        }
+        self.batch.pop();
+        Some(near)
     }
 
     #[cold]
@@ -166,50 +146,82 @@ impl Wheel {
         Some(first)
     }
 
-    /// First slot from `base` on that is not empty. The wheel must not be empty.
-    #[inline(always)]
-    fn first_slot(&self) -> usize {
-        let start = self.base as usize % SLOTS;
-        let word = start / 64;
-        let here = self.words[word] & (u64::MAX << (start % 64));
-        if here != 0 {
-            return word * 64 + here.trailing_zeros() as usize;
+    /// Moves on to the next slot that is not empty, unless it or the heap's first begins at `limit` or later: then time
+    /// may still be needed before it.
+    #[inline(never)]
+    fn fill_batch<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> bool {
+        let Some(number) = self.next_number() else { return false };
+        if number << self.shift >= limit.min(self.far_at) {
+            return false;
         }
-        self.next_slot(word)
+        let slot = number as usize % SLOTS;
+        self.base = number;
+        self.words[slot / 64] &= !(1 << (slot % 64));
+        let mut link = std::mem::replace(&mut self.slots[slot], NONE);
+        while link != NONE {
+            let due = links[link as usize].due();
+            self.batch.push(self.key(due.at, link));
+            link = due.next;
+        }
+        sort_descending(&mut self.batch);
+        true
     }
 
-    /// First slot in a word after `word`, going round the wheel and back into `word` itself.
-    #[inline(never)]
-    fn next_slot(&self, word: usize) -> usize {
-        let mut top = word / 64;
-        let mut bits = self.summary[top] & (u64::MAX << (word % 64)) & !(1 << (word % 64));
-        while bits == 0 {
-            top = (top + 1) % TOPS;
-            bits = self.summary[top];
+    /// Number of the first slot from `base` on that is not empty.
+    fn next_number(&self) -> Option<u64> {
+        let start = self.base as usize % SLOTS;
+        let first = start / 64;
+        let here = self.words[first] & (u64::MAX << (start % 64));
+        if here != 0 {
+            return Some(self.base + (here.trailing_zeros() as usize - start % 64) as u64);
         }
-        let found = top * 64 + bits.trailing_zeros() as usize;
-        found * 64 + self.words[found].trailing_zeros() as usize
+        // Round the wheel, ending with the part of the first word that lies before `start`.
+        let found = (1..=SLOTS / 64).map(|step| (first + step) % (SLOTS / 64)).find(|&word| self.words[word] != 0)?;
+        let slot = found * 64 + self.words[found].trailing_zeros() as usize;
+        Some(self.base + (slot + SLOTS - start) as u64 % SLOTS as u64)
     }
 
     /// Takes a link out, wherever it is. Slow; for links that fail.
     pub(crate) fn remove(&mut self, links: &mut [impl Scheduled], link: u32) {
         self.far.retain(|Reverse((_, other))| *other != link);
         self.far_at = self.far.peek().map_or(NEVER, |Reverse(first)| first.0);
+        self.batch.retain(|&key| key as u32 != link);
         let due = links[link as usize].due();
         links[link as usize].set_due(Due::NOT);
         let slot = (due.at >> self.shift) as usize % SLOTS;
-        let mut before = NONE;
+        if self.slots[slot] == link {
+            self.slots[slot] = due.next;
+            if due.next == NONE {
+                self.words[slot / 64] &= !(1 << (slot % 64));
+            }
+            return;
+        }
         let mut here = self.slots[slot];
-        while here != NONE && here != link {
-            before = here;
-            here = links[here as usize].due().next;
+        while here != NONE {
+            let other = links[here as usize].due();
+            if other.next == link {
+                links[here as usize].set_due(Due { next: due.next, ..other });
+                return;
+            }
+            here = other.next;
         }
-        if here == link && before == NONE {
-            self.unlink_first(slot, due.next);
-        } else if here == link {
-            self.near -= 1;
-            self.set_successor(links, slot, before, due.next);
+    }
+}
+
+/// Insertion sort for the usual handful; the library's sort beyond that.
+#[inline(always)]
+fn sort_descending(keys: &mut [u64]) {
+    if keys.len() > 24 {
+        return keys.sort_unstable_by(|a, b| b.cmp(a));
+    }
+    for end in 1..keys.len() {
+        let key = keys[end];
+        let mut place = end;
+        while place > 0 && keys[place - 1] < key {
+            keys[place] = keys[place - 1];
+            place -= 1;
         }
+        keys[place] = key;
     }
 }
 
@@ -232,10 +244,10 @@ mod tests {
         /// The wheel gives out what a sorted set would, through wraps, far entries, removals and clock jumps.
         #[test]
         fn agrees_with_a_sorted_set(
-            typical in 1u64..5_000_000,
+            typical in 1u64..5_000_000, spread in 1usize..3000,
             steps in prop::collection::vec((0u8..8, 0u32..300, 0u64..8_000_000), 1..600),
         ) {
-            let mut wheel = Wheel::new(typical);
+            let mut wheel = Wheel::new(spread, typical);
             let mut links = vec![Due::NOT; 300];
             let mut model = BTreeSet::new();
             let mut due = vec![None; 300];
@@ -265,10 +277,13 @@ mod tests {
                         let limit = now + delta;
                         let expected = model.first().copied().filter(|&(at, _)| at < limit);
                         prop_assert_eq!(wheel.pop_before(&links, limit), expected);
-                        if let Some((at, link)) = expected {
-                            now = at;
-                            model.remove(&(at, link));
-                            due[link as usize] = None;
+                        match expected {
+                            Some((at, link)) => {
+                                now = at;
+                                model.remove(&(at, link));
+                                due[link as usize] = None;
+                            }
+                            None => now = now.max(limit.saturating_sub(1)),
                         }
                     }
                 }
