@@ -5,7 +5,9 @@
 //! change of rules, groups or ports makes the switch decide anew. Frames forwarded from the cache are counted in the entry
 //! and credited to the rules before anyone reads counters or rules time out.
 
+use crate::packet::{Packet, TagBits};
 use crate::time::Ps;
+use crate::trusted::item_mut;
 use pathloom_model::NodeId;
 use pathloom_switching::RuleRef;
 
@@ -13,35 +15,55 @@ use pathloom_switching::RuleRef;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Link the packet came in by; `u32::MAX` in an empty entry.
-    pub in_link: u32,
-    /// Generation of the switch when it decided.
-    pub generation: u32,
-    /// Link the packet leaves by.
+    /// Link the packet came in by, and generation of the switch when it decided; see [`Entry::key`].
+    key: u64,
+    /// Flags and tag that a packet must have, of those bits that the mask says.
+    marks: u64,
+    mask: u64,
+    /// Tag it leaves with.
+    pub out_tag: TagBits,
+    /// Link it leaves by.
     pub out_link: u32,
-    /// Tag it came in with, and leaves with.
-    pub in_tag: u16,
-    pub out_tag: u16,
-    /// Greatest flags value the decision holds for: 0, or 255 when no rule looked at flags.
-    pub flags: u8,
     /// Frames forwarded from the cache and not credited yet.
-    pub packets: u32,
-    pub bytes: u64,
+    packets: u32,
+    bytes: u64,
     /// When the last of them passed.
-    pub last: Ps,
+    last: Ps,
 }
 
-const EMPTY: Entry = Entry {
-    in_link: u32::MAX,
-    generation: 0,
-    out_link: 0,
-    in_tag: 0,
-    out_tag: 0,
-    flags: 0,
-    packets: 0,
-    bytes: 0,
-    last: 0,
-};
+/// No link has this number, so an empty entry matches nothing.
+const NO_KEY: u64 = u64::MAX;
+/// Bits of [`Packet::marks`] that are flags; the others are the tag.
+const FLAG_BITS: u64 = 0xFF;
+
+impl Entry {
+    /// A decision about a packet: it leaves by `out_link`. `any_flags` says that no rule looked at TCP flags, so that it
+    /// holds for SYN and FIN as well.
+    pub(crate) fn new(key: u64, packet: &Packet, any_flags: bool, out_link: u32, out_tag: TagBits) -> Entry {
+        let mask = if any_flags { !FLAG_BITS } else { u64::MAX };
+        Entry { key, marks: packet.marks() & mask, mask, out_tag, out_link, packets: 0, bytes: 0, last: 0 }
+    }
+
+    /// What an entry is found by.
+    #[inline(always)]
+    pub(crate) fn key(in_link: u32, generation: u32) -> u64 {
+        u64::from(generation) << 32 | u64::from(in_link)
+    }
+
+    /// Whether it speaks of this packet.
+    #[inline(always)]
+    pub(crate) fn holds(&self, key: u64, packet: &Packet) -> bool {
+        self.key == key && packet.marks() & self.mask == self.marks
+    }
+
+    /// Counts a packet that it was used for.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, now: Ps, packet: &Packet) {
+        self.packets += 1;
+        self.bytes += packet.wire();
+        self.last = now;
+    }
+}
 
 /// Rules behind an entry: where the credit goes. One rule per table passed.
 #[derive(Clone, Copy)]
@@ -83,20 +105,20 @@ impl Cache {
     pub(crate) fn reserve_lanes(&mut self, lanes: usize) {
         if self.entries.len() < lanes * self.stride {
             let unused = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
-            self.entries.resize(lanes * self.stride, EMPTY);
+            self.entries.resize(lanes * self.stride, empty());
             self.backing.resize(lanes * self.stride, unused);
         }
     }
 
     /// Place of the entry for a lane's `hop`-th switch, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(&self, lane: u32, hop: u8) -> Option<usize> {
         (usize::from(hop) < self.stride).then(|| lane as usize * self.stride + usize::from(hop))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn entry(&mut self, place: usize) -> &mut Entry {
-        &mut self.entries[place]
+        item_mut(&mut self.entries, place)
     }
 
     /// Remembers a decision. What the entry held before must have been taken by [`Cache::take`].
@@ -137,7 +159,7 @@ impl Cache {
         let entry = &mut self.entries[place];
         let owed = credit(entry, &self.backing[place].rules);
         let packets = entry.packets;
-        *entry = EMPTY;
+        *entry = empty();
         (packets > 0).then(|| (self.backing[place].switch, owed))
     }
 
@@ -159,11 +181,15 @@ impl Cache {
                 give(credit(entry, &backing.rules));
                 (entry.packets, entry.bytes) = (0, 0);
             }
-            backing.listed = entry.in_link != u32::MAX;
+            backing.listed = entry.key != NO_KEY;
             backing.listed
         });
         self.by_switch[switch.index()] = places;
     }
+}
+
+fn empty() -> Entry {
+    Entry { key: NO_KEY, ..Entry::new(0, &Packet::new(0, 0, 0, 0, 0), false, 0, TagBits::of(None)) }
 }
 
 fn credit(entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {

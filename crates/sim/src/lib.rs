@@ -18,6 +18,7 @@ mod settings;
 mod simulation;
 mod tap;
 mod time;
+mod trusted;
 mod wheel;
 
 pub use control_plane::Journal;

@@ -5,12 +5,15 @@
 
 use crate::packet::Packet;
 use crate::time::{Ps, NEVER};
+use crate::trusted::{item, item_mut};
 use crate::wheel::{Due, Scheduled};
 use pathloom_model::{Link, NodeId};
 
 /// Fraction bits of [`LinkQueue::ps_per_byte`].
 const FRACTION: u32 = 20;
 
+/// Two cache lines: with 128 bytes a link is found by a shift.
+#[repr(align(64))]
 pub(crate) struct LinkQueue {
     /// A power of two of places; those from `head` up to `tail` (wrapping) are taken.
     ring: Box<[Packet]>,
@@ -25,9 +28,8 @@ pub(crate) struct LinkQueue {
     /// Time to send a byte, in units of 2^-20 ps.
     ps_per_byte: u64,
     delay: Ps,
-    /// Node at the other end, and whether it is a host.
-    pub(crate) to: NodeId,
-    pub(crate) to_host: bool,
+    /// Node at the other end, doubled; the lowest bit is set for a host.
+    to: u32,
     buffer: u32,
     /// Bytes of the packets taken.
     pub(crate) sent_bytes: u64,
@@ -66,8 +68,7 @@ impl LinkQueue {
             busy_until: 0,
             ps_per_byte,
             delay: settings.delay_ps,
-            to: link.to,
-            to_host,
+            to: link.to.0 << 1 | u32::from(to_host),
             buffer: settings.buffer_packets,
             sent_bytes: 0,
             refused: 0,
@@ -97,16 +98,16 @@ impl LinkQueue {
             self.waited += self.busy_until - now;
             self.busy_until
         };
-        let left = start + self.send_time(u64::from(packet.wire));
+        let left = start + self.send_time(packet.wire());
         self.busy_until = left;
         packet.deliver_at = left + self.delay;
-        self.sent_bytes += u64::from(packet.wire);
+        self.sent_bytes += packet.wire();
         let first = self.head == self.tail;
         if self.tail - self.head == self.ring.len() as u64 {
             self.grow();
         }
         let place = self.tail as usize & (self.ring.len() - 1);
-        self.ring[place] = packet;
+        *item_mut(&mut self.ring, place) = packet;
         self.tail += 1;
         if first {
             Taken::First(packet.deliver_at)
@@ -119,9 +120,9 @@ impl LinkQueue {
     #[inline(always)]
     pub(crate) fn dequeue(&mut self) -> (Packet, Option<Ps>) {
         let mask = self.ring.len() - 1;
-        let packet = self.ring[self.head as usize & mask];
+        let packet = *item(&self.ring, self.head as usize & mask);
         self.head += 1;
-        let next = (self.head != self.tail).then(|| self.ring[self.head as usize & mask].deliver_at);
+        let next = (self.head != self.tail).then(|| item(&self.ring, self.head as usize & mask).deliver_at);
         (packet, next)
     }
 
@@ -142,7 +143,7 @@ impl LinkQueue {
 
     #[cold]
     fn grow(&mut self) {
-        let empty = Packet { deliver_at: 0, seq: 0, lane: 0, payload: 0, wire: 0, tag: 0, hop: 0, flags: 0 };
+        let empty = Packet::new(0, 0, 0, 0, 0);
         let old_mask = self.ring.len().wrapping_sub(1);
         let mut ring = vec![empty; (self.ring.len() * 2).max(8)].into_boxed_slice();
         let mask = ring.len() - 1;
@@ -152,6 +153,18 @@ impl LinkQueue {
             at += 1;
         }
         self.ring = ring;
+    }
+
+    /// Node at the other end.
+    #[inline(always)]
+    pub(crate) fn to(&self) -> NodeId {
+        NodeId(self.to >> 1)
+    }
+
+    /// Whether that is a host.
+    #[inline(always)]
+    pub(crate) fn to_host(&self) -> bool {
+        self.to & 1 == 1
     }
 
     /// Packets waiting, being sent or under way.
@@ -228,7 +241,12 @@ mod tests {
     }
 
     fn packet(wire: u16) -> Packet {
-        Packet { deliver_at: 0, seq: 0, lane: 0, payload: 0, wire, tag: 0, hop: 0, flags: 0 }
+        Packet::new(0, 0, 0, wire, 0)
+    }
+
+    #[test]
+    fn fills_two_cache_lines() {
+        assert_eq!(size_of::<LinkQueue>(), 128);
     }
 
     #[test]

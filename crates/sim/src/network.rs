@@ -4,9 +4,10 @@
 use crate::cache::{Cache, Entry};
 use crate::link::{LinkQueue, Taken};
 use crate::outcome::PacketTotals;
-use crate::packet::{Direction, Packet};
+use crate::packet::{Direction, Packet, TagBits};
 use crate::tap::{Fate, Tap};
 use crate::time::{to_nanos, Ps};
+use crate::trusted::{item, item_mut};
 use crate::wheel::Wheel;
 use pathloom_model::{Fabric, Headers, LinkId, NodeId, PortNo, TCP_ACK};
 use pathloom_switching::{Decision, Removed, Switch, SwitchSettings};
@@ -41,7 +42,7 @@ pub(crate) enum Arrival {
     /// A lane lost a packet (its connection counts what is under way).
     Dropped(u32),
     /// A switch wants something slower done.
-    Slow(Packet, u32),
+    Slow(Packet),
 }
 
 /// Five-tuple and mark of the packets of each connection, by slot.
@@ -57,8 +58,8 @@ impl LaneHeaders {
             Direction::Data => self.data.five_tuple,
             Direction::Ack => self.data.five_tuple.reverse(),
         };
-        let tcp_flags = if packet.flags == 0 { TCP_ACK } else { packet.flags };
-        let mptcp = self.data.mptcp.filter(|_| packet.flags != 0);
+        let tcp_flags = if packet.flags() == 0 { TCP_ACK } else { packet.flags() };
+        let mptcp = self.data.mptcp.filter(|_| packet.flags() != 0);
         Headers { five_tuple, dscp: self.data.dscp, tcp_flags, tag: packet.tag(), mptcp }
     }
 }
@@ -118,7 +119,7 @@ impl<T: Tap> Network<T> {
 
     #[inline(always)]
     fn enqueue(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
-        let taken = self.links[link as usize].enqueue(now, packet);
+        let taken = item_mut(&mut self.links, link as usize).enqueue(now, packet);
         if T::ON {
             let fate = if taken == Taken::Dropped { Fate::Dropped } else { Fate::Queued };
             let headers = self.lanes[packet.slot()].of(&packet);
@@ -133,35 +134,29 @@ impl<T: Tap> Network<T> {
     /// The head of a link has arrived at its other end.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
-        let queue = &mut self.links[link as usize];
-        let (packet, next) = queue.dequeue();
-        let (to, to_host) = (queue.to, queue.to_host);
+        let queue = item_mut(&mut self.links, link as usize);
+        let (mut packet, next) = queue.dequeue();
+        let (to, to_host) = (queue.to(), queue.to_host());
         if let Some(at) = next {
             self.wheel.insert(&mut self.links, at, link);
         }
         if to_host {
             return Arrival::Host(packet);
         }
-        self.forward(now, link, to, packet)
-    }
-
-    #[inline(always)]
-    fn forward(&mut self, now: Ps, link: u32, switch: NodeId, mut packet: Packet) -> Arrival {
-        if let Some(place) = self.cache.place(packet.lane, packet.hop) {
-            let generation = self.generations[switch.index()];
-            let entry = self.cache.entry(place);
-            let known = entry.in_link == link && entry.generation == generation;
-            if known && entry.in_tag == packet.tag && packet.flags <= entry.flags {
-                entry.packets += 1;
-                entry.bytes += u64::from(packet.wire);
-                entry.last = now;
-                packet.tag = entry.out_tag;
-                packet.hop += 1;
-                let (lane, out) = (packet.lane, entry.out_link);
-                return if self.enqueue(now, out, packet) { Arrival::Forwarded } else { Arrival::Dropped(lane) };
-            }
+        let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
+        let key = Entry::key(link, *item(&self.generations, to.index()));
+        let entry = self.cache.entry(place);
+        if !entry.holds(key, &packet) {
+            return Arrival::Slow(packet);
         }
-        Arrival::Slow(packet, link)
+        entry.count(now, &packet);
+        packet.pass(entry.out_tag);
+        let out = entry.out_link;
+        if self.enqueue(now, out, packet) {
+            Arrival::Forwarded
+        } else {
+            Arrival::Dropped(packet.lane())
+        }
     }
 
     /// Lets the switch at the end of `link` decide about a packet that the cache does not know. Returns what the caller
@@ -179,9 +174,9 @@ impl<T: Tap> Network<T> {
         };
         let decision = program.decide(in_port, &headers);
         let nanos = to_nanos(now);
-        let passes = packet.hop < TTL
-            && decision.meters.iter().all(|&meter| program.pass_meter(nanos, meter, u32::from(packet.wire)));
-        program.credit(&decision.rules, 1, u64::from(packet.wire), nanos);
+        let passes = packet.hop() < TTL
+            && decision.meters.iter().all(|&meter| program.pass_meter(nanos, meter, packet.wire() as u32));
+        program.credit(&decision.rules, 1, packet.wire(), nanos);
         let copy = decision.copied.then_some(PacketIn { switch, in_port, headers });
         if !passes || decision.emissions.is_empty() {
             self.totals.dropped_at_switches += 1;
@@ -193,38 +188,29 @@ impl<T: Tap> Network<T> {
 
     fn remember(&mut self, link: u32, switch: NodeId, packet: &Packet, decision: &Decision) {
         let Some(emission) = decision.single() else { return };
-        let Some(place) = self.cache.place(packet.lane, packet.hop) else { return };
-        // A flagged packet's decision holds for others only where no rule looks at flags.
-        let flags = if decision.looked_at_flags { 0 } else { u8::MAX };
+        let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return };
         let Some(out) = self.fabric.out_link(switch, emission.port) else { return };
-        if packet.flags > flags {
+        // Where a rule looks at flags, the decision about a flagged packet holds for no other.
+        let any_flags = !decision.looked_at_flags;
+        if packet.flags() != 0 && !any_flags {
             return;
         }
         self.settle(place);
-        let entry = Entry {
-            in_link: link,
-            generation: self.generations[switch.index()],
-            out_link: out.0,
-            in_tag: packet.tag,
-            out_tag: emission.tag.map_or(0, |tag| tag + 1),
-            flags,
-            packets: 0,
-            bytes: 0,
-            last: 0,
-        };
+        let key = Entry::key(link, self.generations[switch.index()]);
+        let entry = Entry::new(key, packet, any_flags, out.0, TagBits::of(emission.tag));
         self.cache.store(place, switch, entry, &decision.rules);
     }
 
     /// Sends the copies of a packet on; returns how many fewer packets of the lane are under way.
-    fn emit(&mut self, now: Ps, switch: NodeId, mut packet: Packet, decision: &Decision) -> i32 {
-        packet.hop += 1;
+    fn emit(&mut self, now: Ps, switch: NodeId, packet: Packet, decision: &Decision) -> i32 {
         let copies = decision.emissions.len() as i32;
         self.totals.copied += copies as u64 - 1;
         let mut lost = 1 - copies;
         for emission in &decision.emissions {
-            packet.tag = emission.tag.map_or(0, |tag| tag + 1);
+            let mut copy = packet;
+            copy.pass(TagBits::of(emission.tag));
             match self.fabric.out_link(switch, emission.port) {
-                Some(out) if self.enqueue(now, out.0, packet) => {}
+                Some(out) if self.enqueue(now, out.0, copy) => {}
                 Some(_) => lost += 1,
                 None => {
                     self.totals.dropped_at_switches += 1;
@@ -300,7 +286,7 @@ impl<T: Tap> Network<T> {
         }
         self.wheel.remove(&mut self.links, link.0);
         let lost = self.links[link.index()].fail();
-        lost.iter().map(|packet| packet.lane).collect()
+        lost.iter().map(Packet::lane).collect()
     }
 
     /// All packets so far, but for the events it took.
@@ -310,7 +296,7 @@ impl<T: Tap> Network<T> {
         PacketTotals {
             sent: self.totals.sent,
             copied: self.totals.copied,
-            delivered: self.links.iter().filter(|link| link.to_host).map(LinkQueue::delivered_packets).sum(),
+            delivered: self.links.iter().filter(|link| link.to_host()).map(LinkQueue::delivered_packets).sum(),
             dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
             in_flight: sum(LinkQueue::in_flight),
             hops,

@@ -6,7 +6,7 @@ use crate::control_plane::{addressee, ControlPlane, Journal};
 use crate::flows::Flows;
 use crate::network::{Arrival, LaneHeaders, Network};
 use crate::outcome::{LinkOutcome, Outcome};
-use crate::packet::Packet;
+use crate::packet::{Direction, Packet};
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
@@ -148,14 +148,14 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrive(&mut self, now: Ps, link: u32) {
         match self.network.arrive(now, link) {
             Arrival::Forwarded => {}
             Arrival::Host(packet) => self.deliver(now, packet),
             Arrival::Dropped(lane) => self.lose(lane, 1),
-            Arrival::Slow(packet, link) => {
-                let lane = packet.lane;
+            Arrival::Slow(packet) => {
+                let lane = packet.lane();
                 let (copy, lost) = self.network.decide(now, link, packet);
                 if let Some(copy) = copy {
                     let input = Input::PacketIn { switch: copy.switch, in_port: copy.in_port, headers: copy.headers };
@@ -189,11 +189,11 @@ impl<T: Tap> Simulation<T> {
             }
             return;
         }
-        if packet.lane & 1 == 0 {
-            if packet.flags & TCP_SYN != 0 {
+        if packet.direction() == Direction::Data {
+            if packet.flags() & TCP_SYN != 0 {
                 return self.send_ack(now, slot, 0, TCP_SYN | TCP_ACK);
             }
-            let ack = connection.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload));
+            let ack = connection.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload()));
             if connection.receiver.delivered_bytes() >= connection.size && !connection.delivered {
                 self.finish(now, slot);
             }
@@ -202,7 +202,7 @@ impl<T: Tap> Simulation<T> {
                 None => self.arm_receiver(slot),
             }
         } else {
-            if packet.flags & TCP_SYN != 0 {
+            if packet.flags() & TCP_SYN != 0 {
                 connection.sender.handle_syn_ack(nanos);
             } else {
                 connection.sender.handle_ack(nanos, packet.seq);
@@ -239,8 +239,7 @@ impl<T: Tap> Simulation<T> {
         let connection = self.connections.get(slot);
         connection.packets_sent += 1;
         let lane = (slot as u32) << 1 | 1;
-        let wire = HEADER_BYTES as u16;
-        let packet = Packet { deliver_at: 0, seq: number, lane, payload: 0, wire, tag: 0, hop: 0, flags };
+        let packet = Packet::new(lane, number, 0, HEADER_BYTES as u16, flags);
         let link = connection.ack_uplink;
         if self.network.send(now, link, packet) {
             self.connections.get(slot).under_way += 1;
@@ -498,7 +497,7 @@ fn packet_of(slot: usize, segment: &Segment) -> Packet {
         SegmentKind::Data => 0,
     };
     let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
-    Packet { deliver_at: 0, seq: segment.seq, lane, payload: segment.len as u16, wire, tag: 0, hop: 0, flags }
+    Packet::new(lane, segment.seq, segment.len as u16, wire, flags)
 }
 
 fn check(settings: &SimSettings) -> Result<(), SimError> {

@@ -47,6 +47,6 @@ impl Tap for NoTap {
 impl crate::packet::Packet {
     pub(crate) fn describe(&self, headers: Headers) -> SeenPacket {
         let is_ack = self.direction() == crate::packet::Direction::Ack;
-        SeenPacket { headers, seq: self.seq, is_ack, payload: self.payload, wire: self.wire }
+        SeenPacket { headers, seq: self.seq, is_ack, payload: self.payload(), wire: self.wire() as u16 }
     }
 }

@@ -7,6 +7,7 @@
 //! until they are due; that costs time, never correctness.
 
 use crate::time::{Ps, NEVER};
+use crate::trusted::{item, item_mut};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -16,7 +17,7 @@ const SLOTS: usize = 1 << 14;
 /// A batch holds times as 32-bit offsets from its start, so a slot spans no more than that.
 const MOST_SHIFT: u32 = 31;
 /// Links to a slot that the width aims at: few enough to sort by insertion, enough to share the cost of finding the slot.
-const LINKS_PER_SLOT: u64 = 4;
+const LINKS_PER_SLOT: u64 = 3;
 
 /// A link's place in the wheel, kept with the link: when it is due, and its successor in its slot.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +84,7 @@ impl Wheel {
         }
         let slot = number as usize % SLOTS;
         let first = std::mem::replace(&mut self.slots[slot], link);
-        links[link as usize].set_due(Due { at, next: first });
+        item_mut(links, link as usize).set_due(Due { at, next: first });
         if first == NONE {
             self.words[slot / 64] |= 1 << (slot % 64);
         }
@@ -159,8 +160,9 @@ impl Wheel {
         self.words[slot / 64] &= !(1 << (slot % 64));
         let mut link = std::mem::replace(&mut self.slots[slot], NONE);
         while link != NONE {
-            let due = links[link as usize].due();
-            self.batch.push(self.key(due.at, link));
+            let due = item(links, link as usize).due();
+            let key = self.key(due.at, link);
+            self.batch.push(key);
             link = due.next;
         }
         sort_descending(&mut self.batch);
@@ -215,13 +217,13 @@ fn sort_descending(keys: &mut [u64]) {
         return keys.sort_unstable_by(|a, b| b.cmp(a));
     }
     for end in 1..keys.len() {
-        let key = keys[end];
+        let key = *item(keys, end);
         let mut place = end;
-        while place > 0 && keys[place - 1] < key {
-            keys[place] = keys[place - 1];
+        while place > 0 && *item(keys, place - 1) < key {
+            *item_mut(keys, place) = *item(keys, place - 1);
             place -= 1;
         }
-        keys[place] = key;
+        *item_mut(keys, place) = key;
     }
 }
 
