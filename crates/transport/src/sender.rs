@@ -320,7 +320,10 @@ impl Sender {
             return;
         }
         if self.backoffs == 0 {
-            self.ssthresh = self.half_of(self.flight());
+            // In recovery the flight goes on growing while duplicates tell that most of it has arrived: it says nothing of the
+            // network, whose share was halved already. RFC 5681 §3.1 allows less than half of it.
+            let most = if self.in_recovery { self.ssthresh } else { u64::MAX };
+            self.ssthresh = self.half_of(self.flight()).min(most);
         }
         self.backoffs += 1;
         self.cwnd = self.mss;
@@ -482,6 +485,19 @@ mod tests {
         s.handle_ack(second + Nanos(9), 6 * MSS);
         assert!(s.is_finished() && s.poll_timeout().is_none());
         assert_eq!(s.timeouts(), 2);
+    }
+
+    #[test]
+    fn a_timeout_in_recovery_keeps_the_threshold() {
+        let mut s = open(&Settings { initial_window_bytes: 10 * MSS, ..settings() }, None);
+        drain(&mut s, Nanos(0));
+        for _ in 0..40 {
+            s.handle_ack(Nanos(10), 0);
+            drain(&mut s, Nanos(10));
+        }
+        assert!(s.flight() > 30 * MSS, "a new segment for each duplicate once the window allows");
+        s.handle_timeout(Nanos::from_secs(9));
+        assert_eq!((s.cwnd, s.ssthresh), (MSS, 5 * MSS));
     }
 
     #[test]
