@@ -87,6 +87,11 @@ impl Flows {
         &self.workload.flows[flow as usize]
     }
 
+    /// Five-tuple of a flow that has started.
+    pub(crate) fn five_tuple(&self, flow: u32) -> Option<FiveTuple> {
+        self.records.get(flow as usize)?.five_tuple
+    }
+
     /// When the next flow with a time of its own starts.
     pub(crate) fn next_start(&self) -> Option<Nanos> {
         match self.workload.flows.get(self.next)?.start {

@@ -289,6 +289,22 @@ impl<T: Tap> Network<T> {
         lost.iter().map(Packet::lane).collect()
     }
 
+    /// The links that a frame with these headers would cross from `uplink` to a host, by the rules as they stand. Ends
+    /// where it would be dropped or copied to several ports.
+    pub(crate) fn trace(&self, uplink: LinkId, mut headers: Headers) -> Vec<LinkId> {
+        let mut way = vec![uplink];
+        while way.len() <= usize::from(TTL) {
+            let record = self.fabric.link(way[way.len() - 1]);
+            let Some(program) = self.switches[record.to.index()].as_ref() else { break };
+            let decision = program.decide(record.to_port, &headers);
+            let [emission] = decision.emissions[..] else { break };
+            let Some(out) = self.fabric.out_link(record.to, emission.port) else { break };
+            headers.tag = emission.tag;
+            way.push(out);
+        }
+        way
+    }
+
     /// All packets so far, but for the events it took.
     pub(crate) fn packet_totals(&self) -> PacketTotals {
         let sum = |count: fn(&LinkQueue) -> u64| self.links.iter().map(count).sum::<u64>();

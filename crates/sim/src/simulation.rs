@@ -328,13 +328,12 @@ impl<T: Tap> Simulation<T> {
     fn start_flow(&mut self, now: Ps, flow: u32) {
         let five_tuple = self.flows.start(flow, to_nanos(now));
         let spec = self.flows.spec(flow);
-        let long = spec.size_bytes.is_none_or(|size| size >= self.long_bytes);
-        let (size, dscp) = (spec.size_bytes, if long { LONG_FLOW_DSCP } else { 0 });
+        let size = spec.size_bytes;
         let uplink = |address| self.fabric.attachment(address).map_or(LinkId(0), |at| at.uplink);
         let (data_uplink, ack_uplink) = (uplink(five_tuple.src), uplink(five_tuple.dst));
         let ends = Endpoints { flow, size, data_uplink, ack_uplink };
         let slot = self.connections.open_slot(&self.transport, &ends);
-        let headers = LaneHeaders { data: Headers { dscp, ..Headers::plain(five_tuple) } };
+        let headers = LaneHeaders { data: self.headers(flow, five_tuple) };
         match self.network.lanes.get_mut(slot) {
             Some(place) => *place = headers,
             None => self.network.lanes.push(headers),
@@ -345,6 +344,12 @@ impl<T: Tap> Simulation<T> {
             self.control.tell(now, &mut self.agenda, input);
         }
         self.open(now, slot);
+    }
+
+    /// Headers of a flow's data; its host labels it if it is long.
+    fn headers(&self, flow: u32, five_tuple: FiveTuple) -> Headers {
+        let long = self.flows.spec(flow).size_bytes.is_none_or(|size| size >= self.long_bytes);
+        Headers { dscp: if long { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
     }
 
     fn open(&mut self, now: Ps, slot: usize) {
@@ -457,6 +462,14 @@ impl<T: Tap> Simulation<T> {
             let input = Input::PortStatus { switch: record.from, port: record.from_port, up };
             self.control.tell(now, &mut self.agenda, input);
         }
+    }
+
+    /// The links that a flow's data would cross if it sent now, from its host to where it arrives (or would be lost).
+    /// Empty for a flow that has not started.
+    pub fn route(&self, flow: u32) -> Vec<LinkId> {
+        let Some(five_tuple) = self.flows.five_tuple(flow) else { return Vec::new() };
+        let Some(source) = self.fabric.attachment(five_tuple.src) else { return Vec::new() };
+        self.network.trace(source.uplink, self.headers(flow, five_tuple))
     }
 
     /// What the run has come to so far.

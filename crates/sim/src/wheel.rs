@@ -16,8 +16,10 @@ const NONE: u32 = u32::MAX;
 const SLOTS: usize = 1 << 14;
 /// A batch holds times as 32-bit offsets from its start, so a slot spans no more than that.
 const MOST_SHIFT: u32 = 31;
+/// Links that are sorted by insertion.
+const FEW: usize = 24;
 /// Links to a slot that the width aims at: few enough to sort by insertion, enough to share the cost of finding the slot.
-const LINKS_PER_SLOT: u64 = 3;
+const LINKS_PER_SLOT: u64 = 1;
 
 /// A link's place in the wheel, kept with the link: when it is due, and its successor in its slot.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +43,10 @@ pub(crate) struct Wheel {
     shift: u32,
     /// Number (not wrapped) of the slot whose links are in the batch; earlier slots are empty.
     base: u64,
-    /// The links of slot `base`, latest first: offset from the slot's start in the upper half, link in the lower.
-    batch: Vec<u64>,
+    /// The links of slot `base`, latest first: offset from the slot's start in the upper half, link in the lower. The
+    /// first `left` places count; there is one for every link, so it never has to grow.
+    batch: Box<[u64]>,
+    left: usize,
     /// First link of each later slot, and a bit per slot that is not empty.
     slots: Box<[u32; SLOTS]>,
     words: Box<[u64; SLOTS / 64]>,
@@ -60,7 +64,8 @@ impl Wheel {
         Wheel {
             shift: width.trailing_zeros().min(MOST_SHIFT),
             base: 0,
-            batch: Vec::with_capacity(64),
+            batch: vec![0; links].into_boxed_slice(),
+            left: 0,
             slots: Box::new([NONE; SLOTS]),
             words: Box::new([0; SLOTS / 64]),
             far_at: NEVER,
@@ -70,7 +75,7 @@ impl Wheel {
 
     /// Tells the wheel that nothing will be scheduled before `now` any more.
     pub(crate) fn advance_to(&mut self, now: Ps) {
-        if self.batch.is_empty() {
+        if self.left == 0 {
             self.base = self.base.max(now >> self.shift);
         }
     }
@@ -96,8 +101,10 @@ impl Wheel {
         links[link as usize].set_due(Due { at, next: NONE });
         if at >> self.shift <= self.base {
             let key = self.key(at, link);
-            let place = self.batch.partition_point(|&other| other > key);
-            self.batch.insert(place, key);
+            let place = self.batch[..self.left].partition_point(|&other| other > key);
+            self.batch.copy_within(place..self.left, place + 1);
+            self.batch[place] = key;
+            self.left += 1;
         } else {
             self.far.push(Reverse((at, link)));
             self.far_at = self.far_at.min(at);
@@ -113,15 +120,15 @@ impl Wheel {
     /// `limit - 1` any more.
     #[inline(always)]
     pub(crate) fn pop_before<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> Option<(Ps, u32)> {
-        if self.batch.is_empty() && !self.fill_batch(links, limit) {
+        if self.left == 0 && !self.fill_batch(links, limit) {
             return self.pop_far(limit);
         }
-        let &key = self.batch.last()?;
+        let key = *item(&self.batch, self.left - 1);
         let (at, link) = ((self.base << self.shift) + (key >> 32), key as u32);
         if at >= limit.min(self.far_at) {
             return self.pop_late(limit, (at, link));
         }
-        self.batch.pop();
+        self.left -= 1;
         Some((at, link))
     }
 
@@ -134,7 +141,7 @@ impl Wheel {
         if near.0 >= limit {
             return None;
         }
-        self.batch.pop();
+        self.left -= 1;
         Some(near)
     }
 
@@ -158,14 +165,26 @@ impl Wheel {
         let slot = number as usize % SLOTS;
         self.base = number;
         self.words[slot / 64] &= !(1 << (slot % 64));
+        let start = number << self.shift;
         let mut link = std::mem::replace(&mut self.slots[slot], NONE);
+        let mut count = 0;
         while link != NONE {
             let due = item(links, link as usize).due();
-            let key = self.key(due.at, link);
-            self.batch.push(key);
+            let key = (due.at - start) << 32 | u64::from(link);
+            // Insertion sort for the usual handful; the library's sort, below, beyond that.
+            let mut place = count;
+            while place > 0 && count < FEW && *item(&self.batch, place - 1) < key {
+                *item_mut(&mut self.batch, place) = *item(&self.batch, place - 1);
+                place -= 1;
+            }
+            *item_mut(&mut self.batch, place) = key;
+            count += 1;
             link = due.next;
         }
-        sort_descending(&mut self.batch);
+        if count > FEW {
+            self.batch[..count].sort_unstable_by(|a, b| b.cmp(a));
+        }
+        self.left = count;
         true
     }
 
@@ -187,7 +206,10 @@ impl Wheel {
     pub(crate) fn remove(&mut self, links: &mut [impl Scheduled], link: u32) {
         self.far.retain(|Reverse((_, other))| *other != link);
         self.far_at = self.far.peek().map_or(NEVER, |Reverse(first)| first.0);
-        self.batch.retain(|&key| key as u32 != link);
+        if let Some(place) = self.batch[..self.left].iter().position(|&key| key as u32 == link) {
+            self.batch.copy_within(place + 1..self.left, place);
+            self.left -= 1;
+        }
         let due = links[link as usize].due();
         links[link as usize].set_due(Due::NOT);
         let slot = (due.at >> self.shift) as usize % SLOTS;
@@ -207,23 +229,6 @@ impl Wheel {
             }
             here = other.next;
         }
-    }
-}
-
-/// Insertion sort for the usual handful; the library's sort beyond that.
-#[inline(always)]
-fn sort_descending(keys: &mut [u64]) {
-    if keys.len() > 24 {
-        return keys.sort_unstable_by(|a, b| b.cmp(a));
-    }
-    for end in 1..keys.len() {
-        let key = *item(keys, end);
-        let mut place = end;
-        while place > 0 && *item(keys, place - 1) < key {
-            *item_mut(keys, place) = *item(keys, place - 1);
-            place -= 1;
-        }
-        *item_mut(keys, place) = key;
     }
 }
 
@@ -249,7 +254,7 @@ mod tests {
             typical in 1u64..5_000_000, spread in 1usize..3000,
             steps in prop::collection::vec((0u8..8, 0u32..300, 0u64..8_000_000), 1..600),
         ) {
-            let mut wheel = Wheel::new(spread, typical);
+            let mut wheel = Wheel::new(300, typical / spread as u64 + 1);
             let mut links = vec![Due::NOT; 300];
             let mut model = BTreeSet::new();
             let mut due = vec![None; 300];
