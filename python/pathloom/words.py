@@ -34,10 +34,10 @@ def time_text(seconds: float) -> str:
 def share_text(value: float) -> str:
     """A throughput, 0 to 1.
 
-    >>> share_text(0.9816)
-    '0.982'
+    >>> share_text(0.9816), share_text(0.00042)
+    ('0.982', '0.00042')
     """
-    return f"{value:.3f}"
+    return f"{value:.3f}" if value >= 0.01 or value == 0 else f"{value:.2g}"
 
 
 def percent_text(value: float) -> str:

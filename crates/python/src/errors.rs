@@ -38,7 +38,12 @@ pub enum Error {
         what: &'static str,
         /// Where it is.
         path: String,
-        /// What the system said.
+        /// Text without line breaks and other control characters, which input may have brought along.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// What the system said.
         source: io::Error,
     },
     /// What cannot be simulated.
@@ -65,9 +70,14 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> PyErr {
         match error {
             Error::Unbalanced(_) => PyRuntimeError::new_err(error.to_string()),
-            input => PathloomError::new_err(input.to_string()),
+            input => PathloomError::new_err(one_line(&input.to_string())),
         }
     }
+}
+
+/// Text without line breaks and other control characters, which input may have brought along.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// What the system said, without its number.

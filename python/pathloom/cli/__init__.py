@@ -11,9 +11,19 @@ TRACEBACK_VARIABLE = "PATHLOOM_TRACEBACK"
 EXIT_ERROR, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
 
 
+class Interrupted(Exception):
+    """Ctrl-C came, and there is more to say than that."""
+
+
 def main() -> None:
     """Runs the command line and exits: 0, 2 on bad input, 130 after Ctrl-C, 1 on an error inside Pathloom."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == EXIT_INTERRUPTED:
+        # An interrupt that passed through a module being loaded would make Python end itself by that signal.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -24,6 +34,9 @@ def run(arguments: list[str]) -> int:
         return carry_out(arguments)
     except KeyboardInterrupt:
         print("pathloom: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except Interrupted as interrupted:
+        print(f"pathloom: {interrupted}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Who reads our output has gone; what Python would still flush goes nowhere.

@@ -11,12 +11,15 @@ from typer.exceptions import Abort, TyperException
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.cli import EXIT_BAD_INPUT, EXIT_INTERRUPTED, bench, compare, fabric, lists
+from pathloom.cli.options import show_help_if_alone
 
 app = typer.Typer(
     name="pathloom",
     help="Puts the flows of a datacenter on the many paths of its fabric, and shows which routing scheme does it best.",
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # Our texts are full of colons and brackets.
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("compare")(compare.compare)
@@ -33,14 +36,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback()
 def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Shows the help when no command is given."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    show_help_if_alone(context)
 
 
 def carry_out(arguments: list[str]) -> int:
@@ -54,7 +56,10 @@ def carry_out(arguments: list[str]) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "pathloom")
         return _bad_input(f"{error.format_message()} (see `{command} --help`)")
     except Abort:
-        return EXIT_INTERRUPTED
+        raise KeyboardInterrupt from None
+    if code == EXIT_INTERRUPTED:
+        # This is what the library makes of an interrupt that came before or after the runs.
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 

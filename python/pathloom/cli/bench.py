@@ -8,14 +8,9 @@ import typer
 
 from pathloom import benchmark
 from pathloom.cli import console
-from pathloom.cli.options import JsonOption
+from pathloom.cli.options import JsonOption, SeedOption, show_help_if_alone, whole_number
 
-app = typer.Typer(help="Measure how fast Pathloom is.", no_args_is_help=True)
-
-
-@app.callback()
-def benches() -> None:
-    """Measure how fast Pathloom is."""
+app = typer.Typer(help="Measure how fast Pathloom is.", invoke_without_command=True, callback=show_help_if_alone)
 
 
 @app.command("sim")
@@ -27,7 +22,7 @@ def sim(
         str, typer.Option("--transport", metavar="SPEC", help="What hosts run.")
     ] = benchmark.TRANSPORT,
     duration: Annotated[str, typer.Option("--duration", metavar="TIME", help="Simulated time.")] = benchmark.DURATION,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 1,
+    seed: SeedOption = None,
     instructions: Annotated[
         bool, typer.Option("--instructions", help="Count instructions per hop with valgrind; takes minutes.")
     ] = False,
@@ -39,7 +34,7 @@ def sim(
     memory is that of a process that does nothing else.
     """
     console.check_json_target(json)
-    settings = benchmark.settings(fabric, traffic, scheme, transport, duration, seed)
+    settings = benchmark.settings(fabric, traffic, scheme, transport, duration, whole_number("--seed", seed) or 1)
     row = benchmark.measure(settings)
     if instructions:
         row["instructions_per_hop"] = benchmark.instructions_per_hop(settings, duration)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pathloom._core import PathloomError
-from pathloom.cli import EXIT_INTERRUPTED, console
+from pathloom.cli import Interrupted, console
 from pathloom.cli.options import (
     ControlOption,
     DurationOption,
@@ -22,6 +22,7 @@ from pathloom.cli.options import (
     SpecFileOption,
     TrafficOption,
     TransportOption,
+    whole_number,
 )
 from pathloom.experiments.execution import Wrappers, default_threads
 from pathloom.experiments.folder import OutFolder
@@ -63,12 +64,12 @@ def compare(
         "schemes": tuple(split_specs(schemes)) if schemes is not None else None,
         "transport": transport,
         "duration": duration,
-        "runs": runs,
-        "seed": seed,
+        "runs": whole_number("--runs", runs),
+        "seed": whole_number("--seed", seed),
         "control": control,
         "faults": tuple(fault) if fault else None,
     }
-    return _carry_out("compare", _settings(given, spec), Wrappers(), jobs, out, json)
+    return _carry_out("compare", _settings(given, spec), Wrappers(), whole_number("--jobs", jobs), out, json)
 
 
 def run(
@@ -107,8 +108,8 @@ def run(
         "schemes": (scheme,) if scheme is not None else None,
         "transport": transport,
         "duration": duration,
-        "runs": runs,
-        "seed": seed,
+        "runs": whole_number("--runs", runs),
+        "seed": whole_number("--seed", seed),
         "control": control,
         "faults": tuple(fault) if fault else None,
     }
@@ -120,7 +121,7 @@ def run(
         option = "--pcap" if pcap else "--event-log"
         raise PathloomError(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
     wrappers = Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
-    return _carry_out("run", settings, wrappers, jobs, out, json)
+    return _carry_out("run", settings, wrappers, whole_number("--jobs", jobs), out, json)
 
 
 def _settings(given: dict[str, Any], spec: Path | None, **defaults: Any) -> Settings:
@@ -137,15 +138,17 @@ def _carry_out(
     from pathloom.experiments.api import Experiment
 
     console.check_json_target(json)
-    experiment = Experiment(settings, wrappers=wrappers)
-    folder = OutFolder(out) if out is not None else None
+    folder = None
     try:
+        experiment = Experiment(settings, wrappers=wrappers)
+        folder = OutFolder(out) if out is not None else None
         result = _run_and_watch(verb, experiment, jobs)
         if result.complete or result.outcomes:
             _deliver(result, folder, json)
     except BaseException:
         if folder is not None:
             folder.give_up()
+        wrappers.remove_partial()
         raise
     if result.complete:
         return 0
@@ -153,8 +156,7 @@ def _carry_out(
         folder.give_up()
     done, planned = len(result.outcomes), settings.runs * len(settings.schemes)
     kept = f", kept in {folder.path}" if folder is not None and done else ""
-    console.say(f"pathloom: interrupted: {done} of {planned} runs were finished{kept}")
-    return EXIT_INTERRUPTED
+    raise Interrupted(f"interrupted: {done} of {planned} runs were finished{kept}")
 
 
 def _run_and_watch(verb: str, experiment: Experiment, jobs: int | None) -> Result:

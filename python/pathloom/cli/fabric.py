@@ -11,10 +11,10 @@ import typer
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.cli import console
-from pathloom.cli.options import JsonOption
+from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.words import rate_text
 
-app = typer.Typer(help="Fabrics: list, show, draw, export.", no_args_is_help=True)
+app = typer.Typer(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
 
 SpecArgument = Annotated[str, typer.Argument(metavar="SPEC", help="fat-tree:k=4, or FILE.graphml, or FILE.json.")]
 

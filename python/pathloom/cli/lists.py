@@ -9,10 +9,10 @@ import typer
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.cli import console
-from pathloom.cli.options import JsonOption
+from pathloom.cli.options import JsonOption, show_help_if_alone
 
-schemes = typer.Typer(help="Routing schemes: list, show.", no_args_is_help=True)
-traffic = typer.Typer(help="Traffic: list.", no_args_is_help=True)
+schemes = typer.Typer(help="Routing schemes: list, show.", invoke_without_command=True, callback=show_help_if_alone)
+traffic = typer.Typer(help="Traffic: list.", invoke_without_command=True, callback=show_help_if_alone)
 
 
 @schemes.command("list")

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from pathloom._core import PathloomError
 from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
+
+MOST_JOBS = 1024
 
 FabricOption = Annotated[
     str | None,
@@ -36,16 +39,16 @@ DurationOption = Annotated[
     typer.Option("--duration", metavar="TIME", help="How long flows arrive, with its unit: 60s.  [default: 10s]"),
 ]
 SeedOption = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, max=MOST_SEED, help="Run number r has the seed SEED + r - 1.  [default: 1]"),
+    str | None,
+    typer.Option("--seed", metavar="N", help="Run number r has the seed N + r - 1.  [default: 1]"),
 ]
 RunsOption = Annotated[
-    int | None,
-    typer.Option("--runs", min=1, max=MOST_RUNS, help="Runs of each scheme, for confidence intervals."),
+    str | None,
+    typer.Option("--runs", metavar="N", help="Runs of each scheme.  [default: 3 to compare, 1 to run]"),
 ]
 JobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", min=1, max=1024, help="Threads; the result does not depend on it.  [default: one per core]"),
+    str | None,
+    typer.Option("--jobs", metavar="N", help="Threads; the result does not depend on it.  [default: one per core]"),
 ]
 OutOption = Annotated[
     Path | None,
@@ -59,3 +62,19 @@ SpecFileOption = Annotated[
     Path | None,
     typer.Option("--spec", metavar="FILE.toml", help="Take the settings from a file; options given beside it win."),
 ]
+
+
+def whole_number(option: str, text: str | None) -> int | None:
+    """The value of --runs, --seed or --jobs. Raises `PathloomError` when it is not a whole number in its range."""
+    if text is None:
+        return None
+    least, most = {"--runs": (1, MOST_RUNS), "--seed": (0, MOST_SEED), "--jobs": (1, MOST_JOBS)}[option]
+    if text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
+        return int(text)
+    raise PathloomError(f"{option} `{text}`: expected a whole number from {least} to {most}")
+
+
+def show_help_if_alone(context: typer.Context) -> None:
+    """Shows the help of a group of commands that was called without one."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathloom._core import PathloomError
-from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads
+from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads, interruptible
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
 from pathloom.fabrics import Fabric
@@ -21,7 +21,7 @@ class Experiment:
     def __init__(self, settings: Settings, fabric: Fabric | None = None, wrappers: Wrappers | None = None) -> None:
         """Prepares the first run of every scheme; `fabric` stands in for `settings.fabric` where it is given."""
         self.settings = settings
-        self.fabric = fabric or Fabric(settings.fabric)
+        self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
         self._execution = Execution(settings, self.fabric.text, wrappers or Wrappers())
 
     def carry_out(self, jobs: int | None = None, progress: Progress = lambda _job, _share: None) -> Result:

@@ -10,14 +10,17 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 from pathloom import _core
+from pathloom._core import PathloomError
 from pathloom.experiments.settings import Settings
+
+Result = TypeVar("Result")
 
 SLICE_WALL_S = 0.1
 """How long a slice should take: the time that Ctrl-C has to wait at most, or little more."""
@@ -54,33 +57,32 @@ class Wrappers:
     pcap: str | None = None
     event_log: str | None = None
 
+    def remove_partial(self) -> None:
+        """Removes what a run that was given up may have left beside them."""
+        for path in (self.pcap, self.event_log):
+            if path is not None:
+                with suppress(OSError):
+                    Path(f"{path}.partial").unlink()
+
 
 Progress = Callable[[Job, float], None]
 """Called with the share (0..1) of a run that is done; from several threads."""
 
 
-@dataclass
 class Execution:
     """All runs of an experiment, in the order of the settings: schemes, and in each the runs."""
 
-    settings: Settings
-    fabric_text: str | None = None
-    wrappers: Wrappers = Wrappers()
-    outcomes: list[RunOutcome] = field(default_factory=list)
-    interrupted: bool = False
-    description: str = ""
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, settings: Settings, fabric_text: str | None, wrappers: Wrappers) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any run starts."""
-        settings = self.settings
-        self.jobs = [
-            Job(scheme, run, settings.run_seed(run))
-            for scheme in settings.schemes
-            for run in range(1, settings.runs + 1)
-        ]
+        self.settings = settings
+        self.fabric_text = fabric_text
+        self.wrappers = wrappers
+        self.outcomes: list[RunOutcome] = []
+        self.interrupted = False
+        numbers = range(1, settings.runs + 1)
+        self.jobs = [Job(scheme, run, settings.run_seed(run)) for scheme in settings.schemes for run in numbers]
         first = [job for job in self.jobs if job.run == 1]
-        self._prepared = {job: self._simulation(job) for job in first}
+        self._prepared = interruptible(lambda: {job: self._simulation(job) for job in first})
         self.description = self._prepared[first[0]].description
         self.notes = self._prepared[first[0]].notes
 
@@ -110,42 +112,72 @@ class Execution:
         After a Ctrl-C the runs under way are given up within a slice, `interrupted` is set, and `outcomes` holds the
         runs that were finished. An error in a run ends the others likewise and is raised.
         """
-        stop = threading.Event()
+        stop, lock = threading.Event(), threading.Lock()
+        todo = iter(self.jobs)
+        finished: dict[Job, RunOutcome] = {}
+        errors: list[BaseException] = []
 
-        def carry_out(job: Job) -> RunOutcome | None:
-            if stop.is_set():
-                return None
+        def work() -> None:
+            while not stop.is_set():
+                with lock:
+                    job = next(todo, None)
+                if job is None:
+                    return
+                try:
+                    outcome = self._carry_out(job, stop, progress)
+                except BaseException as error:
+                    errors.append(error)
+                    stop.set()
+                    return
+                if outcome is not None:
+                    finished[job] = outcome
+
+        workers = [threading.Thread(target=work, name=f"run-{number}", daemon=True) for number in range(threads)]
+        try:
+            for worker in workers:
+                worker.start()
+            _await(workers)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            stop.set()
+            _await([worker for worker in workers if worker.is_alive()])
+        if errors:
+            raise errors[0]
+        self.outcomes = [finished[job] for job in self.jobs if job in finished]
+
+    def _carry_out(self, job: Job, stop: threading.Event, progress: Progress) -> RunOutcome | None:
+        try:
             simulation = self._prepared.pop(job, None) or self._simulation(job)
-            return _advance(simulation, job, self.settings.duration_s, stop, progress)
-
-        with _threads(threads, stop) as pool:
-            futures: list[Future[RunOutcome | None]] = [pool.submit(carry_out, job) for job in self.jobs]
-            try:
-                _wait(futures)
-            except KeyboardInterrupt:
-                self.interrupted = True
-        results = (future.result() for future in futures if not future.cancelled())
-        self.outcomes = [outcome for outcome in results if outcome is not None]
+        except PathloomError as error:
+            raise PathloomError(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
+        return _advance(simulation, job, self.settings.duration_s, stop, progress)
 
 
-@contextmanager
-def _threads(count: int, stop: threading.Event) -> Iterator[ThreadPoolExecutor]:
-    """A pool whose threads are told to stop, and awaited, on the way out."""
-    pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="run")
-    try:
-        yield pool
-    finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+def interruptible(call: Callable[[], Result]) -> Result:
+    """Makes a call into the core on another thread, so that Ctrl-C is answered while it lasts."""
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+
+    worker = threading.Thread(target=work, name="prepare", daemon=True)
+    worker.start()
+    _await([worker])
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
-def _wait(futures: list[Future[RunOutcome | None]]) -> None:
-    """Waits for all, and raises what the first failing one raised. Wakes up often, for Ctrl-C."""
-    pending = set(futures)
-    while pending:
-        done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
+def _await(threads: Sequence[threading.Thread]) -> None:
+    """Waits for threads, and wakes up often: Python answers Ctrl-C between two waits."""
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.1)
 
 
 def _advance(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from pathloom import _core
 from pathloom._core import PathloomError
@@ -47,6 +47,14 @@ class Settings(BaseModel):
             if scheme in schemes[:index]:
                 raise PathloomError(f"schemes: `{scheme}` is given twice; name each scheme once")
         return schemes
+
+    @field_validator("transport", "control")
+    @classmethod
+    def _not_empty(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is not None and not text.strip():
+            expected = _EXPECTED[info.field_name or ""]
+            raise PathloomError(f"{info.field_name}: is empty; expected {expected}, or leave it out")
+        return text
 
     @field_validator("duration")
     @classmethod

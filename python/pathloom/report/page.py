@@ -26,12 +26,12 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     settings, summary = result.settings, result.summary
     schemes = summary["schemes"]
     colours = {scheme: look.colour for scheme, look in looks(settings.schemes).items()}
-    title = f"{listed(settings.schemes)} on {settings.fabric}"
+    title = f"{listed(settings.schemes)} on {settings.fabric.split(':', 1)[0]}"
     css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
     runs = f"{settings.runs} run{'s' if settings.runs != 1 else ''} of {settings.duration}, seed {settings.seed}"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="under">{escape(settings.traffic)} · {escape(runs)} per scheme</p>',
+        f'<p class="under">{escape(settings.traffic)} on {escape(settings.fabric)} · {escape(runs)} per scheme</p>',
         _incomplete(result),
         _headline(schemes),
         _plain_table(main_table(schemes), colours),

@@ -99,7 +99,7 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
         _dots(axes, [row[key] for row in rows], [look[row["scheme"]] for row in rows], scale)
         axes.set_xlabel(label)
         axes.set_yticks(range(len(rows)), [row["scheme"] for row in rows] if place == 0 else [""] * len(rows))
-    says = "Mean and 95 % confidence interval over the runs. Farther right is better on the left, worse on the right."
+    says = "Mean and 95 % confidence interval over the runs. More throughput is better, and less time."
     return Plot(
         "means",
         "Means",

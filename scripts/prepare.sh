@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Makes sure that what a target needs is on the machine: `prepare.sh build`, `prepare.sh bench`, `prepare.sh ns3`.
+# Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
+# Rust is never downloaded from here.
+set -euo pipefail
+
+say() { printf 'pathloom: %s\n' "$*" >&2; }
+give_up() { say "$*"; exit 1; }
+
+need_packages() {  # need_packages "what for" package...
+    local what=$1; shift
+    command -v apt-get >/dev/null || give_up "$what is missing; on Debian it comes with: $*"
+    if [ "$(id -u)" != 0 ]; then
+        give_up "$what is missing; install it with: sudo apt-get install $*"
+    fi
+    say "installing $* ($what)"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q --no-install-recommends "$@" >&2 </dev/null && return
+    apt-get update -q >&2 </dev/null
+    apt-get install -y -q --no-install-recommends "$@" >&2 </dev/null || give_up "apt-get could not install $*"
+}
+
+at_least() {  # at_least 1.85 1.95.0
+    [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+need_python() {
+    local python=${PYTHON:-python3} version
+    command -v "$python" >/dev/null || need_packages "Python" python3 python3-venv
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    at_least 3.11 "$version" ||
+        give_up "Python $version is too old; 3.11 or later is needed. Name another: make PYTHON=python3.12 ..."
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || need_packages "Python's venv module" python3-venv
+}
+
+need_rust() {
+    local least=1.85 candidate version
+    if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
+        give_up "cargo is in ~/.cargo/bin, but not on the PATH; type: . ~/.cargo/env"
+    fi
+    if ! command -v cargo >/dev/null && command -v apt-cache >/dev/null; then
+        candidate=$(apt-cache policy cargo | sed -n 's/^ *Candidate: *\([0-9.]*\).*/\1/p')
+        if [ -n "$candidate" ] && at_least $least "$candidate"; then
+            need_packages "Rust" cargo
+        fi
+    fi
+    command -v cargo >/dev/null ||
+        give_up "Rust is missing, and this Debian's own is too old: install it with rustup, see https://rustup.rs"
+    version=$(cargo --version | cut -d' ' -f2)
+    at_least $least "$version" ||
+        give_up "cargo $version is too old; $least or later is needed: install it with rustup, see https://rustup.rs"
+}
+
+case ${1:-} in
+build)
+    command -v cc >/dev/null || need_packages "a C compiler, for linking" build-essential
+    need_python
+    need_rust
+    ;;
+bench)
+    command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind
+    ;;
+ns3)
+    command -v g++ >/dev/null || need_packages "a C++ compiler, for ns-3" g++
+    compgen -G '/usr/include/ns3*/ns3/core-module.h' >/dev/null || need_packages "ns-3, the judge" libns3-dev
+    ;;
+*)
+    give_up "usage: prepare.sh build|bench|ns3"
+    ;;
+esac

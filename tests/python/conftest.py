@@ -1,0 +1,45 @@
+"""What the tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pathloom.cli import run
+
+SMALL = ["--fabric", "fat-tree:k=4,rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "500ms"]
+"""A fabric and traffic that are simulated in a moment."""
+
+
+class Outcome(NamedTuple):
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Outcome]
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Runs a command line in an empty folder, as `pathloom` would."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PATHLOOM_TRACEBACK", raising=False)
+
+    def call(*arguments: str | Path) -> Outcome:
+        capfd.readouterr()
+        code = run([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+def tree(folder: Path) -> list[str]:
+    """Names of all files and folders below a folder."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))

@@ -1,0 +1,102 @@
+"""Ctrl-C: exit code 130, no traceback, what was finished is kept, nothing half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from conftest import tree
+
+COMMAND = [sys.executable, "-m", "pathloom"]
+ENDLESS = ["--fabric", "fat-tree:k=4", "--traffic", "long-lived", "--duration", "1h"]
+SLOW_TO_PREPARE = ["--fabric", "fat-tree:k=8", "--traffic", "web-search:load=0.5", "--duration", "1h"]
+
+
+def interrupt_at(arguments: list[str], pattern: str, folder: Path) -> tuple[int, str, str]:
+    """Starts a command on a terminal, and presses Ctrl-C once its progress bar matches."""
+    terminal, inner = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=inner,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(inner)
+    seen, pressed, give_up_at = "", False, time.monotonic() + 60
+    while process.poll() is None or select.select([terminal], [], [], 0)[0]:
+        assert time.monotonic() < give_up_at, f"still running; stderr: {seen[-500:]}"
+        if not select.select([terminal], [], [], 0.1)[0]:
+            continue
+        try:
+            seen += os.read(terminal, 65536).decode(errors="replace")
+        except OSError:
+            break
+        if not pressed and re.search(pattern, seen):
+            pressed = True
+            os.killpg(process.pid, signal.SIGINT)
+    out = process.communicate(timeout=30)[0].decode()
+    os.close(terminal)
+    return process.returncode, out, seen
+
+
+def test_finished_runs_are_kept(tmp_path: Path) -> None:
+    small = ["--fabric", "fat-tree:k=4", "--traffic", "web-search:load=0.4", "--duration", "30ms"]
+    arguments = ["compare", *small, "--schemes", "ecmp,spt", "--runs", "5000", "--jobs", "2", "--out", "results"]
+    code, out, seen = interrupt_at(arguments, r"[1-9]\d*/10000 runs", tmp_path)
+    assert code == 130, seen
+    assert "Traceback" not in seen + out
+    found = re.search(r"interrupted: (\d+) of 10000 runs were finished, kept in results", seen)
+    assert found, seen[-300:]
+    content = json.loads((tmp_path / "results/result.json").read_text(encoding="utf-8"))
+    assert content["complete"] is False
+    assert sum(len(row["runs"]) for row in content["schemes"]) == int(found.group(1)) > 0
+    assert not [name for name in tree(tmp_path) if "partial" in name]
+    assert "Interrupted" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
+
+
+def test_nothing_is_written_when_nothing_was_finished(tmp_path: Path) -> None:
+    arguments = ["run", *ENDLESS, "--scheme", "ecmp", "--out", "deep/results", "--pcap", "x.pcapng"]
+    code, out, seen = interrupt_at(arguments, r"0/1 runs", tmp_path)
+    assert code == 130, seen
+    assert "pathloom: interrupted" in seen
+    assert "Traceback" not in seen + out
+    assert tree(tmp_path) == []
+
+
+def test_ctrl_c_is_answered_soon_whenever_it_comes(tmp_path: Path) -> None:
+    for delay_s in (0.02, 0.1, 0.3, 0.6, 1.0, 1.6):
+        process = subprocess.Popen(
+            [*COMMAND, "compare", *SLOW_TO_PREPARE, "--schemes", "ecmp,hedera", "--out", "results"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        # Python itself must be up: before that, the signal is not ours to answer.
+        while process.poll() is None and not is_past_startup(process.pid):
+            time.sleep(0.005)
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=15)
+        assert process.returncode == 130, err
+        assert b"Traceback" not in err
+        assert out == b""
+        assert tree(tmp_path) == []
+
+
+def is_past_startup(pid: int) -> bool:
+    """Whether the interpreter has begun to load the core: its own signal handler stands by then."""
+    try:
+        return "_core" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+    except OSError:
+        return True

@@ -1,0 +1,102 @@
+"""The same seed gives the same figures: for any number of threads, and however a run is sliced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from conftest import SMALL, Cli
+from pathloom import _core
+from pathloom.experiments import execution
+from synthetic import numbers
+
+SETTINGS = {
+    "fabric": "fat-tree:k=4,rate=10Mbps",
+    "fabric_text": None,
+    "traffic": "web-search:load=0.5",
+    "scheme": "hedera:period=50ms",
+    "transport": None,
+    "control": None,
+    "duration": "300ms",
+    "seed": 3,
+    "faults": ["100ms:down:a0_0", "200ms:up:a0_0"],
+    "pcap": None,
+    "event_log": None,
+}
+
+
+def test_any_number_of_jobs_gives_the_same_result(cli: Cli, tmp_path: Path) -> None:
+    for jobs in ("1", "2", "5"):
+        outcome = cli(
+            "compare", *SMALL, "--schemes", "spt,ecmp,hedera:period=50ms", "--runs", "3", "--jobs", jobs, "--out", jobs
+        )
+        assert outcome.code == 0
+    texts = [(tmp_path / jobs / "result.json").read_text(encoding="utf-8") for jobs in ("1", "2", "5")]
+    assert numbers(texts[0]) == numbers(texts[1]) == numbers(texts[2])
+    one, other = (pl.read_parquet(tmp_path / jobs / "flows.parquet") for jobs in ("1", "5"))
+    assert one.equals(other)
+
+
+def test_wall_keys_are_all_that_differs(cli: Cli) -> None:
+    first, second = (json.loads(cli("run", *SMALL, "--scheme", "ecmp", "--json", "-").out) for _ in range(2))
+
+    def differing(one: Any, other: Any, path: str = "") -> list[str]:
+        if isinstance(one, dict):
+            return [key for name in one for key in differing(one[name], other[name], f"{path}/{name}")]
+        if isinstance(one, list):
+            pairs = zip(one, other, strict=True)
+            return [key for place, (a, b) in enumerate(pairs) for key in differing(a, b, f"{path}/{place}")]
+        return [] if one == other else [path]
+
+    assert all("wall" in path for path in differing(first, second))
+
+
+def test_another_seed_gives_another_result_and_a_run_can_be_repeated_alone(cli: Cli) -> None:
+    def runs(seed: str, count: str) -> list[Any]:
+        text = cli("run", *SMALL, "--scheme", "ecmp", "--seed", seed, "--runs", count, "--json", "-").out
+        found: list[Any] = numbers(text)["schemes"][0]["runs"]
+        return found
+
+    three = runs("1", "3")
+    assert [run["seed"] for run in three] == [1, 2, 3]
+    assert len({run["packets"]["hops"] for run in three}) == 3
+    alone = runs("3", "1")[0]
+    assert {**alone, "run": 3} == three[2]
+
+
+@pytest.mark.parametrize("steps", [1, 7, 1000])
+def test_slices_do_not_change_a_run(steps: int) -> None:
+    def outcome(count: int) -> dict[str, Any]:
+        simulation = _core.Simulation(json.dumps(SETTINGS))
+        for step in range(1, count + 1):
+            simulation.advance(simulation.end_s * step / count)
+        assert simulation.done
+        return simulation.outcome()
+
+    whole, sliced = outcome(1), outcome(steps)
+    for table in ("flows", "links"):
+        for name, column in whole[table].items():
+            np.testing.assert_array_equal(column, sliced[table][name], name)
+    for part in ("packets", "control", "end_ns"):
+        assert whole[part] == sliced[part]
+
+
+def test_the_length_of_slices_follows_the_clock_but_not_the_figures(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("run", *SMALL, "--scheme", "hedera:period=50ms", "--json", "-")
+    first = numbers(cli(*arguments).out)
+    monkeypatch.setattr(execution, "SLICE_WALL_S", 1e-6)
+    assert numbers(cli(*arguments).out) == first
+
+
+def test_packets_are_conserved_in_every_run(cli: Cli) -> None:
+    text = cli("compare", *SMALL, "--schemes", "spt,ecmp,hedera:period=50ms", "--runs", "2", "--json", "-").out
+    for row in json.loads(text)["schemes"]:
+        for packets in (run["packets"] for run in row["runs"]):
+            assert (
+                packets["sent"] + packets["copied"] == packets["delivered"] + packets["dropped"] + packets["in_flight"]
+            )

@@ -1,0 +1,174 @@
+"""What a result says of its flows, and how it is kept."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import synthetic
+from pathloom._core import PathloomError
+from pathloom.experiments.folder import OutFolder, write_whole
+from pathloom.experiments.stats import ci95
+from pathloom.experiments.summary import paired_differences
+from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA
+from pathloom.fabrics import Fabric, diamond, fat_tree
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    return fat_tree(k=4, rate="10Mbps")
+
+
+def test_the_promised_keys_are_there(fabric: Fabric) -> None:
+    content = json.loads(synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}).json())
+    assert {"schema", "settings", "versions", "seed", "schemes"} <= set(content)
+    assert content["schema"] == 1
+    promised: dict[str, set[str]] = {
+        "throughput": {"mean", "min", "p5", "ci95"},
+        "fct_s": {"mean", "p50", "p95", "p99", "mouse", "rabbit", "elephant"},
+        "flows": {"started", "finished"},
+        "packets": {"sent", "dropped", "hops"},
+        "control": {"messages", "rules_max", "reroutes", "busy_share"},
+    }
+    for row in content["schemes"]:
+        assert {"scheme", "runs", "wall_s", "hops_per_wall_s", *promised} <= set(row)
+        for key, names in promised.items():
+            assert names <= set(row[key]), key
+            assert all(isinstance(row[key][name], int | float) for name in names)
+        assert [run["run"] for run in row["runs"]] == [1, 2, 3]
+
+
+def test_summary_figures_follow_from_the_tables(fabric: Fabric) -> None:
+    result = synthetic.result(fabric, {"ecmp": 1.0}, runs=4)
+    row, flows = result.summary["schemes"][0], result.flows
+    run_means = flows.group_by("run").agg(pl.col("throughput").mean()).sort("run")["throughput"].to_list()
+    assert row["throughput"]["mean"] == pytest.approx(sum(run_means) / 4)
+    assert row["throughput"]["ci95"] == pytest.approx(ci95(run_means))
+    assert row["throughput"]["min"] == flows["throughput"].min()
+    assert row["fct_s"]["p95"] == pytest.approx(flows["fct_s"].quantile(0.95, "linear"))
+    mice = flows.filter(pl.col("size_bytes") < 10_000).group_by("run").agg(pl.col("fct_s").mean())["fct_s"]
+    assert row["fct_s"]["mouse"] == pytest.approx(mice.mean())
+    elephants = flows.filter(pl.col("size_bytes") > 10_000_000)
+    assert set(elephants["size_class"]) == {"elephant"}
+    assert row["flows"] == {"offered": 3600, "started": 3600, "finished": 3600, "unfinished": 0, "long_lived": 0}
+
+
+def test_unfinished_flows_are_counted_named_and_never_left_out(fabric: Fabric) -> None:
+    whole = synthetic.result(fabric, {"ecmp": 1.0}, runs=1)
+    cut = synthetic.result(fabric, {"ecmp": 1.0}, runs=1, unfinished=20)
+    row, complete = cut.summary["schemes"][0], whole.summary["schemes"][0]
+    assert row["flows"]["unfinished"] == 20
+    assert row["flows"]["finished"] == 880
+    assert row["runs"][0]["unfinished"] == list(range(880, 900))
+    assert row["fct_s"]["mean"] > complete["fct_s"]["mean"], "stranding flows must not look good"
+    assert row["throughput"]["mean"] < complete["throughput"]["mean"]
+    stranded = cut.flows.filter(~pl.col("finished"))
+    assert stranded["fct_s"].null_count() == 20
+    assert stranded["age_s"].null_count() == 0
+    ideal_over_age = stranded["ideal_fct_s"] / stranded["age_s"]
+    assert (stranded["throughput"] - ideal_over_age).abs().max() < 1e-12  # type: ignore[operator]
+
+
+def test_long_lived_flows_have_no_fct_and_are_not_unfinished(fabric: Fabric) -> None:
+    row = synthetic.result(fabric, {"ecmp": 1.0}, flows=16, long_lived=True).summary["schemes"][0]
+    assert row["flows"] == {"offered": 48, "started": 48, "finished": 0, "unfinished": 0, "long_lived": 48}
+    assert all(value is None for value in row["fct_s"].values())
+    assert 0 < row["throughput"]["mean"] < 1
+
+
+def test_flows_that_never_started_are_unfinished(fabric: Fabric) -> None:
+    result = synthetic.result(fabric, {"ecmp": 1.0}, runs=1, unfinished=5)
+    flows = result.outcomes[0].outcome["flows"]
+    flows["start_ns"][-3:] = -1
+    flows["src_port"][-3:] = flows["dst_port"][-3:] = -1
+    row = result.summary["schemes"][0]
+    assert row["flows"]["started"] == 897
+    assert row["flows"]["unfinished"] == 5
+    late = result.flows.tail(3)
+    assert late["age_s"].null_count() == late["throughput"].null_count() == late["src_port"].null_count() == 3
+
+
+def test_differences_are_taken_run_by_run(fabric: Fabric) -> None:
+    schemes = synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=5).summary["schemes"]
+    base, other = paired_differences(schemes, lambda run: run["throughput"]["mean"], 0)
+    assert base is None
+    assert other is not None
+    pairs = zip(schemes[0]["runs"], schemes[1]["runs"], strict=True)
+    expected = [b["throughput"]["mean"] - a["throughput"]["mean"] for a, b in pairs]
+    assert other["mean"] == pytest.approx(sum(expected) / 5)
+    assert other["ci95"] == pytest.approx(ci95(expected))
+
+
+def test_an_interrupted_result_says_so(fabric: Fabric) -> None:
+    content = synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2, interrupted=True).summary
+    assert content["complete"] is False
+    assert [len(row["runs"]) for row in content["schemes"]] == [2, 0]
+    assert content["schemes"][1]["throughput"] == {"mean": None, "ci95": None, "min": None, "p5": None}
+
+
+def test_tables_have_the_stated_columns_and_read_back(fabric: Fabric, tmp_path: Path) -> None:
+    result = synthetic.result(fabric, {"ecmp": 1.0}, runs=2)
+    written = result.save(tmp_path / "results")
+    assert written[-1].name == "result.json", "what tells that a folder is complete comes last"
+    assert all(path.is_file() for path in written)
+    flows, links = (pl.read_parquet(tmp_path / f"results/{name}.parquet") for name in ("flows", "links"))
+    assert dict(flows.schema) == FLOW_SCHEMA
+    assert dict(links.schema) == LINK_SCHEMA
+    assert flows.equals(result.flows)
+    assert links.height == 2 * len(fabric.links["source"])
+    assert links.filter(pl.col("between_switches")).height == 2 * 64
+    assert json.loads((tmp_path / "results/result.json").read_text(encoding="utf-8")) == json.loads(result.json())
+
+
+def test_a_fabric_of_ones_own_is_kept_with_the_result(tmp_path: Path) -> None:
+    own = Fabric.from_networkx(diamond().to_networkx())
+    result = synthetic.result(own, {"ecmp": 1.0}, runs=1)
+    result.save(tmp_path)
+    again = Fabric(str(tmp_path / "fabric.json"))
+    assert again.links == own.links
+    assert "--fabric fabric.json" in result.settings.command()
+
+
+def test_a_file_is_whole_or_untouched(tmp_path: Path) -> None:
+    target = tmp_path / "result.json"
+    target.write_text("before", encoding="utf-8")
+
+    def fail_half_way(path: Path) -> None:
+        path.write_text("half", encoding="utf-8")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(PathloomError, match=r"result.json`: no space left"):
+        write_whole(target, fail_half_way)
+    assert target.read_text(encoding="utf-8") == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_folders_made_in_vain_are_taken_away_but_no_others(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    folder = OutFolder(tmp_path / "here/a/b")
+    assert folder.path.is_dir()
+    folder.give_up()
+    assert list(tmp_path.iterdir()) == [tmp_path / "here"]
+    kept = OutFolder(tmp_path / "here/c")
+    (kept.path / "result.json").write_text("{}", encoding="utf-8")
+    kept.give_up()
+    assert kept.path.is_dir()
+
+
+def test_json_has_no_value_that_json_does_not_know(fabric: Fabric) -> None:
+    def check(value: Any) -> None:
+        if isinstance(value, dict):
+            for part in value.values():
+                check(part)
+        elif isinstance(value, list):
+            for part in value:
+                check(part)
+        elif isinstance(value, float):
+            assert math.isfinite(value)
+
+    check(json.loads(synthetic.result(fabric, {"ecmp": 1.0}, unfinished=3).json()))
