@@ -5,14 +5,16 @@ use crate::cookies::{Cookie, RuleKind};
 use crate::detection::{meaning, Meaning};
 use crate::flows::{Flow, SourceRule};
 use crate::plan::{FlowKey, Version};
-use crate::switches::{Purpose, Session};
+use crate::switches::{News, Purpose, Session, MOST_NEWS};
 use pathloom_model::rules::RuleCounters;
 use pathloom_model::{Attachment, FiveTuple, Headers, NodeId, PortNo};
 use pathloom_scheme::{Detection, Event, FlowId, FlowView};
 
 impl Controller {
     pub(crate) fn packet_in(&mut self, switch: NodeId, in_port: PortNo, headers: &Headers) {
-        self.counts.packet_ins += 1;
+        if !self.is_ready(switch) {
+            return self.keep_news(switch, News::Packet(in_port, *headers));
+        }
         let five_tuple = headers.five_tuple;
         // Only a host's own port can speak for its address.
         let at_home = |at: &&Attachment| at.tor == switch && self.fabric.link(at.uplink).to_port == in_port;
@@ -45,12 +47,36 @@ impl Controller {
             Detection::Measured { .. } => false,
             Detection::Label | Detection::Announced => true,
         };
+        let tor = self.fabric.attachment(five_tuple.src).map(|at| at.tor);
+        if let Some(tor) = tor.filter(|&tor| !self.is_ready(tor)) {
+            return self.keep_news(tor, News::Announced(five_tuple, size_bytes));
+        }
         let arrived = self.arrive(five_tuple, long);
         let Some(id) = arrived.or_else(|| self.flows.find(&five_tuple)) else { return };
         let Some(view) = self.view.flows.get_mut(&id) else { return };
         view.size_bytes = size_bytes.or(view.size_bytes);
         if let Some(flow) = arrived.filter(|_| long) {
             self.tell(Event::FlowArrived { flow });
+        }
+    }
+
+    /// Keeps what came before the rules of a ToR are known: a flow that begins may be found standing there.
+    fn keep_news(&mut self, tor: NodeId, news: News) {
+        let kept = &mut self.switches[tor.index()].news;
+        if kept.len() < MOST_NEWS {
+            kept.push(news);
+        } else {
+            self.counts.flows_refused += 1;
+        }
+    }
+
+    /// The rules of a ToR are known now.
+    pub(crate) fn read_news(&mut self, tor: NodeId) {
+        for news in std::mem::take(&mut self.switches[tor.index()].news) {
+            match news {
+                News::Packet(in_port, headers) => self.packet_in(tor, in_port, &headers),
+                News::Announced(five_tuple, size_bytes) => self.announced(five_tuple, size_bytes),
+            }
         }
     }
 
@@ -202,7 +228,7 @@ impl Controller {
         let (tor, key, plan) = (flow.tor(), flow.key, lost.plan);
         let version = flow.version(plan).cloned().unwrap_or(Version { plan, path: None });
         let sent = self.switches[tor.index()].session == Session::Ready;
-        flow.sources.push(SourceRule { bytes: 0, sent, leaving: false, ..lost });
+        flow.sources.push(SourceRule { bytes: 0, sent, confirmed: false, leaving: false, ..lost });
         self.count_rules(tor, 1);
         if sent {
             let rule = self.planner().source(&key, &version, lost.level);

@@ -192,6 +192,7 @@ impl Controller {
             Input::SwitchDown { switch } if self.is_switch(switch) => self.switch_down(switch),
             Input::PortStatus { switch, port, up } if self.is_switch(switch) => self.port_status(switch, port, up),
             Input::PacketIn { switch, in_port, headers } if self.is_switch(switch) => {
+                self.counts.packet_ins += 1;
                 self.packet_in(switch, in_port, &headers);
             }
             Input::FlowStats { switch, rows } if self.is_switch(switch) => self.flow_stats(switch, &rows),

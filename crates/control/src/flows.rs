@@ -24,6 +24,8 @@ pub(crate) struct SourceRule {
     pub bytes: u64,
     /// Whether it was sent, or waits for the switch's session.
     pub sent: bool,
+    /// Whether the switch is known to have it, or to have had it.
+    pub confirmed: bool,
     /// Whether its deletion was sent, or waits for the switch's session.
     pub leaving: bool,
 }
@@ -68,6 +70,10 @@ pub(crate) struct Flow {
     pub held_until: Nanos,
     /// How often in a row its counting rule was refused.
     pub refusals: u8,
+    /// Whether all that is known of it comes from a snapshot: its source ToR has not been asked yet.
+    pub unverified: bool,
+    /// Whether the scheme waits for a path that was given up when the controller stopped.
+    pub interrupted: bool,
 }
 
 impl Flow {
@@ -85,6 +91,8 @@ impl Flow {
             measured_bytes: 0,
             held_until: Nanos::ZERO,
             refusals: 0,
+            unverified: false,
+            interrupted: false,
         }
     }
 
@@ -124,6 +132,13 @@ impl Flow {
     /// The version of this plan.
     pub(crate) fn version(&self, plan: u8) -> Option<&Version> {
         self.versions.iter().find(|version| version.plan == plan)
+    }
+
+    /// The switch has the rule of this plan.
+    pub(crate) fn confirm(&mut self, plan: u8) {
+        if let Some(source) = self.sources.iter_mut().find(|source| source.plan == plan) {
+            (source.sent, source.confirmed) = (true, true);
+        }
     }
 
     /// The rules at the source ToR that are to stay.

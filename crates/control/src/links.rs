@@ -13,7 +13,7 @@ const FIRST_WAIT: Nanos = Nanos::from_millis(100);
 const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
 
 /// What is known of one cable.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Cable {
     /// Whether the port at the start of each direction lacks carrier.
     down: [bool; 2],
@@ -35,7 +35,7 @@ pub(crate) enum Report {
 }
 
 /// All cables.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Cables(Vec<Cable>);
 
 impl Cables {
@@ -57,7 +57,7 @@ impl Cables {
     pub(crate) fn report(&mut self, now: Nanos, link: LinkId, up: bool, links: &LinkState) -> Report {
         let cable = &mut self.0[link.cable() as usize];
         let end = (link.0 & 1) as usize;
-        if cable.down[end] == !up {
+        if cable.down[end] != up {
             return Report::Same;
         }
         cable.down[end] = !up;

@@ -9,11 +9,11 @@ use crate::tables::DEFAULTS;
 use crate::timers::Timer;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path};
-use pathloom_scheme::{Detection, Event, FlowId};
+use pathloom_scheme::{Detection, Event, FlowId, FlowView};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long packets may be under way on a path of which only parts were found.
-const UNKNOWN_DRAIN: Nanos = Nanos::from_secs(10);
+pub(crate) const UNKNOWN_DRAIN: Nanos = Nanos::from_secs(10);
 
 /// Rules of one flow.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ struct Orphan {
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     flows: BTreeMap<FlowId, Orphan>,
+    /// What a snapshot said of flows that have moved since it was taken.
+    remembered: BTreeMap<FlowId, FlowView>,
     /// Flows to be looked at when the rules of a switch become known.
     waiting: BTreeMap<NodeId, BTreeSet<FlowId>>,
 }
@@ -90,6 +92,24 @@ impl Controller {
         Some(FlowKey { id, five_tuple, src, dst })
     }
 
+    /// The session to a switch was lost: what was found in it will be found again, or is gone by then.
+    pub(crate) fn forget_orphan_rules(&mut self, switch: NodeId) {
+        let mut forgotten = 0;
+        for (&id, orphan) in &mut self.orphans.flows {
+            let before = orphan.sources.len() + orphan.hops.len();
+            orphan.hops.retain(|&(_, at), _| at != switch);
+            if self.fabric.attachment(orphan.five_tuple.src).is_some_and(|at| at.tor == switch) {
+                orphan.sources.clear();
+            }
+            let now = orphan.sources.len() + orphan.hops.len();
+            if now < before {
+                forgotten += before - now;
+                self.orphans.waiting.entry(switch).or_default().insert(id);
+            }
+        }
+        self.count_rules(switch, -(forgotten as i32));
+    }
+
     /// The rules of a switch are known now: looks at the flows that waited for them.
     pub(crate) fn orphans_may_be_complete(&mut self, switch: NodeId) {
         for id in self.orphans.waiting.remove(&switch).unwrap_or_default() {
@@ -128,11 +148,10 @@ impl Controller {
                 self.unroute_broken(id, plan);
             }
             None => {
-                if let Some(orphan) = self.orphans.flows.remove(&id) {
-                    self.drain_hops(
-                        orphan.five_tuple,
-                        orphan.hops.into_iter().map(|((plan, at), rule)| (plan, at, rule.key())),
-                    );
+                self.drop_orphan(id);
+                if let Some(view) = self.orphans.remembered.remove(&id).filter(|view| view.long) {
+                    self.view.flows.insert(id, view);
+                    self.tell(Event::FlowFinished { flow: id });
                 }
             }
         }
@@ -183,9 +202,11 @@ impl Controller {
             level: (rule.priority - base) as u8,
             bytes: 0,
             sent: true,
+            confirmed: true,
             leaving: false,
         }));
-        flow.plans = (plan + 1) % PLANS;
+        // Away from the plans that the controller before may have begun, of which some switch may still tell.
+        flow.plans = (plan + PLANS / 3) % PLANS;
         let on_path = path.is_some();
         if on_path {
             flow.versions.push(Version { plan, path: path.clone() });
@@ -195,7 +216,12 @@ impl Controller {
         let long = on_path || !measured;
         self.insert_flow(flow, long);
         self.counts.adopted += 1;
+        let remembered = self.orphans.remembered.remove(&id);
         if let Some(view) = self.view.flows.get_mut(&id) {
+            if let Some(old) = remembered {
+                *view = FlowView { pending: None, bytes: 0, rate_bps: None, ..old };
+            }
+            view.long |= long;
             view.route = path;
         }
         for &(other, _) in orphan.sources.iter().filter(|&&(other, _)| other != plan) {
@@ -205,7 +231,7 @@ impl Controller {
         self.drain_hops(orphan.five_tuple, useless.map(|((plan, at), rule)| (plan, at, rule.key())));
         if on_path {
             self.tell(Event::FlowAdopted { flow: id });
-        } else if long {
+        } else if self.view.flows.get(&id).is_some_and(|view| view.long) {
             self.tell(Event::FlowArrived { flow: id });
         }
     }
@@ -214,6 +240,27 @@ impl Controller {
     fn unroute_broken(&mut self, id: FlowId, plan: u8) {
         self.add_count(id);
         self.leave(id, plan);
+    }
+
+    /// A snapshot is older than what its source ToR shows of a flow: what was remembered of its routes is void.
+    pub(crate) fn make_orphan(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let (tor, staying) = (flow.tor(), flow.staying().count());
+        flow.sources.clear();
+        self.count_rules(tor, -(staying as i32));
+        self.settle(id);
+        self.flows.remove(id);
+        if let Some(view) = self.view.flows.remove(&id) {
+            self.orphans.remembered.insert(id, view);
+        }
+    }
+
+    /// Nothing leads to the rules that were found at later switches: they go when no packet can be under way any more.
+    pub(crate) fn drop_orphan(&mut self, id: FlowId) {
+        if let Some(orphan) = self.orphans.flows.remove(&id) {
+            let hops = orphan.hops.into_iter();
+            self.drain_hops(orphan.five_tuple, hops.map(|((plan, at), rule)| (plan, at, rule.key())));
+        }
     }
 
     fn drain_hops(&mut self, five_tuple: FiveTuple, hops: impl Iterator<Item = (u8, NodeId, RuleKey)>) {

@@ -21,6 +21,7 @@ use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::units::PS_PER_NS;
 use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, NodeId, Path};
 use pathloom_scheme::FlowId;
+use serde::{Deserialize, Serialize};
 
 /// Number of levels, that is of priorities in use for the rules of one flow at its source ToR.
 pub const LEVELS: u8 = 4;
@@ -39,7 +40,7 @@ pub struct FlowKey {
 }
 
 /// One version of a flow's route.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Version {
     /// Number of its plan, modulo [`PLANS`].
     pub plan: u8,

@@ -2,12 +2,13 @@
 
 use crate::controller::Controller;
 use crate::cookies::{Cookie, RuleKind};
+use crate::flows::Flow;
 use crate::plan::Version;
 use crate::switches::{Purpose, Session};
 use pathloom_model::rules::{Group, Rule};
-use pathloom_model::NodeId;
-use pathloom_scheme::FlowId;
-use std::collections::{BTreeMap, BTreeSet};
+use pathloom_model::{FiveTuple, NodeId, Path};
+use pathloom_scheme::{Event, FlowId, Rejection};
+use std::collections::BTreeMap;
 
 /// Rules of flows found in a switch.
 type Found = BTreeMap<FlowId, Vec<(Cookie, Rule)>>;
@@ -16,7 +17,8 @@ impl Controller {
     pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group]) {
         let state = &mut self.switches[switch.index()];
         let first = state.session == Session::Reading;
-        if !first && !(state.session == Session::Ready && state.reread) {
+        let again = state.session == Session::Ready && state.reread;
+        if !(first || again) {
             self.counts.nonsense += 1;
             return;
         }
@@ -43,6 +45,8 @@ impl Controller {
             self.flows.iter().filter(|(_, flow)| flow.tor() == switch).map(|(id, _)| id).collect();
         for id in sourced {
             self.reconcile_sources(id, found.get(&id).map_or(&[], Vec::as_slice), wiped);
+            // In case it was refused its counting rule before.
+            self.fresh.push(id);
         }
         for id in self.routed.iter().copied().collect::<Vec<_>>() {
             self.reconcile_hops(switch, id, found.get(&id).map_or(&[], Vec::as_slice));
@@ -53,10 +57,34 @@ impl Controller {
             }
         }
         self.orphans_may_be_complete(switch);
+        self.read_news(switch);
+    }
+
+    /// The source ToR of a flow out of a snapshot has been asked.
+    fn verify(&mut self, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let interrupted = std::mem::take(&mut flow.interrupted);
+        flow.unverified = false;
+        let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan);
+        if found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source && !known(cookie)) {
+            return self.make_orphan(id);
+        }
+        let (tor, closed) = (flow.tor(), flow.closed);
+        self.drop_orphan(id);
+        let stands = wiped || found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source);
+        if stands && !closed && self.view.flows.get(&id).is_some_and(|view| view.long) {
+            self.tell(Event::FlowAdopted { flow: id });
+            if interrupted {
+                self.tell(Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) });
+            }
+        }
     }
 
     /// Compares the rules of a known flow at its source ToR.
     fn reconcile_sources(&mut self, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
+        if self.flows.get(id).is_some_and(|flow| flow.unverified) {
+            self.verify(id, found, wiped);
+        }
         let Some(flow) = self.flows.get(id) else { return };
         let (tor, key) = (flow.tor(), flow.key);
         let base = self.config.priorities.flow;
@@ -83,8 +111,8 @@ impl Controller {
                     step.into_iter().for_each(|step| self.confirmed(tor, step));
                 }
                 (false, true) if arriving => step.into_iter().for_each(|step| self.confirmed(tor, step)),
-                (false, true) => {}
-                (false, false) if arriving || wiped || !source.sent => {
+                (false, true) => self.flows.get_mut(id).into_iter().for_each(|flow| flow.confirm(source.plan)),
+                (false, false) if arriving || wiped || !source.confirmed => {
                     let version = flow.version(source.plan).cloned();
                     let version = version.unwrap_or(Version { plan: source.plan, path: None });
                     let rule = self.planner().source(&key, &version, source.level);
@@ -108,28 +136,33 @@ impl Controller {
     /// Adds what a switch lacks of the paths that known flows are on.
     fn reconcile_hops(&mut self, switch: NodeId, id: FlowId, found: &[(Cookie, Rule)]) {
         let Some(flow) = self.flows.get(id) else { return };
-        let there: BTreeSet<u8> =
-            found.iter().filter(|(cookie, _)| cookie.kind == RuleKind::Hop).map(|(cookie, _)| cookie.plan).collect();
-        let carries = |version: &&Version| {
-            flow.staying().any(|source| source.plan == version.plan) && !there.contains(&version.plan)
-        };
+        let carries = |version: &&Version| flow.staying().any(|source| source.plan == version.plan);
         let mut missing: Vec<Rule> = Vec::new();
         for version in flow.versions.iter().filter(carries) {
             let planner = self.planner();
-            let rules = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch);
-            missing.extend(rules.map(|(_, rule)| rule));
+            let rules = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch).map(|(_, rule)| rule);
+            missing.extend(rules.filter(|rule| found.iter().all(|(_, other)| other != rule)));
         }
         for rule in missing {
             self.add_rule(switch, rule, Purpose::Hop { flow: id });
         }
     }
 
+    /// Whether the path of a plan leads through a switch.
+    fn has_hop(&self, flow: &Flow, plan: u8, switch: NodeId) -> bool {
+        let links = flow.version(plan).and_then(|version| version.path.as_ref()).map_or(&[][..], Path::links);
+        links.iter().any(|&link| self.fabric.link(link).to == switch)
+    }
+
     /// A rule of a flow was found in a switch: deletes it if the flow is known and has no use for it, and keeps it for
     /// [`crate::orphans`] if the flow is not known.
     fn found_rule(&mut self, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
-        let draining = self.draining.values().flatten().any(|&(at, key)| at == switch && key == rule.key());
+        let draining = five_tuple(&rule).is_some_and(|tuple| {
+            let rules = self.draining.get(&(tuple, cookie.plan));
+            rules.is_some_and(|rules| rules.iter().any(|&(at, _)| at == switch))
+        });
         let Some(flow) = self.flows.get(id) else {
-            if !draining {
+            if !draining || cookie.kind == RuleKind::Source {
                 self.add_orphan(switch, id, cookie, rule);
             }
             return;
@@ -140,10 +173,24 @@ impl Controller {
                 let same = |known: &crate::flows::SourceRule| known.plan == cookie.plan && level(known.level);
                 flow.tor() == switch && flow.sources.iter().any(same)
             }
-            _ => flow.version(cookie.plan).is_some() || draining,
+            _ if self.has_hop(flow, cookie.plan, switch) || draining => true,
+            _ if flow.unverified => return self.add_orphan(switch, id, cookie, rule),
+            _ => false,
         };
         if !wanted {
             self.delete_rule(switch, rule.key());
         }
     }
+}
+
+/// The five-tuple of a rule of a flow.
+fn five_tuple(rule: &Rule) -> Option<FiveTuple> {
+    let matches = &rule.matches;
+    Some(FiveTuple {
+        src: matches.src?.address,
+        dst: matches.dst?.address,
+        proto: matches.proto?,
+        src_port: matches.src_port?,
+        dst_port: matches.dst_port?,
+    })
 }

@@ -19,7 +19,10 @@ const MOST_REFUSALS: u8 = 4;
 impl Controller {
     /// Carries out [`pathloom_scheme::Action::Route`].
     pub(crate) fn route(&mut self, id: FlowId, path: Path, rate_bps: Option<u64>) {
-        if let Err(why) = self.check_route(id, &path) {
+        let settled = self.flows.get(id).is_some_and(|flow| !flow.closed && flow.moving.is_none());
+        let there = self.view.flows.get(&id).is_some_and(|view| view.route.as_ref() == Some(&path));
+        let fault = self.check_route(id, &path).err().filter(|_| !(settled && there));
+        if let Some(why) = fault {
             return self.reject(id, why);
         }
         let Some(view) = self.view.flows.get_mut(&id) else { return };
@@ -106,7 +109,14 @@ impl Controller {
         match step {
             Step::Add(switch, rule) => {
                 if rule.matches.tag.is_none() {
-                    flow.sources.push(SourceRule { plan, level, bytes: 0, sent: true, leaving: false });
+                    flow.sources.push(SourceRule {
+                        plan,
+                        level,
+                        bytes: 0,
+                        sent: true,
+                        confirmed: false,
+                        leaving: false,
+                    });
                 }
                 self.add_rule(switch, rule, purpose);
                 self.count_rules(switch, 1);
@@ -222,7 +232,7 @@ impl Controller {
         let tor = flow.tor();
         let (plan, level) = (flow.take_plan(&self.draining), flow.free_level());
         let sent = self.switches[tor.index()].session == Session::Ready;
-        flow.sources.push(SourceRule { plan, level, bytes: 0, sent, leaving: false });
+        flow.sources.push(SourceRule { plan, level, bytes: 0, sent, confirmed: false, leaving: false });
         let key = flow.key;
         self.count_rules(tor, 1);
         if sent {
@@ -260,13 +270,18 @@ impl Controller {
                 moving.waiting = moving.waiting.saturating_sub(1);
                 if moving.waiting == 0 {
                     moving.phase += 1;
+                    let (plan, added) = (moving.plan, moving.phase == COMMITTED);
+                    if let Some(known) = self.flows.get_mut(flow).filter(|_| added) {
+                        known.confirm(plan);
+                    }
                     self.enter_phase(flow);
                 }
             }
             Purpose::Gone { flow, plan } => self.gone(flow, plan),
-            Purpose::Count { flow, .. } => {
+            Purpose::Count { flow, plan } => {
                 if let Some(known) = self.flows.get_mut(flow) {
                     known.refusals = 0;
+                    known.confirm(plan);
                 }
             }
             Purpose::Hop { .. } | Purpose::Fixed => {}

@@ -30,6 +30,7 @@ impl Controller {
     pub(crate) fn switch_down(&mut self, switch: NodeId) {
         self.switches[switch.index()].close();
         self.polling.lost(self.now, switch);
+        self.forget_orphan_rules(switch);
         let hit = |&id: &FlowId| {
             let Some(flow) = self.flows.get(id) else { return false };
             let Some(moving) = flow.moving.as_ref().filter(|moving| moving.phase == 0) else { return false };

@@ -2,6 +2,7 @@
 
 use crate::defaults::DefaultTable;
 use pathloom_model::rules::{Rule, RuleKey};
+use pathloom_model::{FiveTuple, Headers, PortNo};
 use pathloom_scheme::FlowId;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -54,6 +55,18 @@ impl FixedRules {
     }
 }
 
+/// News of a flow from a ToR whose rules are not known yet.
+#[derive(Clone, Debug)]
+pub(crate) enum News {
+    /// A copy of a packet.
+    Packet(PortNo, Headers),
+    /// An announcement.
+    Announced(FiveTuple, Option<u64>),
+}
+
+/// Most news kept per switch until its rules are known.
+pub(crate) const MOST_NEWS: usize = 1024;
+
 /// One switch.
 #[derive(Debug, Default)]
 pub(crate) struct Switch {
@@ -68,6 +81,8 @@ pub(crate) struct Switch {
     pub fixed: FixedRules,
     /// Rules of flows that it should have.
     pub flow_rules: u32,
+    /// What came before its rules were known: the flows may be found among them.
+    pub news: Vec<News>,
     /// Times in a row that a rule of no single flow was refused.
     pub refusals: u32,
     /// Whether a timer will read its rules again.

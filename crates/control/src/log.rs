@@ -1,0 +1,104 @@
+//! The event log: everything a controller was told and said, as JSON lines. A log recorded in one world replays in the
+//! other.
+
+use crate::controller::Controller;
+use crate::io::{Input, Output};
+use pathloom_model::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// One line of a log.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// When.
+    pub at: Nanos,
+    /// What.
+    #[serde(flatten)]
+    pub message: Message,
+}
+
+/// What a controller was told, or what it said.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// It was told this.
+    Input(Input),
+    /// It wanted this.
+    Output(Output),
+}
+
+impl Record {
+    /// The controller was told this.
+    pub fn input(at: Nanos, input: Input) -> Record {
+        Record { at, message: Message::Input(input) }
+    }
+
+    /// The controller wanted this.
+    pub fn output(at: Nanos, output: Output) -> Record {
+        Record { at, message: Message::Output(output) }
+    }
+
+    /// As a line of JSON, without the line's end.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("a record has no maps with keys that are not text")
+    }
+}
+
+/// A line that is no record.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line} of the event log is not a record: {problem}; was it cut off?")]
+pub struct LogError {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub problem: serde_json::Error,
+}
+
+/// Reads a whole log. Empty lines are skipped.
+pub fn read_log(text: &str) -> Result<Vec<Record>, LogError> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(index, line)| serde_json::from_str(line).map_err(|problem| LogError { line: index + 1, problem }))
+        .collect()
+}
+
+/// Where a controller did something else than the log says.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[error("at {at:?} (record {record}) the log has {logged:?}, the controller {got:?}")]
+pub struct Divergence {
+    /// Number of the record, from 0.
+    pub record: usize,
+    /// Its time.
+    pub at: Nanos,
+    /// What the log has; `None` if it has no further output there.
+    pub logged: Option<Box<Output>>,
+    /// What the controller wants; `None` if it wants nothing more.
+    pub got: Option<Box<Output>>,
+}
+
+/// Feeds a controller, which must be in the state that the recorded one was in, the inputs of a log, and compares what
+/// it says. Returns the number of outputs that agreed.
+pub fn replay(records: &[Record], controller: &mut Controller) -> Result<usize, Divergence> {
+    let mut agreed = 0;
+    let check = |record: usize, at: Nanos, logged: Option<&Output>, got: Option<Output>| {
+        if logged == got.as_ref() {
+            return Ok(());
+        }
+        let logged = logged.cloned().map(Box::new);
+        Err(Divergence { record, at, logged, got: got.map(Box::new) })
+    };
+    for (index, record) in records.iter().enumerate() {
+        match &record.message {
+            Message::Input(input) => {
+                check(index, record.at, None, controller.poll_output())?;
+                controller.handle(record.at, input.clone());
+            }
+            Message::Output(output) => {
+                check(index, record.at, Some(output), controller.poll_output())?;
+                agreed += 1;
+            }
+        }
+    }
+    let end = records.last().map_or(Nanos::ZERO, |record| record.at);
+    check(records.len(), end, None, controller.poll_output())?;
+    Ok(agreed)
+}

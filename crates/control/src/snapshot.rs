@@ -1,0 +1,265 @@
+//! What a controller remembers, in a form that survives it.
+
+use crate::config::Config;
+use crate::controller::Controller;
+use crate::counts::Counts;
+use crate::flows::{Flow, SourceRule};
+use crate::links::Cables;
+use crate::plan::{FlowKey, Version};
+use crate::timers::Timer;
+use pathloom_model::rules::RuleKey;
+use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId};
+use pathloom_scheme::{DefaultRoutes, FlowId, FlowView, Scheme, State, StateError};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Number of the form below.
+const FORM: u32 = 1;
+
+/// What a controller remembers. A move under way is in it as if it had been given up at that moment.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Snapshot {
+    form: u32,
+    taken: Nanos,
+    epoch: u16,
+    serial: u64,
+    fabric: String,
+    nodes: usize,
+    scheme: String,
+    state: State,
+    defaults: DefaultRoutes,
+    links: LinkState,
+    cables: Cables,
+    flows: Vec<FlowRecord>,
+    draining: Vec<Drain>,
+    counts: Counts,
+}
+
+/// Rules of an abandoned plan of a five-tuple.
+type Drain = (FiveTuple, u8, Vec<(NodeId, RuleKey)>);
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct FlowRecord {
+    id: FlowId,
+    five_tuple: FiveTuple,
+    /// `None` once the scheme was told that it ended.
+    view: Option<FlowView>,
+    sources: Vec<SourceRule>,
+    versions: Vec<Version>,
+    plans: u8,
+    past_bytes: u64,
+    measured_bytes: u64,
+    held_until: Nanos,
+    /// Whether the scheme waits for a path that was given up.
+    interrupted: bool,
+}
+
+/// Why a snapshot cannot be taken back.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// Another version of the program made it.
+    #[error("the snapshot has form {found}, this program reads form {FORM}; start without the snapshot: what stands in the switches is adopted all the same")]
+    Form {
+        /// Its form.
+        found: u32,
+    },
+    /// It is of another fabric.
+    #[error("the snapshot is of fabric `{found}` with {found_nodes} nodes, not of `{expected}` with {expected_nodes}")]
+    OtherFabric {
+        /// Specification of its fabric.
+        found: String,
+        /// Nodes of its fabric.
+        found_nodes: usize,
+        /// Specification of the fabric it is to be used on.
+        expected: String,
+        /// Nodes of that fabric.
+        expected_nodes: usize,
+    },
+    /// Another scheme was in charge.
+    #[error("the snapshot is of scheme {found}, not of {expected}; restore with {found} and change the scheme then")]
+    OtherScheme {
+        /// The scheme of the snapshot.
+        found: String,
+        /// The scheme that was given.
+        expected: &'static str,
+    },
+    /// A flow of it has an address that the fabric has not.
+    #[error("the snapshot has a flow {five_tuple:?}, but the fabric has no such address")]
+    UnknownAddress {
+        /// The flow.
+        five_tuple: FiveTuple,
+    },
+    /// The scheme cannot read its part.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+impl Controller {
+    /// What it remembers.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut draining: Vec<_> =
+            self.draining.iter().map(|(&(tuple, plan), rules)| (tuple, plan, rules.clone())).collect();
+        let flows = self.flows.iter().map(|(id, flow)| self.flow_record(id, flow, &mut draining)).collect();
+        Snapshot {
+            form: FORM,
+            taken: self.now,
+            epoch: self.config.epoch,
+            serial: self.flows.serial(),
+            fabric: self.fabric.spec().to_owned(),
+            nodes: self.fabric.nodes().len(),
+            scheme: self.scheme.name().to_owned(),
+            state: self.scheme.save(),
+            defaults: self.view.defaults,
+            links: self.view.links.clone(),
+            cables: self.cables.clone(),
+            flows,
+            draining,
+            counts: self.counts,
+        }
+    }
+
+    fn flow_record(&self, id: FlowId, flow: &Flow, draining: &mut Vec<Drain>) -> FlowRecord {
+        let mut record = FlowRecord {
+            id,
+            five_tuple: flow.key.five_tuple,
+            view: self.view.flows.get(&id).filter(|_| !flow.closed).cloned(),
+            sources: flow.sources.clone(),
+            versions: flow.versions.clone(),
+            plans: flow.plans,
+            past_bytes: flow.past_bytes,
+            measured_bytes: flow.measured_bytes,
+            held_until: flow.held_until,
+            interrupted: flow.interrupted,
+        };
+        let Some(moving) = &flow.moving else { return record };
+        record.interrupted = true;
+        let version = flow.version(moving.plan);
+        if moving.phase == 0 {
+            record.versions.retain(|version| version.plan != moving.plan);
+            let hops = version.into_iter().flat_map(|version| {
+                let rules: Vec<_> =
+                    self.planner().hops(&flow.key, version).map(|(at, rule)| (at, rule.key())).collect();
+                rules
+            });
+            draining.push((flow.key.five_tuple, moving.plan, hops.collect()));
+        } else if moving.phase == 1 {
+            record.sources.iter_mut().filter(|rule| rule.plan == moving.plan).for_each(|rule| rule.leaving = true);
+        } else if let Some(view) = &mut record.view {
+            view.route = version.and_then(|version| version.path.clone());
+        }
+        if let Some(view) = &mut record.view {
+            view.pending = None;
+        }
+        record
+    }
+
+    /// A controller that remembers what another one did. Sessions have still to come up; what it then finds in the
+    /// switches it compares with what it remembers. The clock must go on where it was when the snapshot was taken, and
+    /// the epoch should be a new one.
+    pub fn restore(
+        config: Config,
+        fabric: Arc<Fabric>,
+        mut scheme: Box<dyn Scheme>,
+        snapshot: Snapshot,
+        now: Nanos,
+    ) -> Result<Controller, RestoreError> {
+        snapshot.check(&fabric, scheme.as_ref())?;
+        scheme.restore(snapshot.state)?;
+        let mut controller = Controller::new(config, fabric, scheme);
+        controller.now = now.max(snapshot.taken);
+        controller.counts = snapshot.counts;
+        controller.view.defaults = snapshot.defaults;
+        controller.view.links = snapshot.links;
+        controller.cables = snapshot.cables;
+        if controller.config.epoch == snapshot.epoch {
+            controller.flows.skip_to(snapshot.serial);
+        }
+        for record in snapshot.flows {
+            controller.remember(record)?;
+        }
+        for (five_tuple, plan, rules) in snapshot.draining {
+            for &(switch, _) in &rules {
+                controller.count_rules(switch, 1);
+            }
+            let drain = controller.config.drain.unwrap_or(crate::orphans::UNKNOWN_DRAIN);
+            controller.draining.insert((five_tuple, plan), rules);
+            controller.timers.set(controller.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
+        }
+        Ok(controller)
+    }
+
+    fn remember(&mut self, record: FlowRecord) -> Result<(), RestoreError> {
+        let FlowRecord { id, five_tuple, .. } = record;
+        let attachments = (self.fabric.attachment(five_tuple.src), self.fabric.attachment(five_tuple.dst));
+        let (Some(&src), Some(&dst)) = attachments else { return Err(RestoreError::UnknownAddress { five_tuple }) };
+        let key = FlowKey { id, five_tuple, src, dst };
+        for _ in record.sources.iter().filter(|source| !source.leaving) {
+            self.count_rules(src.tor, 1);
+        }
+        let planner = self.planner();
+        let hops: Vec<NodeId> = record
+            .versions
+            .iter()
+            .flat_map(|version| planner.hops(&key, version).map(|(at, _)| at).collect::<Vec<_>>())
+            .collect();
+        for switch in hops {
+            self.count_rules(switch, 1);
+        }
+        if !record.versions.is_empty() {
+            self.routed.insert(id);
+        }
+        self.flows.insert(Flow {
+            closed: record.view.is_none(),
+            sources: record.sources,
+            versions: record.versions,
+            plans: record.plans,
+            past_bytes: record.past_bytes,
+            measured_bytes: record.measured_bytes,
+            held_until: record.held_until,
+            interrupted: record.interrupted,
+            unverified: true,
+            ..Flow::new(key, self.fabric.link(src.uplink).settings.rate_bps)
+        });
+        if let Some(view) = record.view {
+            self.view.flows.insert(id, view);
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// Name of the scheme that was in charge.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// When it was taken.
+    pub fn taken(&self) -> Nanos {
+        self.taken
+    }
+
+    /// Epoch of the controller that made it.
+    pub fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
+    fn check(&self, fabric: &Fabric, scheme: &dyn Scheme) -> Result<(), RestoreError> {
+        if self.form != FORM {
+            return Err(RestoreError::Form { found: self.form });
+        }
+        let cables = fabric.links().len() / 2;
+        let same = self.nodes == fabric.nodes().len() && self.cables.len() == cables && self.fabric == fabric.spec();
+        if !same {
+            return Err(RestoreError::OtherFabric {
+                found: self.fabric.clone(),
+                found_nodes: self.nodes,
+                expected: fabric.spec().to_owned(),
+                expected_nodes: fabric.nodes().len(),
+            });
+        }
+        if self.scheme != scheme.name() {
+            return Err(RestoreError::OtherScheme { found: self.scheme.clone(), expected: scheme.name() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! Default routes, judged by sending packets through the rules that come out.
+
+use pathloom_control::{Config, Controller, Output};
+use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, PROTO_TCP};
+use pathloom_scheme::{Action, DefaultRoutes, Needs};
+use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+const KINDS: [DefaultRoutes; 3] = [DefaultRoutes::SinglePath, DefaultRoutes::Ecmp, DefaultRoutes::PerHost];
+
+fn network(fabric: &Arc<Fabric>, how: DefaultRoutes) -> Network {
+    let scheme = Script::new().scheme_with(Needs::NOTHING, vec![Action::SetDefaults(how)]);
+    let controller = Controller::new(Config::default(), fabric.clone(), scheme);
+    let mut network = Network::new(fabric.clone(), controller, Timing::NONE, 7);
+    network.start();
+    network
+}
+
+fn fabric(spec: &str) -> Arc<Fabric> {
+    Arc::new(fabric_from_spec(spec).unwrap())
+}
+
+fn packet(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> Headers {
+    Headers::plain(FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 80 })
+}
+
+fn all_pairs(fabric: &Fabric) -> Vec<Headers> {
+    let addresses: Vec<Ipv4Addr> = fabric.attachments().iter().map(|at| at.address).collect();
+    let pairs = addresses.iter().flat_map(|&src| addresses.iter().map(move |&dst| (src, dst)));
+    pairs.filter(|(src, dst)| src != dst).map(|(src, dst)| packet(src, dst, 1000)).collect()
+}
+
+/// ToRs that can reach each other over the links that are up.
+fn component(network: &Network, from: NodeId) -> BTreeSet<NodeId> {
+    let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
+    while let Some(here) = open.pop() {
+        for &link in &network.fabric.node(here).ports {
+            let next = network.fabric.link(link).to;
+            if network.links.is_up(link) && network.fabric.is_switch_link(link) && seen.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    seen
+}
+
+fn check(network: &Network) {
+    let fabric = &network.fabric;
+    for headers in all_pairs(fabric) {
+        let tor = |address| fabric.attachment(address).unwrap().tor;
+        let (src, dst) = (tor(headers.five_tuple.src), tor(headers.five_tuple.dst));
+        let connected = component(network, src).contains(&dst);
+        let fates = network.fates(headers);
+        if connected {
+            assert!(network.reaches(headers), "{headers:?}: {fates:?}");
+        } else {
+            assert!(matches!(fates.as_slice(), [Fate::Dropped(_)]), "{headers:?}: {fates:?}");
+        }
+    }
+}
+
+#[test]
+fn all_hosts_reach_each_other() {
+    for spec in ["fat-tree:k=4", "vl2:d0=2,d1=4,d2=4,hosts=3", "leaf-spine:spines=3,leaves=4,hosts=2", "three-layer"] {
+        for how in KINDS {
+            check(&network(&fabric(spec), how));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn failures_and_repairs_leave_everyone_connected(
+        fabric in strategies::fabrics(),
+        how in 0..3usize,
+        faults in prop::collection::vec(any::<prop::sample::Index>(), 1..12),
+    ) {
+        let mut network = network(&fabric, KINDS[how]);
+        check(&network);
+        for fault in faults {
+            let cable = LinkId(2 * fault.index(fabric.links().len() / 2) as u32);
+            if fabric.is_switch_link(cable) {
+                let up = !network.links.is_up(cable);
+                network.set_cable(cable, up);
+                // Long enough for a cable that flapped to be trusted again.
+                let later = network.now() + Nanos::from_secs(11);
+                network.run_until(later);
+                check(&network);
+            }
+        }
+        let rules: Vec<usize> = fabric.switches().iter().map(|s| network.switches[s.index()].entries.len()).collect();
+        let fresh = self::network(&fabric, KINDS[how]);
+        let same_state = network.links.down().next().is_none();
+        let wanted: Vec<usize> = fabric.switches().iter().map(|s| fresh.switches[s.index()].entries.len()).collect();
+        prop_assert!(!same_state || rules == wanted, "{rules:?} {wanted:?}");
+    }
+}
+
+#[test]
+fn addresses_of_nobody_are_dropped_and_never_wander() {
+    for how in KINDS {
+        let network = network(&fabric("fat-tree:k=4"), how);
+        let src = network.fabric.attachments()[0].address;
+        for dst in [[10, 0, 0, 77], [10, 0, 0, 0], [10, 0, 3, 200], [10, 0, 8, 1], [10, 200, 0, 1], [10, 255, 255, 255]]
+        {
+            let fates = network.fates(packet(src, dst.into(), 1));
+            assert!(matches!(fates.as_slice(), [Fate::Dropped(_)]), "{dst:?}: {fates:?}");
+        }
+    }
+}
+
+/// How often each switch-to-switch link is crossed by one packet per pair of hosts.
+fn loads(network: &Network, port: u16) -> BTreeMap<LinkId, usize> {
+    let mut loads = BTreeMap::new();
+    let fabric = network.fabric.clone();
+    for headers in all_pairs(&fabric) {
+        let headers = Headers { five_tuple: FiveTuple { src_port: port, ..headers.five_tuple }, ..headers };
+        let mut here = fabric.attachment(headers.five_tuple.src).unwrap().uplink;
+        while !fabric.is_host(fabric.link(here).to) {
+            let record = fabric.link(here);
+            let verdict = network.switches[record.to.index()].peek(record.to_port, headers, &mut Vec::new());
+            here = fabric.out_link(record.to, verdict.out[0].0).unwrap();
+            *loads.entry(here).or_insert(0) += 1;
+        }
+    }
+    loads.retain(|&link, _| fabric.is_switch_link(link));
+    loads
+}
+
+#[test]
+fn routes_per_host_use_every_link_alike() {
+    let network = network(&fabric("fat-tree:k=4"), DefaultRoutes::PerHost);
+    let loads = loads(&network, 1000);
+    assert_eq!(loads.len(), 64, "all 32 cables in both directions");
+    let (least, most) = (loads.values().min().unwrap(), loads.values().max().unwrap());
+    assert!(most - least <= 4, "{least} to {most}");
+}
+
+#[test]
+fn trees_of_different_tors_use_different_cores() {
+    let network = network(&fabric("fat-tree:k=4"), DefaultRoutes::SinglePath);
+    let fabric = &network.fabric;
+    let loads = loads(&network, 1000);
+    let cores: BTreeSet<NodeId> = loads
+        .keys()
+        .map(|&link| fabric.link(link).to)
+        .filter(|&node| fabric.node(node).tier == pathloom_model::Tier::Core)
+        .collect();
+    assert!(cores.len() >= 3, "{cores:?}");
+    for headers in all_pairs(fabric) {
+        let again = Headers { five_tuple: FiveTuple { src_port: 4242, ..headers.five_tuple }, ..headers };
+        assert_eq!(network.fates(headers), network.fates(again), "ports make no difference");
+    }
+}
+
+#[test]
+fn ecmp_spreads_flows_over_all_links() {
+    let network = network(&fabric("fat-tree:k=4"), DefaultRoutes::Ecmp);
+    let mut used = BTreeSet::new();
+    (1000..1010).for_each(|port| used.extend(loads(&network, port).into_keys()));
+    assert_eq!(used.len(), 64);
+}
+
+#[test]
+fn few_rules_are_enough() {
+    let most = |spec: &str, how| {
+        let network = network(&fabric(spec), how);
+        let rules = |&switch: &NodeId| network.switches[switch.index()].entries.len();
+        network.fabric.switches().iter().map(rules).max().unwrap()
+    };
+    // A core switch of a k=8 FatTree: 2 joins of tables, all addresses, 8 pods.
+    assert_eq!(most("fat-tree:k=8", DefaultRoutes::Ecmp), 11);
+    assert!(
+        most("fat-tree:k=8", DefaultRoutes::SinglePath) <= 32,
+        "{}",
+        most("fat-tree:k=8", DefaultRoutes::SinglePath)
+    );
+    assert!(most("fat-tree:k=8", DefaultRoutes::PerHost) <= 128 + 8);
+}
+
+#[test]
+fn one_dead_link_costs_few_messages() {
+    let mut network = network(&fabric("fat-tree:k=8"), DefaultRoutes::Ecmp);
+    let before = network.controller.counts().messages_out;
+    let core_link = (0..network.fabric.links().len() as u32).map(LinkId).find(|&link| {
+        let record = network.fabric.link(link);
+        network.fabric.node(record.from).tier == pathloom_model::Tier::Core
+    });
+    network.set_cable(core_link.unwrap(), false);
+    let later = network.now() + Nanos::from_secs(1);
+    network.run_until(later);
+    let messages = network.controller.counts().messages_out - before;
+    // The switches at both ends, the other switches that saw the core behind them, and nobody else: group, rule and
+    // barrier each, and what they replace.
+    assert!((8..200).contains(&messages), "{messages}");
+    check(&network);
+}
+
+#[test]
+fn the_same_defaults_again_cost_nothing() {
+    let fabric = fabric("fat-tree:k=4");
+    let script = Script::new();
+    let scheme = script.scheme_with(Needs::NOTHING, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
+    let controller = Controller::new(Config::default(), fabric.clone(), scheme);
+    let mut network = Network::new(fabric, controller, Timing::NONE, 7);
+    network.start();
+    let outputs = |network: &Network| network.controller.counts().messages_out;
+    let before = outputs(&network);
+    script.at(Nanos::from_secs(5), Action::SetDefaults(DefaultRoutes::Ecmp));
+    network.run_until(Nanos::from_secs(6));
+    assert_eq!(outputs(&network), before);
+    script.at(Nanos::from_secs(7), Action::SetDefaults(DefaultRoutes::SinglePath));
+    network.run_until(Nanos::from_secs(8));
+    assert!(outputs(&network) > before);
+    check(&network);
+    let groups: usize = network.switches.iter().map(|switch| switch.groups.len()).sum();
+    assert_eq!(groups, 0, "groups that nobody needs are deleted");
+}
+
+#[test]
+fn other_peoples_rules_are_left_alone() {
+    let fabric = fabric("fat-tree:k=4");
+    let mut network = self::network(&fabric, DefaultRoutes::Ecmp);
+    let switch = fabric.switches()[0];
+    let mut foreign = network.switches[switch.index()].rules()[0].clone();
+    (foreign.cookie, foreign.priority) = (0x1234, 9);
+    let now = network.now();
+    network.switches[switch.index()].add_rule(now, foreign.clone()).unwrap();
+    let before = network.controller.counts().messages_out;
+    network.disconnect(switch);
+    network.connect(switch);
+    network.run_until(now + Nanos::from_secs(1));
+    assert!(network.switches[switch.index()].rules().contains(&foreign));
+    assert_eq!(network.controller.counts().messages_out, before + 1, "reading the rules was enough");
+}
+
+#[test]
+fn outputs_to_a_new_switch_are_ordered() {
+    let fabric = fabric("fat-tree:k=4");
+    let scheme = Script::new().scheme(Needs::NOTHING);
+    let mut controller = Controller::new(Config::default(), fabric.clone(), scheme);
+    let switch = fabric.tors()[0];
+    let up = pathloom_control::Input::SwitchUp { switch, ports_down: vec![] };
+    controller.handle(Nanos::ZERO, up);
+    assert_eq!(controller.poll_output(), Some(Output::DumpRequest { switch }));
+    assert_eq!(controller.poll_output(), None, "nothing is sent before the switch's rules are known");
+    let empty = pathloom_control::Input::RuleDump { switch, rules: vec![], groups: vec![], meters: vec![] };
+    controller.handle(Nanos::ZERO, empty);
+    let outputs: Vec<Output> = std::iter::from_fn(|| controller.poll_output()).collect();
+    let group = outputs.iter().position(|output| matches!(output, Output::AddGroup { .. })).unwrap();
+    let rule = outputs.iter().position(|output| match output {
+        Output::AddRule { rule, .. } => {
+            rule.actions.iter().any(|a| matches!(a, pathloom_model::rules::RuleAction::Group(_)))
+        }
+        _ => false,
+    });
+    assert!(group < rule.unwrap());
+    assert!(matches!(outputs.last(), Some(Output::Barrier { .. })));
+}

@@ -1,0 +1,191 @@
+//! Moving flows between paths, on arbitrary fabrics, with arbitrary delays everywhere: every packet arrives once, and
+//! no rule is left at the end.
+
+use pathloom_control::{Config, Controller};
+use pathloom_model::{Attachment, Fabric, FiveTuple, Headers, Nanos, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs};
+use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const LABELLED: Needs = Needs { detection: Detection::Label, subflows: false, poll_period: None };
+const fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// Messages take up to ten times as long as packets do on a link, and so does the work of a switch.
+const SLOW: Timing =
+    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
+
+fn flow_between(a: &Attachment, b: &Attachment, port: u16) -> Headers {
+    let five_tuple = FiveTuple { src: a.address, dst: b.address, proto: PROTO_TCP, src_port: port, dst_port: 80 };
+    Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) }
+}
+
+fn syn(headers: Headers) -> Headers {
+    Headers { tcp_flags: TCP_SYN, ..headers }
+}
+
+/// Where a flow is told to go, and how long after the command before.
+#[derive(Clone, Debug)]
+enum Command {
+    Path(Vec<u8>),
+    Defaults,
+}
+
+fn commands() -> impl Strategy<Value = Vec<(u64, Command)>> {
+    let turns = prop::collection::vec(any::<u8>(), 1..6);
+    let command = prop_oneof![5 => turns.prop_map(Command::Path), 1 => Just(Command::Defaults)];
+    prop::collection::vec((0..120u64, command), 1..7)
+}
+
+struct Case {
+    network: Network,
+    script: Script,
+    flow: Headers,
+    fixed: Vec<usize>,
+}
+
+/// A fabric with its default routes, and one long flow that the controller has heard of.
+fn case(fabric: Arc<Fabric>, timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
+    let script = Script::new();
+    let scheme = script.scheme_with(LABELLED, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+    let config = Config { drain, ..Config::default() };
+    let controller = Controller::new(config, fabric.clone(), scheme);
+    let mut network = Network::new(fabric.clone(), controller, timing, seed);
+    network.start();
+    let fixed = network.switches.iter().map(|switch| switch.entries.len()).collect();
+    let (first, last) = (fabric.attachments()[0], *fabric.attachments().last().expect("there are hosts"));
+    let flow = flow_between(&first, &last, 1000);
+    network.send(syn(flow));
+    let later = network.now() + ms(200);
+    network.run_until(later);
+    Case { network, script, flow, fixed }
+}
+
+/// Carries out the commands under steady traffic, and lets everything idle out in the end.
+fn run(case: &mut Case, commands: &[(u64, Command)]) {
+    let Case { network, script, flow, .. } = case;
+    let id = *network.controller.view().flows.keys().next().expect("the controller knows the flow");
+    let fabric = network.fabric.clone();
+    let view = &network.controller.view().flows[&id];
+    let (from, to) = (view.src_tor, view.dst_tor);
+    let mut at = network.now() + ms(10);
+    for (wait, command) in commands {
+        at += ms(*wait);
+        let action = match command {
+            Command::Defaults => Action::Unroute { flow: id },
+            Command::Path(turns) => match strategies::walk(&fabric, from, to, turns) {
+                Some(path) => Action::Route { flow: id, path, rate_bps: None },
+                None => continue,
+            },
+        };
+        script.at(at, action);
+    }
+    let end = at + ms(400);
+    while network.now() < end {
+        network.send(*flow);
+        let next = network.now() + Nanos(700_000);
+        network.run_until(next);
+    }
+    let quiet = network.now() + Nanos::from_secs(40);
+    network.run_until(quiet);
+}
+
+fn leaked(case: &Case) -> Vec<String> {
+    let fabric = &case.network.fabric;
+    let mut found = Vec::new();
+    for &switch in fabric.switches() {
+        let (now, then) = (case.network.switches[switch.index()].entries.len(), case.fixed[switch.index()]);
+        let counted = case.network.controller.rules_at(switch) as usize;
+        if (now, counted) != (then, then) {
+            found.push(format!("{}: {then} rules at first, {now} now, {counted} counted", fabric.node(switch).name));
+        }
+    }
+    found
+}
+
+proptest! {
+
+    #[test]
+    fn no_packet_is_lost_doubled_or_sent_round(
+        fabric in strategies::fabrics(),
+        commands in commands(),
+        seed: u64,
+    ) {
+        let mut case = case(fabric, SLOW, None, seed);
+        run(&mut case, &commands);
+        let mishaps = case.network.mishaps();
+        prop_assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), case.network.packets.len(), mishaps[0]);
+        prop_assert_eq!(leaked(&case), Vec::<String>::new());
+        prop_assert!(case.network.controller.view().flows.is_empty());
+        let last = case.script.events().into_iter().rfind(|event| !matches!(event, Event::FlowFinished { .. }));
+        prop_assert!(!matches!(last, Some(Event::RouteRejected { .. })), "{:?}", last);
+    }
+}
+
+/// S1 to S6 with two paths between them that visit S3 and S4 in opposite order.
+fn crossing() -> (Arc<Fabric>, Path, Path) {
+    let settings = pathloom_model::LinkSettings { rate_bps: 100_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
+    let mut builder = pathloom_model::FabricBuilder::new("crossing");
+    let nodes: Vec<_> = ["a", "b", "c", "d"].map(|name| builder.switch(name, pathloom_model::Tier::Tor, None)).into();
+    let (a, b, c, d) = (nodes[0], nodes[1], nodes[2], nodes[3]);
+    let [ab, bc, cd, ac, bd] = [(a, b), (b, c), (c, d), (a, c), (b, d)].map(|(x, y)| builder.cable(x, y, settings));
+    for (name, tor) in [("h1", a), ("h2", d)] {
+        let host = builder.host(name, None);
+        builder.cable(host, tor, settings);
+    }
+    let fabric = Arc::new(builder.build().unwrap());
+    (fabric, Path::new([ab, bc, cd]), Path::new([ac, bc.reverse(), bd]))
+}
+
+/// The moves of [`crossing`], to and fro.
+fn cross(timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
+    let (fabric, there, back) = crossing();
+    let mut case = case(fabric, timing, drain, seed);
+    let id = *case.network.controller.view().flows.keys().next().unwrap();
+    for round in 0..6u64 {
+        for (path, offset) in [(&there, 0), (&back, 250)] {
+            let at = case.network.now() + ms(20 + round * 500 + offset);
+            case.script.at(at, Action::Route { flow: id, path: path.clone(), rate_bps: None });
+        }
+    }
+    run(&mut case, &[(3100, Command::Defaults)]);
+    case
+}
+
+#[test]
+fn paths_that_visit_switches_in_opposite_order_are_safe() {
+    for seed in 0..5 {
+        let case = cross(SLOW, None, seed);
+        assert!(case.network.mishaps().is_empty(), "{:?}", case.network.mishaps()[0]);
+        assert_eq!(leaked(&case), Vec::<String>::new());
+        assert_eq!(case.network.controller.counts().reroutes, 11, "all but the first of twelve");
+    }
+}
+
+/// The checks above are worth something: with switches that confirm what they have not done, packets are lost.
+#[test]
+fn a_broken_order_is_noticed() {
+    let lying = Timing { lies: true, work: (ms(0), ms(120)), ..SLOW };
+    let lost = |seed| cross(lying, None, seed).network.mishaps().len();
+    assert!((0..5).map(lost).sum::<usize>() > 0);
+}
+
+/// The same for rules of an old path that are deleted while packets are still on it.
+#[test]
+fn a_missing_drain_is_noticed() {
+    let slow_links = Timing { link: (ms(20), ms(40)), message: (ms(1), ms(1)), work: (ms(0), ms(0)), lies: false };
+    let lost = |seed| cross(slow_links, Some(Nanos::ZERO), seed).network.mishaps().len();
+    assert!((0..5).map(lost).sum::<usize>() > 0);
+}
+
+#[test]
+fn the_scheme_hears_of_each_path_it_asked_for() {
+    let case = cross(SLOW, None, 1);
+    let events = case.script.events();
+    let confirmed = events.iter().filter(|event| matches!(event, Event::RouteConfirmed { .. })).count();
+    assert_eq!(confirmed, 12);
+    assert!(!events.iter().any(|event| matches!(event, Event::RouteRejected { .. })));
+    assert!(matches!(case.network.packets[0].fates.as_slice(), [(_, Fate::Arrived(..))]), "the SYN rides the defaults");
+}
