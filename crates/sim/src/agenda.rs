@@ -95,6 +95,12 @@ impl Agenda {
         self.next_at
     }
 
+    /// Nothing is to happen any more: whoever asks when the next event is due is told that it was due long ago.
+    pub(crate) fn halt(&mut self) {
+        self.heap.clear();
+        self.next_at = 0;
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(Ps, Event)> {
         let item = self.heap.pop()?;
         self.taken += 1;

@@ -12,25 +12,28 @@ use pathloom_model::{Link, NodeId};
 /// Fraction bits of [`LinkQueue::ps_per_byte`].
 const FRACTION: u32 = 20;
 
-/// Two cache lines: with 128 bytes a link is found by a shift.
-#[repr(align(64))]
+/// Two cache lines: with 128 bytes a link is found by a shift. What a delivery needs stands in the first, and sorting
+/// the links of a slot fetches it early.
+#[repr(C, align(64))]
 pub(crate) struct LinkQueue {
     /// A power of two of places; those from `head` up to `tail` (wrapping) are taken.
     ring: Box<[Packet]>,
     head: u64,
     tail: u64,
+    /// Place in the wheel.
+    due: Due,
     /// First packet that had not left the port when this was last brought up to date.
     waiting: u64,
-    /// Packets the port takes: the buffer and the one being sent; 0 while the link is down.
-    room: u64,
-    /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
-    busy_until: Ps,
-    /// Time to send a byte, in units of 2^-20 ps.
-    ps_per_byte: u64,
-    delay: Ps,
     /// Node at the other end, doubled; the lowest bit is set for a host.
     to: u32,
     buffer: u32,
+    /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
+    busy_until: Ps,
+    /// Packets the port takes: the buffer and the one being sent; 0 while the link is down.
+    room: u64,
+    /// Time to send a byte, in units of 2^-20 ps.
+    ps_per_byte: u64,
+    delay: Ps,
     /// Bytes of the packets taken.
     pub(crate) sent_bytes: u64,
     /// Packets that found no room.
@@ -39,8 +42,6 @@ pub(crate) struct LinkQueue {
     lost: u64,
     /// Sum over packets of the time they waited before being sent: mean queue length times time, by Little's law.
     pub(crate) waited: Ps,
-    /// Place in the wheel.
-    due: Due,
 }
 
 impl Scheduled for LinkQueue {

@@ -130,12 +130,12 @@ impl<T: Tap> Simulation<T> {
     /// Works off everything up to and including `until`.
     pub fn advance(&mut self, until: Nanos) {
         let limit = to_ps(until).min(self.end).saturating_add(1);
-        while !self.done {
-            // At one instant the agenda comes before arrivals.
+        loop {
+            // At one instant the agenda comes before arrivals; when the run is over, it says so by a time of 0.
             if let Some((at, link)) = self.network.next_before(self.agenda.next_at().min(limit)) {
                 self.now = at;
                 self.arrive(at, link);
-            } else if self.agenda.next_at() < limit {
+            } else if !self.done && self.agenda.next_at() < limit {
                 self.next_event();
             } else {
                 break;
@@ -261,7 +261,16 @@ impl<T: Tap> Simulation<T> {
         for (flow, delay) in self.flows.finish(connection.flow, to_nanos(now)) {
             self.agenda.push(now + to_ps(delay), Event::Start(flow));
         }
-        self.done |= now >= self.duration && self.flows.all_finished();
+        if now >= self.duration {
+            self.stop_if_finished();
+        }
+    }
+
+    fn stop_if_finished(&mut self) {
+        if self.flows.all_finished() {
+            self.done = true;
+            self.agenda.halt();
+        }
     }
 
     /// The sender of a connection has nothing left to do.
@@ -431,7 +440,7 @@ impl<T: Tap> Simulation<T> {
         for slot in slots {
             self.close(now, slot);
         }
-        self.done |= self.flows.all_finished();
+        self.stop_if_finished();
     }
 
     /// Carries out an entry of the fault schedule. A switch that comes back has an empty rule table.

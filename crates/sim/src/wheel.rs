@@ -19,7 +19,7 @@ const MOST_SHIFT: u32 = 31;
 /// Links that are sorted by insertion.
 const FEW: usize = 24;
 /// Links to a slot that the width aims at: few enough to sort by insertion, enough to share the cost of finding the slot.
-const LINKS_PER_SLOT: u64 = 1;
+const LINKS_PER_SLOT: u64 = 3;
 
 /// A link's place in the wheel, kept with the link: when it is due, and its successor in its slot.
 #[derive(Clone, Copy, Debug)]

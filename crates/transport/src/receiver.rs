@@ -53,10 +53,14 @@ impl Receiver {
     /// RFC 5681 §4.2: what is out of order, repeated or fills a gap is acknowledged at once.
     #[cold]
     fn handle_out_of_order(&mut self, start: u64, end: u64) -> Option<u64> {
-        if start <= self.next {
-            self.next = self.next.max(end);
-        } else {
-            self.note(start, end);
+        match self.beyond.last_mut() {
+            // Behind a loss, segments keep coming in order: they only lengthen the last range.
+            Some(last) if last.1 == start => {
+                last.1 = end;
+                return Some(self.acknowledge());
+            }
+            _ if start > self.next => self.note(start, end),
+            _ => self.next = self.next.max(end),
         }
         let reached = self.beyond.iter().take_while(|(from, _)| *from <= self.next).count();
         for (_, to) in self.beyond.drain(..reached) {
