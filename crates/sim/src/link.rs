@@ -5,7 +5,7 @@
 
 use crate::packet::Packet;
 use crate::time::{Ps, NEVER};
-use crate::trusted::{item, item_mut};
+use crate::trusted::{fetch, item, item_mut};
 use crate::wheel::{Due, Scheduled};
 use pathloom_model::{Link, NodeId};
 
@@ -53,6 +53,11 @@ impl Scheduled for LinkQueue {
     #[inline(always)]
     fn set_due(&mut self, due: Due) {
         self.due = due;
+    }
+
+    #[inline(always)]
+    fn prepare(&self) {
+        fetch(&self.ring, self.head as usize & self.ring.len().wrapping_sub(1));
     }
 }
 

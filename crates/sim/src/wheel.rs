@@ -37,6 +37,8 @@ impl Due {
 pub(crate) trait Scheduled {
     fn due(&self) -> Due;
     fn set_due(&mut self, due: Due);
+    /// It will be taken out soon: what that needs may be brought near.
+    fn prepare(&self);
 }
 
 pub(crate) struct Wheel {
@@ -169,7 +171,9 @@ impl Wheel {
         let mut link = std::mem::replace(&mut self.slots[slot], NONE);
         let mut count = 0;
         while link != NONE {
-            let due = item(links, link as usize).due();
+            let scheduled = item(links, link as usize);
+            let due = scheduled.due();
+            scheduled.prepare();
             let key = (due.at - start) << 32 | u64::from(link);
             // Insertion sort for the usual handful; the library's sort, below, beyond that.
             let mut place = count;
@@ -245,6 +249,7 @@ mod tests {
         fn set_due(&mut self, due: Due) {
             *self = due;
         }
+        fn prepare(&self) {}
     }
 
     proptest! {
