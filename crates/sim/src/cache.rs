@@ -101,6 +101,11 @@ impl Cache {
         Cache { stride, entries: Vec::new(), backing: Vec::new(), by_switch: vec![Vec::new(); nodes] }
     }
 
+    /// A cache that holds nothing. To take the place of one that has not been used.
+    pub(crate) fn off(nodes: usize) -> Cache {
+        Cache { stride: 0, ..Cache::new(nodes, 2) }
+    }
+
     /// Makes room for this many lanes.
     pub(crate) fn reserve_lanes(&mut self, lanes: usize) {
         if self.entries.len() < lanes * self.stride {

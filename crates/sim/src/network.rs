@@ -230,6 +230,11 @@ impl<T: Tap> Network<T> {
         }
     }
 
+    /// Remembers no decision from now on.
+    pub(crate) fn forget_decisions(&mut self) {
+        self.cache = Cache::off(self.fabric.nodes().len());
+    }
+
     /// Makes room for the lanes of `slots` connections.
     pub(crate) fn reserve_slots(&mut self, slots: usize) {
         self.cache.reserve_lanes(slots * 2);

@@ -61,6 +61,15 @@ impl<W: Write> PcapTap<W> {
         }
     }
 
+    /// As [`PcapTap::finish`], and looks at what was written to.
+    ///
+    /// # Errors
+    /// The first error met while writing.
+    pub fn finish_with<R>(&mut self, look: impl FnOnce(&W) -> R) -> io::Result<(u64, R)> {
+        let packets = self.finish()?;
+        Ok((packets, look(&self.out)))
+    }
+
     fn block(&mut self, kind: u32, body: &[u8]) -> io::Result<()> {
         let padding = body.len().next_multiple_of(4) - body.len();
         let length = (12 + body.len() + padding) as u32;

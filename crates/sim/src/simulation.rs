@@ -122,6 +122,11 @@ impl<T: Tap> Simulation<T> {
         self.done
     }
 
+    /// Lets switches decide about every packet anew from now on. Slow, and of no other effect: for tests of that.
+    pub fn forget_decisions(&mut self) {
+        self.network.forget_decisions();
+    }
+
     /// The tap.
     pub fn tap_mut(&mut self) -> &mut T {
         &mut self.network.tap
