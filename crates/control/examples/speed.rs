@@ -8,6 +8,9 @@ use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs, Scheme, Vi
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Best of so many, for the machine may have other things to do.
+const ROUNDS: usize = 10;
+
 /// Routes every flow by the first shortest path it finds, or by none.
 struct FirstPath {
     needs: Needs,
@@ -140,21 +143,29 @@ fn first_packets(fabric: &Fabric, count: usize) -> impl Iterator<Item = Input> +
 
 fn flows(what: &str, detection: Detection, routes: bool, standing: usize, count: usize) {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=8").expect("the specification is right"));
-    let config = Config { max_flows_per_host: 1_000_000, ..Config::default() };
-    let mut controller = Controller::new(config, fabric.clone(), scheme(detection, DefaultRoutes::Ecmp, routes));
-    connect(&mut controller, &fabric);
     let inputs: Vec<Input> = first_packets(&fabric, standing + count).collect();
-    let (mut rules, mut answers, mut start) = (0, Vec::new(), Instant::now());
-    for (number, input) in inputs.into_iter().enumerate() {
-        if number == standing {
-            (rules, start) = (0, Instant::now());
+    let mut best: Option<(f64, usize)> = None;
+    for _ in 0..ROUNDS {
+        let config = Config { max_flows_per_host: 1_000_000, ..Config::default() };
+        let mut controller = Controller::new(config, fabric.clone(), scheme(detection, DefaultRoutes::Ecmp, routes));
+        connect(&mut controller, &fabric);
+        let (mut rules, mut answers, mut start) = (0, Vec::new(), Instant::now());
+        for (number, input) in inputs.iter().enumerate() {
+            if number == standing {
+                (rules, start) = (0, Instant::now());
+            }
+            controller.handle(Nanos::from_secs(1), input.clone());
+            rules += answer(&mut controller, &mut answers);
         }
-        controller.handle(Nanos::from_secs(1), input);
-        rules += answer(&mut controller, &mut answers);
+        let rate = count as f64 / start.elapsed().as_secs_f64();
+        best = best.filter(|&(other, _)| other > rate).or(Some((rate, rules)));
     }
-    let took = start.elapsed();
-    let rate = count as f64 / took.as_secs_f64();
-    println!("{what}, {standing} flows standing: {rate:.0} flows/s ({:.1} rules each)", rules as f64 / count as f64);
+    let (rate, rules) = best.expect("there is a round");
+    let each = rules as f64 / count as f64;
+    println!(
+        "{what}: {rate:.0} flows/s ({each:.1} rules each), while flows grow from {standing} to {}",
+        standing + count
+    );
 }
 
 fn main() {
@@ -164,6 +175,6 @@ fn main() {
     }
     set_up("fat-tree:k=32", DefaultRoutes::Ecmp);
     set_up("fat-tree:k=32", DefaultRoutes::SinglePath);
-    flows("counting flows", Detection::Measured { nic_share: 0.1 }, false, 10_000, 200_000);
-    flows("paths, confirmed", Detection::Label, true, 10_000, 200_000);
+    flows("counting flows", Detection::Measured { nic_share: 0.1 }, false, 10_000, 10_000);
+    flows("paths, confirmed", Detection::Label, true, 10_000, 10_000);
 }

@@ -173,6 +173,7 @@ impl Controller {
 
     fn start(&mut self) {
         self.started = true;
+        self.polling.begin(self.now);
         self.polling.start(self.now, self.needs.poll_period);
         self.tell(Event::Started);
         self.pump();
@@ -209,7 +210,7 @@ impl Controller {
             Input::PathsRequested { request, src, dst, count } if self.is_host(src) && self.is_host(dst) => {
                 self.tell(Event::PathsRequested { request, src, dst, count });
             }
-            Input::Load { busy_share } => self.view.busy_share = busy_share.clamp(0.0, 1.0),
+            Input::Load { busy_share } if !busy_share.is_nan() => self.view.busy_share = busy_share.clamp(0.0, 1.0),
             Input::Rtt { switch, rtt } if self.is_switch(switch) => self.view.switch_rtt[switch.index()] = Some(rtt),
             Input::Solved { ticket, answer } => self.tell(Event::Solved { ticket, answer }),
             Input::PortStats { .. } | Input::Timeout => {}

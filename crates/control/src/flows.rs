@@ -64,8 +64,8 @@ pub(crate) struct Flow {
     pub plans: u8,
     /// Bytes counted by rules that are gone.
     pub past_bytes: u64,
-    /// Bytes counted up to the last round of measurements.
-    pub measured_bytes: u64,
+    /// Bytes counted up to the last round of measurements; `None` while it is not known when counting began.
+    pub measured_bytes: Option<u64>,
     /// Until when the flow was told not to send.
     pub held_until: Nanos,
     /// How often in a row its counting rule was refused.
@@ -88,7 +88,7 @@ impl Flow {
             moving: None,
             plans: 0,
             past_bytes: 0,
-            measured_bytes: 0,
+            measured_bytes: Some(0),
             held_until: Nanos::ZERO,
             refusals: 0,
             unverified: false,

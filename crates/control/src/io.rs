@@ -81,7 +81,7 @@ pub enum Input {
     FlowStats {
         /// The switch.
         switch: NodeId,
-        /// One row per rule with a flow's cookie.
+        /// One row per rule whose cookie is [`crate::SOURCE_COOKIE`] under [`crate::SOURCE_COOKIE_MASK`].
         rows: Vec<RuleStats>,
     },
     /// Answer to [`Output::PortStatsRequest`].
@@ -243,7 +243,7 @@ pub enum Output {
         /// Its number.
         xid: u32,
     },
-    /// Read the counters of the rules whose cookie marks a flow.
+    /// Read the counters of the rules whose cookie is [`crate::SOURCE_COOKIE`] under [`crate::SOURCE_COOKIE_MASK`].
     FlowStatsRequest {
         /// The switch.
         switch: NodeId,

@@ -10,6 +10,7 @@ use crate::timers::Timer;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path};
 use pathloom_scheme::{Detection, Event, FlowId, FlowView};
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How long packets may be under way on a path of which only parts were found.
@@ -29,6 +30,8 @@ struct Orphan {
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     flows: BTreeMap<FlowId, Orphan>,
+    /// How many of them have a five-tuple.
+    tuples: FxHashMap<FiveTuple, u32>,
     /// What a snapshot said of flows that have moved since it was taken.
     remembered: BTreeMap<FlowId, FlowView>,
     /// Flows to be looked at when the rules of a switch become known.
@@ -38,7 +41,26 @@ pub(crate) struct Orphans {
 impl Orphans {
     /// Whether one of them has this five-tuple.
     pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
-        self.flows.values().any(|orphan| orphan.five_tuple == *five_tuple)
+        self.tuples.contains_key(five_tuple)
+    }
+
+    /// The rules of a flow, none at first.
+    fn entry(&mut self, id: FlowId, five_tuple: FiveTuple) -> &mut Orphan {
+        self.flows.entry(id).or_insert_with(|| {
+            *self.tuples.entry(five_tuple).or_insert(0) += 1;
+            Orphan { five_tuple, sources: Vec::new(), hops: BTreeMap::new() }
+        })
+    }
+
+    fn remove(&mut self, id: FlowId) -> Option<Orphan> {
+        let orphan = self.flows.remove(&id)?;
+        if let Some(count) = self.tuples.get_mut(&orphan.five_tuple) {
+            *count -= 1;
+            if *count == 0 {
+                self.tuples.remove(&orphan.five_tuple);
+            }
+        }
+        Some(orphan)
     }
 }
 
@@ -72,9 +94,8 @@ impl Controller {
             self.delete_rule(switch, rule.key());
             return;
         }
-        let empty = Orphan { five_tuple: key.five_tuple, sources: Vec::new(), hops: BTreeMap::new() };
-        let orphan = self.orphans.flows.entry(id).or_insert(empty);
         self.orphans.waiting.entry(switch).or_default().insert(id);
+        let orphan = self.orphans.entry(id, key.five_tuple);
         if is_source {
             orphan.sources.push((cookie.plan, rule));
         } else {
@@ -193,7 +214,7 @@ impl Controller {
 
     /// Makes a flow known whose rule of `plan` acts, and takes away what the flow has no use for.
     fn adopt(&mut self, id: FlowId, plan: u8, path: Option<Path>) {
-        let Some(orphan) = self.orphans.flows.remove(&id) else { return };
+        let Some(orphan) = self.orphans.remove(id) else { return };
         let Some(key) = self.orphan_key(id, &Match::five_tuple(orphan.five_tuple)) else { return };
         let mut flow = Flow::new(key, self.fabric.link(key.src.uplink).settings.rate_bps);
         let base = self.config.priorities.flow;
@@ -207,6 +228,7 @@ impl Controller {
         }));
         // Away from the plans that the controller before may have begun, of which some switch may still tell.
         flow.plans = (plan + PLANS / 3) % PLANS;
+        flow.measured_bytes = None;
         let on_path = path.is_some();
         if on_path {
             flow.versions.push(Version { plan, path: path.clone() });
@@ -257,7 +279,7 @@ impl Controller {
 
     /// Nothing leads to the rules that were found at later switches: they go when no packet can be under way any more.
     pub(crate) fn drop_orphan(&mut self, id: FlowId) {
-        if let Some(orphan) = self.orphans.flows.remove(&id) {
+        if let Some(orphan) = self.orphans.remove(id) {
             let hops = orphan.hops.into_iter();
             self.drain_hops(orphan.five_tuple, hops.map(|((plan, at), rule)| (plan, at, rule.key())));
         }

@@ -153,3 +153,65 @@ pub fn tag(plan: u8) -> u16 {
 pub fn plan_of_tag(tag: u16) -> Option<u8> {
     tag.checked_sub(2).filter(|&plan| plan < u16::from(PLANS)).map(|plan| plan as u8)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::{fabric_from_spec, PROTO_TCP};
+
+    #[test]
+    fn a_move_touches_the_source_only_when_all_else_is_there() {
+        let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1").unwrap();
+        let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
+        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let flow = FlowKey { id: FlowId(1), five_tuple, src, dst };
+        let planner = Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10 };
+        let spine = *fabric.switches().last().unwrap();
+        let up = fabric.link_between(src.tor, spine).unwrap();
+        let path = Path::new([up, fabric.link_between(spine, dst.tor).unwrap()]);
+        let new = Version { plan: 5, path: Some(path) };
+        let place = |step: &Step| match step {
+            Step::Add(switch, rule) => (*switch, true, rule.matches.tag),
+            Step::Delete(switch, key) => (*switch, false, key.matches.tag),
+        };
+        let phases: Vec<Vec<_>> = (0..)
+            .map_while(|number| planner.phase(number, &flow, &new, 1, &[0, 2]))
+            .map(|steps| steps.iter().map(place).collect())
+            .collect();
+        let expected = [
+            vec![(spine, true, Some(7)), (dst.tor, true, Some(7))],
+            vec![(src.tor, true, None)],
+            vec![(src.tor, false, None), (src.tor, false, None)],
+        ];
+        assert_eq!(phases, expected);
+        let source = planner.source(&flow, &new, 1);
+        assert_eq!(source.actions, [RuleAction::SetTag(7), RuleAction::Output(fabric.link(up).from_port)]);
+        assert_eq!(source.key(), planner.source_key(&flow, 1));
+        let (last, rule) = planner.hops(&flow, &new).last().unwrap();
+        assert_eq!((last, rule.actions[0], rule.key()), (dst.tor, RuleAction::PopTag, planner.hop_key(five_tuple, 5)));
+    }
+
+    #[test]
+    fn tags_are_never_those_with_a_meaning_of_their_own() {
+        for plan in 0..PLANS {
+            assert!((2..=4094).contains(&tag(plan)));
+            assert_eq!(plan_of_tag(tag(plan)), Some(plan));
+        }
+        assert_eq!([0, 1, 2 + u16::from(PLANS)].map(plan_of_tag), [None; 3]);
+    }
+
+    #[test]
+    fn the_worst_delay_is_that_of_full_queues() {
+        let spec = "leaf-spine:spines=1,leaves=2,hosts=1,rate=10Mbps,buffer=98,delay=1ms";
+        let fabric = fabric_from_spec(spec).unwrap();
+        let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
+        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let flow = FlowKey { id: FlowId(1), five_tuple, src, dst };
+        let planner = Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10 };
+        let spine = *fabric.switches().last().unwrap();
+        let links = [(src.tor, spine), (spine, dst.tor)].map(|(a, b)| fabric.link_between(a, b).unwrap());
+        // Four links, each with 100 frames of 1518 bytes at 10 Mbit/s before it, and 1 ms long.
+        let expected = Nanos(4 * (100 * 1518 * 800 + 1_000_000));
+        assert_eq!(planner.worst_delay(&flow, &Path::new(links)), expected);
+    }
+}

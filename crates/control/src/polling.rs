@@ -40,6 +40,12 @@ impl Polling {
         Polling { period: None, due: None, round: None, again: false, last_round: Nanos::ZERO, read }
     }
 
+    /// Rates are worked out from this moment on.
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        self.last_round = now;
+        self.read.fill((now, None));
+    }
+
     /// Reads every `period` from now on. What has been read stays.
     pub(crate) fn start(&mut self, now: Nanos, period: Option<Nanos>) {
         self.period = period;
@@ -121,10 +127,11 @@ impl Controller {
         for (id, flow) in self.flows.iter_mut() {
             let (now, Some(before)) = self.polling.read[flow.key.src.tor.index()] else { continue };
             let bytes = flow.bytes();
-            let rate_bps = rate(bytes.saturating_sub(flow.measured_bytes), now.saturating_sub(before));
-            flow.measured_bytes = bytes;
+            let last = flow.measured_bytes.replace(bytes);
             let Some(view) = self.view.flows.get_mut(&id).filter(|_| !flow.closed) else { continue };
             view.bytes = bytes;
+            let Some(last) = last else { continue };
+            let rate_bps = rate(bytes.saturating_sub(last), now.saturating_sub(before));
             view.rate_bps = Some(rate_bps);
             // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
             if !view.long && share.is_some_and(|share| rate_bps as f64 >= share * flow.access_bps as f64) {

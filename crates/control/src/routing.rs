@@ -262,7 +262,7 @@ impl Controller {
     }
 
     /// The switch has carried out what had this purpose.
-    pub(crate) fn confirmed(&mut self, _switch: NodeId, purpose: Purpose) {
+    pub(crate) fn confirmed(&mut self, switch: NodeId, purpose: Purpose) {
         match purpose {
             Purpose::Step { flow, number } => {
                 let moving = self.flows.get_mut(flow).and_then(|known| known.moving.as_mut());
@@ -284,7 +284,11 @@ impl Controller {
                     known.confirm(plan);
                 }
             }
-            Purpose::Hop { .. } | Purpose::Fixed => {}
+            Purpose::Fixed => {
+                let state = &mut self.switches[switch.index()];
+                state.refusals = if state.reread { state.refusals } else { 0 };
+            }
+            Purpose::Hop { .. } => {}
         }
     }
 

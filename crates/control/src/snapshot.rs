@@ -48,7 +48,6 @@ struct FlowRecord {
     versions: Vec<Version>,
     plans: u8,
     past_bytes: u64,
-    measured_bytes: u64,
     held_until: Nanos,
     /// Whether the scheme waits for a path that was given up.
     interrupted: bool,
@@ -127,7 +126,6 @@ impl Controller {
             versions: flow.versions.clone(),
             plans: flow.plans,
             past_bytes: flow.past_bytes,
-            measured_bytes: flow.measured_bytes,
             held_until: flow.held_until,
             interrupted: flow.interrupted,
         };
@@ -214,7 +212,7 @@ impl Controller {
             versions: record.versions,
             plans: record.plans,
             past_bytes: record.past_bytes,
-            measured_bytes: record.measured_bytes,
+            measured_bytes: None,
             held_until: record.held_until,
             interrupted: record.interrupted,
             unverified: true,

@@ -219,6 +219,47 @@ fn bytes_are_counted_across_moves() {
 }
 
 #[test]
+fn what_was_counted_before_a_restart_is_no_rate() {
+    let mut world = World::new(MEASURED, Config::default());
+    let mouse = world.packet(1, TCP_ACK);
+    world.network.send(world.packet(1, TCP_SYN));
+    for _ in 0..4 {
+        world.second(mouse, 50);
+    }
+    // The counter stands at 200,000 bytes when the next controller starts: twice what makes a flow long in a round.
+    let script = Script::new();
+    let fabric = world.network.fabric.clone();
+    world.network.kill_controller();
+    let config = Config { epoch: 2, poll_period: Some(SECOND), ..Config::default() };
+    world.network.start_controller(Controller::new(config, fabric.clone(), script.scheme(MEASURED)));
+    fabric.switches().iter().for_each(|&switch| world.network.connect(switch));
+    for _ in 0..5 {
+        world.second(mouse, 50);
+    }
+    assert!(!script.events().iter().any(|event| matches!(event, Event::FlowArrived { .. })), "{:?}", script.events());
+    let view = world.network.controller.view().flows.values().next().unwrap();
+    assert!((350_000..450_000).contains(&view.rate_bps.unwrap()), "{:?}", view.rate_bps);
+}
+
+#[test]
+fn hosts_of_one_tor_have_a_path_of_no_links() {
+    let mut world = World::new(LABEL, Config::default());
+    let neighbour = world.network.fabric.attachments()[1].address;
+    let mut headers = world.packet(1, TCP_SYN);
+    headers.five_tuple.dst = neighbour;
+    world.network.send(headers);
+    world.pass(SECOND);
+    let flow = world.flows()[0];
+    world.script.at(world.network.now(), Action::Route { flow, path: Path::empty(), rate_bps: None });
+    world.pass(SECOND);
+    assert_eq!(world.events()[1..], [Event::RouteConfirmed { flow }]);
+    world.second(headers, 5);
+    world.pass(Nanos::from_secs(20));
+    assert!(world.network.mishaps().is_empty());
+    assert!(world.flows().is_empty());
+}
+
+#[test]
 fn announced_flows_have_a_size() {
     let needs = Needs { detection: Detection::Announced, subflows: false, poll_period: None };
     let mut world = World::new(needs, Config::default());

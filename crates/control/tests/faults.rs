@@ -446,6 +446,13 @@ fn a_log_replays() {
     assert!(pathloom_control::read_log(cut).unwrap_err().to_string().contains("cut off"));
 }
 
+/// Few cases each time, and as many as `PROPTEST_CASES` says for who wants to know.
+fn quick() -> ProptestConfig {
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    let standard = ProptestConfig::default();
+    ProptestConfig { cases: if asked { standard.cases } else { 100 }, ..standard }
+}
+
 /// Something that happens to the network.
 #[derive(Clone, Debug)]
 enum Blow {
@@ -504,6 +511,8 @@ fn strike(world: &mut World, blow: &Blow, epoch: &mut u16) {
 }
 
 proptest! {
+    #![proptest_config(quick())]
+
     #[test]
     fn lost_sessions_and_restarts_lose_no_packet_and_leak_no_rule(
         fabric in strategies::fabrics(),
@@ -615,6 +624,8 @@ fn blow(world: &mut World, gust: &Gust, epoch: &mut u16) {
 }
 
 proptest! {
+    #![proptest_config(quick())]
+
     #[test]
     fn after_every_storm_all_is_as_it_should_be(
         fabric in strategies::fabrics(),
