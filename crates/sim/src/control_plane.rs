@@ -264,7 +264,7 @@ impl ControlPlane {
             }
             Output::Barrier { xid, .. } => Some(Input::BarrierReply { switch, xid }),
             Output::FlowStatsRequest { .. } => {
-                let rows = network.with_switch(switch, |s| flow_rows(s))?;
+                let rows = network.with_switch(switch, flow_rows)?;
                 Some(Input::FlowStats { switch, rows })
             }
             Output::PortStatsRequest { .. } => Some(self.port_stats(switch, network)),
