@@ -21,11 +21,11 @@ pub(crate) enum Event {
     /// A hold's lease is over.
     LeaseOver { slot: u32, use_count: u32 },
     /// A message of the controller reaches a switch or a host.
-    Deliver(Box<Output>),
+    Deliver { output: Box<Output>, session: u32 },
     /// A switch has carried out a message.
-    Apply(Box<Output>),
-    /// A message reaches the controller.
-    Inform(Box<Input>),
+    Apply { output: Box<Output>, session: u32 },
+    /// A message reaches the controller; what came from a switch is lost with the session it was sent in.
+    Inform { input: Box<Input>, sent: Option<(NodeId, u32)> },
     /// The controller has dealt with the message at the head of its queue.
     Served,
     /// The controller's own timer.

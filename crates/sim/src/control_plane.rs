@@ -40,8 +40,9 @@ pub(crate) struct ControlPlane {
     /// By node: when the switch will have carried out what has reached it, and when it looks for old rules next.
     agent_free: Vec<Ps>,
     sweep: Vec<Ps>,
-    /// By node: whether the session stands.
+    /// By node: whether the session stands, and how many there have been.
     connected: Vec<bool>,
+    sessions: Vec<u32>,
     messages: u64,
     rules_max: usize,
     busy: Ps,
@@ -62,6 +63,7 @@ impl ControlPlane {
             agent_free: vec![0; nodes],
             sweep: vec![NEVER; nodes],
             connected: vec![false; nodes],
+            sessions: vec![0; nodes],
             messages: 0,
             rules_max: 0,
             busy: 0,
@@ -112,19 +114,18 @@ impl ControlPlane {
 
     /// Something happened at a switch or host that the controller is told of.
     pub(crate) fn tell(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
-        let switch = match &input {
-            Input::PacketIn { switch, .. } | Input::RuleRemoved { switch, .. } | Input::PortStatus { switch, .. } => {
-                Some(*switch)
-            }
-            _ => None,
-        };
+        let switch = sender(&input);
         if switch.is_none_or(|switch| self.connected[switch.index()]) {
-            agenda.push(now + to_ps(self.settings.delay), Event::Inform(Box::new(input)));
+            let sent = switch.map(|switch| (switch, self.sessions[switch.index()]));
+            agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), sent });
         }
     }
 
     /// A message has reached the controller.
-    pub(crate) fn inform(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
+    pub(crate) fn inform(&mut self, now: Ps, agenda: &mut Agenda, input: Input, sent: Option<(NodeId, u32)>) {
+        if sent.is_some_and(|(switch, session)| session != self.sessions[switch.index()]) {
+            return;
+        }
         self.messages += 1;
         self.waiting.push_back(input);
         self.serve(now, agenda);
@@ -170,7 +171,9 @@ impl ControlPlane {
                 Output::Solve { .. } => self.solve(now, output, agenda),
                 other => {
                     self.messages += 1;
-                    agenda.push(now + to_ps(self.settings.delay), Event::Deliver(Box::new(other)));
+                    let session = addressee(&other).map_or(0, |switch| self.sessions[switch.index()]);
+                    let event = Event::Deliver { output: Box::new(other), session };
+                    agenda.push(now + to_ps(self.settings.delay), event);
                 }
             }
         }
@@ -194,7 +197,7 @@ impl ControlPlane {
         if let Output::Solve { ticket, input, modelled } = output {
             let answer = self.controller.solver()(self.controller.view(), &input);
             let solved = Input::Solved { ticket, answer };
-            agenda.push(now + to_ps(modelled), Event::Inform(Box::new(solved)));
+            agenda.push(now + to_ps(modelled), Event::Inform { input: Box::new(solved), sent: None });
         }
     }
 
@@ -209,8 +212,14 @@ impl ControlPlane {
     }
 
     /// A message of the controller has reached a switch. Host messages are the caller's.
-    pub(crate) fn reached_switch(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, output: Box<Output>) {
-        if !self.connected[switch.index()] {
+    pub(crate) fn reached_switch(
+        &mut self,
+        now: Ps,
+        agenda: &mut Agenda,
+        switch: NodeId,
+        (output, session): (Box<Output>, u32),
+    ) {
+        if !self.stands(switch, session) {
             return;
         }
         let changes = matches!(
@@ -225,11 +234,30 @@ impl ControlPlane {
         let takes = if changes { to_ps(self.settings.install) } else { 0 };
         let done = self.agent_free[switch.index()].max(now) + takes;
         self.agent_free[switch.index()] = done;
-        agenda.push(done, Event::Apply(output));
+        agenda.push(done, Event::Apply { output, session });
+    }
+
+    fn stands(&self, switch: NodeId, session: u32) -> bool {
+        self.connected[switch.index()] && self.sessions[switch.index()] == session
+    }
+
+    /// A switch has carried out a message of this session.
+    pub(crate) fn applied<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        (output, session): (Output, u32),
+    ) {
+        if addressee(&output).is_some_and(|switch| self.stands(switch, session)) {
+            if let Some(reply) = self.apply(now, network, agenda, output) {
+                self.tell(now, agenda, reply);
+            }
+        }
     }
 
     /// A switch carries out a message; returns its answer.
-    pub(crate) fn apply<T: Tap>(
+    fn apply<T: Tap>(
         &mut self,
         now: Ps,
         network: &mut Network<T>,
@@ -237,9 +265,6 @@ impl ControlPlane {
         output: Output,
     ) -> Option<Input> {
         let switch = addressee(&output)?;
-        if !self.connected[switch.index()] {
-            return None;
-        }
         let at = to_nanos(now);
         let refused = |xid: u32| move |why| Input::Refused { switch, xid, why };
         let reply = match output {
@@ -317,11 +342,12 @@ impl ControlPlane {
         if std::mem::replace(&mut self.connected[switch.index()], up) == up {
             return;
         }
+        self.sessions[switch.index()] += 1;
         let input = match up {
             true => Input::SwitchUp { switch, ports_down: self.ports_down(switch, links) },
             false => Input::SwitchDown { switch },
         };
-        agenda.push(now + to_ps(self.settings.delay), Event::Inform(Box::new(input)));
+        agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), sent: None });
     }
 
     fn ports_down(&self, switch: NodeId, links: &LinkState) -> Vec<PortNo> {
@@ -357,6 +383,21 @@ pub(crate) fn addressee(output: &Output) -> Option<NodeId> {
         | Output::PaceFlow { .. }
         | Output::Solve { .. }
         | Output::OfferPaths { .. } => None,
+    }
+}
+
+/// The switch that a message to the controller comes from; `None` for hosts and for the driver itself.
+fn sender(input: &Input) -> Option<NodeId> {
+    match *input {
+        Input::PacketIn { switch, .. }
+        | Input::PortStatus { switch, .. }
+        | Input::RuleRemoved { switch, .. }
+        | Input::FlowStats { switch, .. }
+        | Input::PortStats { switch, .. }
+        | Input::Refused { switch, .. }
+        | Input::BarrierReply { switch, .. }
+        | Input::RuleDump { switch, .. } => Some(switch),
+        _ => None,
     }
 }
 

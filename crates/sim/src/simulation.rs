@@ -310,14 +310,11 @@ impl<T: Tap> Simulation<T> {
             Event::SenderTimer { slot, use_count } => self.sender_timer(at, slot, use_count),
             Event::ReceiverTimer { slot, use_count } => self.receiver_timer(at, slot, use_count),
             Event::LeaseOver { slot, use_count } => self.release_hold(at, slot, use_count),
-            Event::Deliver(output) => self.reached(at, output),
-            Event::Apply(output) => {
-                let reply = self.control.apply(at, &mut self.network, &mut self.agenda, *output);
-                if let Some(input) = reply {
-                    self.control.tell(at, &mut self.agenda, input);
-                }
+            Event::Deliver { output, session } => self.reached(at, output, session),
+            Event::Apply { output, session } => {
+                self.control.applied(at, &mut self.network, &mut self.agenda, (*output, session));
             }
-            Event::Inform(input) => self.control.inform(at, &mut self.agenda, *input),
+            Event::Inform { input, sent } => self.control.inform(at, &mut self.agenda, *input, sent),
             Event::Served => self.control.served(at, &mut self.agenda),
             Event::ControllerTimer => self.control.timer_due(at, &mut self.agenda),
             Event::Sweep(switch) => self.control.sweep(at, switch, &mut self.network, &mut self.agenda),
@@ -394,9 +391,9 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// A message of the controller has reached a switch or a host.
-    fn reached(&mut self, now: Ps, output: Box<Output>) {
+    fn reached(&mut self, now: Ps, output: Box<Output>, session: u32) {
         if let Some(switch) = addressee(&output) {
-            return self.control.reached_switch(now, &mut self.agenda, switch, output);
+            return self.control.reached_switch(now, &mut self.agenda, switch, (output, session));
         }
         match *output {
             Output::HoldFlow { five_tuple, lease, .. } => self.hold(now, &five_tuple, lease),
