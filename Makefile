@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build test test-long lint lint-rust lint-python test-rust test-python bench wheel lock clean
+.PHONY: help demo build test test-long lint lint-rust lint-python test-rust test-python bench wheel readme lock clean
 
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -68,6 +68,9 @@ bench: build  ## Measure the simulator: packet-hops per CPU second, instructions
 wheel: .venv/.deps  ## Build a wheel into dist/; it needs nothing of this folder
 	$(call say,Building the wheel)
 	maturin build --release --out dist
+
+readme: build  ## Renew what the commands in README.md print, and its picture
+	python scripts/readme.py
 
 lock: .venv/.deps  ## Renew requirements.lock from pyproject.toml
 	python -m venv .venv/lock

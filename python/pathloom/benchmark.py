@@ -11,7 +11,7 @@ import sys
 from typing import Any, Final
 
 from pathloom import _core
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 
 FABRIC: Final = "fat-tree:k=8,rate=1Gbps,delay=1us,buffer=100"
 TRAFFIC: Final = "long-lived:pattern=stride"
@@ -67,7 +67,7 @@ def instructions_per_hop(run: dict[str, Any], duration: str) -> float:
     valgrind is missing or fails.
     """
     if shutil.which("valgrind") is None:
-        raise PathloomError("--instructions: valgrind is not installed; install it with `apt-get install valgrind`")
+        raise bad_input("--instructions: valgrind is not installed; install it with `apt-get install valgrind`")
     full_ns = round(_core.parse_time_s(duration) * 1e9)
     counts = []
     for share in (SHORT_SHARE, LONG_SHARE):
@@ -75,9 +75,7 @@ def instructions_per_hop(run: dict[str, Any], duration: str) -> float:
         row, printed = _worker(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable], part)
         found = re.search(r"Collected : (\d+)", printed)
         if found is None:
-            raise PathloomError(
-                "--instructions: valgrind did not print a count of instructions; see `valgrind --version`"
-            )
+            raise bad_input("--instructions: valgrind did not print a count of instructions; see `valgrind --version`")
         counts.append((int(found.group(1)), int(row["hops"])))
     (short, short_hops), (long, long_hops) = counts
     return (long - short) / (long_hops - short_hops)
@@ -91,4 +89,4 @@ def _worker(python: list[str], run: dict[str, Any]) -> tuple[dict[str, Any], str
     if done.returncode == 0:
         return json.loads(done.stdout), done.stderr
     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    raise PathloomError(f"bench: the measuring process ended with {done.returncode}: {last}")
+    raise bad_input(f"bench: the measuring process ended with {done.returncode}: {last}")

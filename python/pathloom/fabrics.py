@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 from pathloom.specs import spec_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Fabric:
         try:
             text = json.dumps(nx.node_link_data(graph, edges="edges"))
         except (TypeError, ValueError) as error:
-            raise PathloomError(f"networkx graph: an attribute cannot be written as JSON: {error}") from None
+            raise bad_input(f"networkx graph: an attribute cannot be written as JSON: {error}") from None
         return cls.from_node_link(text, name)
 
     def to_networkx(self) -> nx.MultiGraph[Any]:

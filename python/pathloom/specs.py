@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 
 
 def spec_text(name: str, **keys: object) -> str:
@@ -30,7 +30,7 @@ def split_specs(text: str) -> list[str]:
         else:
             specs.append(part.strip())
     if "" in specs:
-        raise PathloomError(f"schemes `{text}`: a name is missing; expected a list such as spt,ecmp,hedera")
+        raise bad_input(f"schemes `{text}`: a name is missing; expected a list such as spt,ecmp,hedera")
     return specs
 
 

@@ -7,12 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// A column of one value per row.
-fn column<R, T: Element>(
-    columns: &Bound<'_, PyDict>,
-    name: &str,
-    rows: &[R],
-    value: impl Fn(&R) -> T,
-) -> PyResult<()> {
+fn column<R, T: Element>(columns: &Bound<'_, PyDict>, name: &str, rows: &[R], value: impl Fn(&R) -> T) -> PyResult<()> {
     let values: Vec<T> = rows.iter().map(value).collect();
     columns.set_item(name, values.into_pyarray(columns.py()))
 }

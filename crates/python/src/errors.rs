@@ -38,12 +38,7 @@ pub enum Error {
         what: &'static str,
         /// Where it is.
         path: String,
-        /// Text without line breaks and other control characters, which input may have brought along.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
-}
-
-/// What the system said.
+        /// What the system said.
         source: io::Error,
     },
     /// What cannot be simulated.

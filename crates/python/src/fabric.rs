@@ -4,7 +4,9 @@ use crate::errors::{read_file, Error};
 use numpy::IntoPyArray;
 use pathloom_model::builders::{fabric_file, to_graphml, to_node_link_json};
 use pathloom_model::spec::nearest;
-use pathloom_model::{fabric_from_file_text, fabric_from_spec, LinkId, LinkState, NodeId, PathSelection, PathSet, Tier};
+use pathloom_model::{
+    fabric_from_file_text, fabric_from_spec, LinkId, LinkState, NodeId, PathSelection, PathSet, Tier,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::sync::Arc;

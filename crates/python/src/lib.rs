@@ -24,9 +24,9 @@ mod _core {
     use super::lists::{fabrics, scheme_name, schemes, traffics};
     #[pymodule_export]
     use super::simulation::Simulation;
+    use super::*;
     #[pymodule_export]
     use super::{nearest, parse_time_s};
-    use super::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

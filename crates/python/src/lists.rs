@@ -27,7 +27,8 @@ pub fn schemes(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let rows = pathloom_schemes::entries().iter().map(|entry| {
         let row = texts(py, &[("name", entry.name), ("about", entry.summary), ("paper", entry.paper)])?;
         let keys = entry.keys.iter();
-        let keys = keys.map(|(name, default, about)| texts(py, &[("name", name), ("default", default), ("about", about)]));
+        let keys =
+            keys.map(|(name, default, about)| texts(py, &[("name", name), ("default", default), ("about", about)]));
         row.set_item("keys", keys.collect::<PyResult<Vec<_>>>()?)?;
         Ok(row)
     });

@@ -59,9 +59,12 @@ impl Simulation {
         let duration = parse_time(&settings.duration)?;
         let scheme = pathloom_schemes::parse(&settings.scheme)?;
         let HostProgram::NewReno = scheme.host_program();
-        let transport = settings.transport.as_deref().map_or_else(|| Ok(TransportSpec::default()), TransportSpec::parse)?;
-        let control = settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
-        let faults = settings.faults.iter().map(|text| Fault::parse(&fabric, text)).collect::<Result<_, SpecError>>()?;
+        let transport =
+            settings.transport.as_deref().map_or_else(|| Ok(TransportSpec::default()), TransportSpec::parse)?;
+        let control =
+            settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
+        let faults =
+            settings.faults.iter().map(|text| Fault::parse(&fabric, text)).collect::<Result<_, SpecError>>()?;
         let traffic = TrafficSpec::parse(&settings.traffic)?;
         let text = traffic.needs_file().map(|path| read_file("traffic", path)).transpose()?;
         let workload = Arc::new(traffic.generate(&fabric, duration, settings.seed, text.as_deref())?);

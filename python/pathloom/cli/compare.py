@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pathloom._core import PathloomError
 from pathloom.cli import Interrupted, console
 from pathloom.cli.options import (
     ControlOption,
@@ -24,6 +23,7 @@ from pathloom.cli.options import (
     TransportOption,
     whole_number,
 )
+from pathloom.errors import bad_input
 from pathloom.experiments.execution import Wrappers, default_threads
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.settings import Settings, read_spec_file
@@ -116,10 +116,10 @@ def run(
     settings = _settings(given, spec, runs=1)
     if len(settings.schemes) > 1:
         names = ", ".join(settings.schemes)
-        raise PathloomError(f"run takes one scheme, not {len(settings.schemes)} ({names}); use `pathloom compare`")
+        raise bad_input(f"run takes one scheme, not {len(settings.schemes)} ({names}); use `pathloom compare`")
     if (pcap or event_log) and settings.runs > 1:
         option = "--pcap" if pcap else "--event-log"
-        raise PathloomError(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
+        raise bad_input(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
     wrappers = Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
     return _carry_out("run", settings, wrappers, whole_number("--jobs", jobs), out, json)
 

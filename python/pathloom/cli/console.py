@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 from pathloom.experiments.execution import Job
 from pathloom.experiments.execution import Progress as Report
 from pathloom.experiments.folder import reason, write_text
@@ -54,16 +54,16 @@ def check_json_target(target: str | None) -> None:
         return
     path = Path(target)
     if path.is_dir():
-        raise PathloomError(f"--json `{path}`: is a directory; name a file, or - for standard output")
+        raise bad_input(f"--json `{path}`: is a directory; name a file, or - for standard output")
     if not path.parent.is_dir():
-        raise PathloomError(f"--json `{path}`: no such directory as `{path.parent}`; make it first")
+        raise bad_input(f"--json `{path}`: no such directory as `{path.parent}`; make it first")
     try:
         existed = path.exists()
         path.open("ab").close()
         if not existed:
             path.unlink()
     except OSError as error:
-        raise PathloomError(f"--json `{path}`: {reason(error)}; name a file that can be written") from None
+        raise bad_input(f"--json `{path}`: {reason(error)}; name a file that can be written") from None
 
 
 def put_json(target: str, content: Any) -> None:

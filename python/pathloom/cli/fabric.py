@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from pathloom import _core
-from pathloom._core import PathloomError
 from pathloom.cli import console
 from pathloom.cli.options import JsonOption, show_help_if_alone
+from pathloom.errors import bad_input
 from pathloom.words import rate_text
 
 app = typer.Typer(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
@@ -103,12 +103,11 @@ def export(
     forms = ["graphml", "json"]
     if form not in forms:
         near = _core.nearest(form, forms)
-        raise PathloomError(
-            f"--format `{form}`: expected graphml or json" + (f"; did you mean `{near}`?" if near else "")
-        )
+        raise bad_input(f"--format `{form}`: expected graphml or json" + (f"; did you mean `{near}`?" if near else ""))
     fabric = Fabric(spec)
     text = fabric.to_graphml() if form == "graphml" else fabric.to_node_link()
     if out == console.STDOUT:
         sys.stdout.write(text)
     else:
         write_text(Path(out), text)
+        print(f"Exported: {out}")

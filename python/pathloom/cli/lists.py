@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from pathloom import _core
-from pathloom._core import PathloomError
 from pathloom.cli import console
 from pathloom.cli.options import JsonOption, show_help_if_alone
+from pathloom.errors import bad_input
 
 schemes = typer.Typer(help="Routing schemes: list, show.", invoke_without_command=True, callback=show_help_if_alone)
 traffic = typer.Typer(help="Traffic: list.", invoke_without_command=True, callback=show_help_if_alone)
@@ -52,7 +52,7 @@ def _named(name: str) -> dict[str, Any]:
     entries = {entry["name"]: entry for entry in _core.schemes()}
     if name not in entries:
         _core.scheme_name(name)  # Raises with the nearest name, unless it is a scheme with keys.
-        raise PathloomError(f"scheme `{name}`: name it without keys, such as {', '.join(entries)}")
+        raise bad_input(f"scheme `{name}`: name it without keys, such as {', '.join(entries)}")
     return entries[name]
 
 

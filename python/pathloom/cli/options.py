@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
 
 MOST_JOBS = 1024
@@ -71,7 +71,7 @@ def whole_number(option: str, text: str | None) -> int | None:
     least, most = {"--runs": (1, MOST_RUNS), "--seed": (0, MOST_SEED), "--jobs": (1, MOST_JOBS)}[option]
     if text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
         return int(text)
-    raise PathloomError(f"{option} `{text}`: expected a whole number from {least} to {most}")
+    raise bad_input(f"{option} `{text}`: expected a whole number from {least} to {most}")
 
 
 def show_help_if_alone(context: typer.Context) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads, interruptible
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
@@ -83,7 +83,7 @@ def compare(
         }
     )
     if jobs is not None and jobs < 1:
-        raise PathloomError(f"jobs: {jobs} will not do; expected 1 or more")
+        raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
     result = Experiment(settings, _as_fabric(fabric)).carry_out(jobs)
     if not result.complete:
         raise KeyboardInterrupt

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from pathloom import _core
 from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 from pathloom.experiments.settings import Settings
 
 Result = TypeVar("Result")
@@ -150,7 +151,7 @@ class Execution:
         try:
             simulation = self._prepared.pop(job, None) or self._simulation(job)
         except PathloomError as error:
-            raise PathloomError(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
+            raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
         return _advance(simulation, job, self.settings.duration_s, stop, progress)
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -19,7 +19,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         handle, name = tempfile.mkstemp(prefix=".partial-", suffix=path.suffix, dir=path.parent)
     except OSError as error:
-        raise PathloomError(f"cannot write `{path}`: {reason(error)}") from None
+        raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
     os.close(handle)
     partial = Path(name)
     try:
@@ -27,7 +27,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         partial.chmod(0o666 & ~_umask())
         partial.replace(path)
     except OSError as error:
-        raise PathloomError(f"cannot write `{path}`: {reason(error)}") from None
+        raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
@@ -58,7 +58,7 @@ class OutFolder:
         except OSError as error:
             self.give_up()
             way_out = "name a folder" if path.exists() and not path.is_dir() else "name a folder that can be written"
-            raise PathloomError(f"--out `{path}`: {reason(error)}; {way_out}") from None
+            raise bad_input(f"--out `{path}`: {reason(error)}; {way_out}") from None
 
     def give_up(self) -> None:
         """Takes away the folders that were made and are still empty."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from pathloom import _core
 from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 from pathloom.specs import split_specs
 
 MOST_RUNS = 10_000
@@ -45,7 +46,7 @@ class Settings(BaseModel):
         for index, scheme in enumerate(schemes):
             _core.scheme_name(scheme)
             if scheme in schemes[:index]:
-                raise PathloomError(f"schemes: `{scheme}` is given twice; name each scheme once")
+                raise bad_input(f"schemes: `{scheme}` is given twice; name each scheme once")
         return schemes
 
     @field_validator("transport", "control")
@@ -53,7 +54,7 @@ class Settings(BaseModel):
     def _not_empty(cls, text: str | None, info: ValidationInfo) -> str | None:
         if text is not None and not text.strip():
             expected = _EXPECTED[info.field_name or ""]
-            raise PathloomError(f"{info.field_name}: is empty; expected {expected}, or leave it out")
+            raise bad_input(f"{info.field_name}: is empty; expected {expected}, or leave it out")
         return text
 
     @field_validator("duration")
@@ -62,9 +63,9 @@ class Settings(BaseModel):
         try:
             seconds = _core.parse_time_s(duration)
         except PathloomError as error:
-            raise PathloomError(f"duration: {error}") from None
+            raise bad_input(f"duration: {error}") from None
         if seconds <= 0:
-            raise PathloomError(f"duration: `{duration}` is no time at all; expected more than 0s, such as 10s")
+            raise bad_input(f"duration: `{duration}` is no time at all; expected more than 0s, such as 10s")
         return duration
 
     @property
@@ -103,7 +104,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise PathloomError(_one_line(error, source, list(cls.model_fields))) from None
+            raise bad_input(_one_line(error, source, list(cls.model_fields))) from None
 
 
 def read_spec_file(path: Path) -> dict[str, Any]:
@@ -114,15 +115,15 @@ def read_spec_file(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise PathloomError(f"experiment file `{path}`: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"experiment file `{path}`: {(error.strerror or str(error)).lower()}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PathloomError(f"experiment file `{path}`: is not TOML: {error}") from None
+        raise bad_input(f"experiment file `{path}`: is not TOML: {error}") from None
     known = [*Settings.model_fields, "scheme"]
     for key in values:
         if key not in known:
-            raise PathloomError(f"experiment file `{path}`: {_unknown_key(key, known)}")
+            raise bad_input(f"experiment file `{path}`: {_unknown_key(key, known)}")
     if "scheme" in values and "schemes" in values:
-        raise PathloomError(f"experiment file `{path}`: has both scheme and schemes; keep one of them")
+        raise bad_input(f"experiment file `{path}`: has both scheme and schemes; keep one of them")
     if "scheme" in values:
         values["schemes"] = [values.pop("scheme")]
     if isinstance(values.get("schemes"), str):

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 
-from pathloom._core import PathloomError
+from pathloom.errors import bad_input
 from pathloom.fabrics import Fabric
 from pathloom.report.layout import Layout, layout
 from pathloom.report.style import FAINT, INK, new_figure, pathloom_style, save_figure
@@ -64,7 +64,7 @@ def draw_to_file(fabric: Fabric, path: Path) -> None:
     Raises `PathloomError` when the suffix is not known or the file cannot be written.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise PathloomError(f"drawing `{path}`: the name must end in {', '.join(SUFFIXES)}")
+        raise bad_input(f"drawing `{path}`: the name must end in {', '.join(SUFFIXES)}")
     from pathloom.experiments.folder import write_whole
 
     figure = fabric_figure(fabric)

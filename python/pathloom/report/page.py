@@ -35,8 +35,7 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         _incomplete(result),
         _headline(schemes),
         _plain_table(main_table(schemes), colours),
-        '<p class="under">± is the half width of the 95 % confidence interval over the runs. '
-        "Bold: best of its column.</p>",
+        _legend(schemes),
         _differences(schemes),
         *(_figure(plot) for plot in plots),
         "<h2>What it cost</h2>",
@@ -102,6 +101,16 @@ def _rivals(known: Sequence[Mapping[str, Any]], best: Mapping[str, Any], key: st
 
 def _with_half(figure: Mapping[str, Any], text: Callable[[float], str]) -> str:
     return text(figure["mean"]) + (f" ± {text(figure['ci95'])}" if figure["ci95"] is not None else "")
+
+
+def _legend(schemes: Sequence[Mapping[str, Any]]) -> str:
+    """What marks in the main table mean, as far as there are any."""
+    marks = []
+    if any(len(row["runs"]) > 1 for row in schemes):
+        marks.append("± is the half width of the 95 % confidence interval over the runs.")
+    if len(schemes) > 1:
+        marks.append("Bold: best of its column.")
+    return f'<p class="under">{" ".join(marks)}</p>' if marks else ""
 
 
 def _headline(schemes: Sequence[Mapping[str, Any]]) -> str:

@@ -87,8 +87,8 @@ def plots(result: Result) -> list[Plot]:
 def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
     """Mean throughput and mean FCT of each scheme with 95 % confidence intervals."""
     rows = [row for row in result.summary["schemes"] if row["runs"]]
-    if not rows:
-        return None
+    if len(rows) < 2:
+        return None  # The table says it all.
     panels = [("throughput", "mean throughput (1 = alone in the fabric)", 1.0)]
     if any(row["fct_s"]["mean"] is not None for row in rows):
         scale, unit = _time_unit([row["fct_s"]["mean"] for row in rows])

@@ -54,7 +54,7 @@ def main_table(schemes: Sequence[Row]) -> Table:
             _Column(plural, _fct(name), time_text, "low")
             for name, plural in zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True)
         ),
-        _Column("unfinished", lambda row: row["flows"].get("unfinished"), count_text, "low"),
+        _Column("unfinished", _unfinished, count_text, "low"),
     ]
     return _table(schemes, columns)
 
@@ -115,6 +115,11 @@ def _difference(
 
 def _fct(name: str) -> Callable[[Row], float | None]:
     return lambda row: row["fct_s"][name]
+
+
+def _unfinished(row: Row) -> float | None:
+    flows = row["flows"]
+    return flows["unfinished"] if flows["offered"] > flows["long_lived"] else None
 
 
 def _dropped_share(row: Row) -> float | None:

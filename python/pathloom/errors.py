@@ -1,0 +1,14 @@
+"""What is raised on bad input."""
+
+from __future__ import annotations
+
+from pathloom._core import PathloomError
+
+
+def bad_input(text: str) -> PathloomError:
+    """An error about input, in one line whatever the input was.
+
+    >>> bad_input("schemes `a  b`: expected one line")
+    PathloomError('schemes `a b`: expected one line')
+    """
+    return PathloomError(" ".join(text.split()))

@@ -1,0 +1,68 @@
+"""What README.md and the Makefile promise."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import Cli
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [line.partition(" #")[0] for line in README.splitlines() if line.startswith("pathloom ")]
+
+
+def test_what_commands_of_the_readme_print_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/readme.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_the_tour_work(cli: Cli, command: str) -> None:
+    outcome = cli(*shlex.split(command)[1:])
+    assert outcome.code == 0, outcome.err
+    assert outcome.out
+
+
+def test_the_python_of_the_readme_works(tmp_path: Path) -> None:
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert code is not None
+    done = subprocess.run(
+        [sys.executable, "-c", code.group(1)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "size_class" in done.stdout
+    assert (tmp_path / "results/mine/report.html").is_file()
+
+
+def test_files_that_the_readme_points_to_are_there() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).is_file(), target
+
+
+def test_the_first_commands_are_demo_and_test() -> None:
+    first = re.search(r"```\n(.*?)```", README, re.DOTALL)
+    assert first is not None
+    assert [line.split("#")[0].strip() for line in first.group(1).splitlines()] == ["make demo", "make test"]
+
+
+def test_every_target_says_what_it_does() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony is not None
+    silent = {"lint-rust", "lint-python", "test-rust", "test-python"}
+    for target in set(phony.group(1).split()) - silent:
+        assert re.search(rf"^{target}:.*## \w", makefile, re.MULTILINE), target
+    for target in ("demo", "build", "test", "test-long", "lint", "bench", "wheel", "help"):
+        assert target in phony.group(1).split()
+
+
+def test_ci_runs_every_test() -> None:
+    assert "make test" in (ROOT / ".ci/run").read_text(encoding="utf-8")
