@@ -1,0 +1,149 @@
+#include "common.h"
+
+#include "byte_counting.h"
+
+using namespace ns3;
+
+namespace pathloom
+{
+
+/// The 14 bytes of Ethernet's header less the 2 of PPP's, which is what ns-3's point-to-point links put before a packet.
+static constexpr uint64_t MISSING_HEADER_BYTES = 12;
+
+static TimeValue
+Milliseconds(double ms)
+{
+    return TimeValue(NanoSeconds(static_cast<int64_t>(ms * 1e6)));
+}
+
+void
+Tcp::AddTo(CommandLine& line)
+{
+    line.AddValue("byte-counting", "byte counting in congestion avoidance instead of ns-3's own NewReno", byteCounting);
+    line.AddValue("iw", "initial window, bytes", initialWindowBytes);
+    line.AddValue("ssthresh", "slow-start threshold at the start, bytes", initialSsthreshBytes);
+    line.AddValue("rwnd", "what a sender may have outstanding, bytes", windowBytes);
+    line.AddValue("acks", "full segments per acknowledgement", acks);
+    line.AddValue("delayed-ack-ms", "longest delay of an acknowledgement", delayedAckMs);
+    line.AddValue("min-rto-ms", "least retransmission time-out", minRtoMs);
+    line.AddValue("initial-rto-ms", "time-out before the first RTT sample", initialRtoMs);
+}
+
+void
+Tcp::Apply() const
+{
+    Config::SetDefault("ns3::TcpL4Protocol::SocketType",
+                       TypeIdValue(byteCounting ? TcpByteCounting::GetTypeId() : TcpNewReno::GetTypeId()));
+    Config::SetDefault("ns3::TcpL4Protocol::RecoveryType", TypeIdValue(TcpClassicRecovery::GetTypeId()));
+    Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(false));
+    Config::SetDefault("ns3::TcpSocketBase::Timestamp", BooleanValue(true));
+    Config::SetDefault("ns3::TcpSocketBase::WindowScaling", BooleanValue(true));
+    Config::SetDefault("ns3::TcpSocketBase::LimitedTransmit", BooleanValue(true));
+    Config::SetDefault("ns3::TcpSocketBase::MinRto", Milliseconds(minRtoMs));
+    Config::SetDefault("ns3::RttEstimator::InitialEstimation", Milliseconds(initialRtoMs));
+    Config::SetDefault("ns3::TcpSocket::ConnTimeout", Milliseconds(initialRtoMs));
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(MSS_BYTES));
+    // Whole segments, as many as fit the window.
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(std::max(1U, initialWindowBytes / MSS_BYTES)));
+    Config::SetDefault("ns3::TcpSocket::InitialSlowStartThreshold", UintegerValue(initialSsthreshBytes));
+    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(acks));
+    Config::SetDefault("ns3::TcpSocket::DelAckTimeout", Milliseconds(delayedAckMs));
+    // What a sender may have outstanding is limited by its buffer, and the window offered to it is never reached: ns-3 3.37
+    // crashes when a sender in recovery has exactly that outstanding (TcpTxBuffer::NextSeg then gives an empty segment).
+    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(windowBytes));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(2 * windowBytes));
+    // A sender in trouble never gives up.
+    Config::SetDefault("ns3::TcpSocket::DataRetries", UintegerValue(1000));
+    Config::SetDefault("ns3::TcpSocket::ConnCount", UintegerValue(1000));
+}
+
+NetDeviceContainer
+Join(Ptr<Node> a, Ptr<Node> b, const Cable& cable)
+{
+    // The time that the missing bytes of the header take: the gap keeps the sender busy for that long, and the longer
+    // delay makes the last bit arrive when it would.
+    const Time missing = NanoSeconds(static_cast<int64_t>(MISSING_HEADER_BYTES * 8'000'000'000ULL / cable.rateBps));
+    PointToPointHelper helper;
+    helper.SetDeviceAttribute("DataRate", DataRateValue(DataRate(cable.rateBps)));
+    helper.SetDeviceAttribute("InterframeGap", TimeValue(missing));
+    helper.SetChannelAttribute("Delay", TimeValue(NanoSeconds(cable.delayNs) + missing));
+    helper.SetQueue("ns3::DropTailQueue<Packet>",
+                    "MaxSize",
+                    QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, cable.bufferPackets)));
+    // The device's queue is to be the only one: with flow control ns-3 puts a queueing discipline before it.
+    helper.DisableFlowControl();
+    return helper.Install(a, b);
+}
+
+Ptr<Queue<Packet>>
+QueueOf(Ptr<NetDevice> device)
+{
+    return DynamicCast<PointToPointNetDevice>(device)->GetQueue();
+}
+
+Source::Source(Address to)
+    : m_to(to)
+{
+}
+
+void
+Source::StartApplication()
+{
+    m_socket = Socket::CreateSocket(GetNode(), TcpSocketFactory::GetTypeId());
+    m_socket->Bind();
+    m_socket->SetConnectCallback(MakeCallback(&Source::Connected, this), MakeNullCallback<void, Ptr<Socket>>());
+    m_socket->SetSendCallback(MakeCallback(&Source::Fill, this));
+    m_socket->TraceConnectWithoutContext("Tx", MakeCallback(&Source::Sent, this));
+    m_socket->TraceConnectWithoutContext("CongState", MakeCallback(&Source::StateChanged, this));
+    m_socket->Connect(m_to);
+    m_socket->ShutdownRecv();
+}
+
+void
+Source::Connected(Ptr<Socket> socket)
+{
+    Fill(socket, socket->GetTxAvailable());
+}
+
+void
+Source::Fill(Ptr<Socket> socket, uint32_t roomBytes)
+{
+    if (roomBytes >= MSS_BYTES)
+    {
+        socket->Send(Create<Packet>(roomBytes));
+    }
+}
+
+void
+Source::Sent(Ptr<const Packet> packet, const TcpHeader& header, Ptr<const TcpSocketBase>)
+{
+    if (packet->GetSize() == 0)
+    {
+        return;
+    }
+    const SequenceNumber32 end = header.GetSequenceNumber() + packet->GetSize();
+    if (m_sentAny && end <= m_high)
+    {
+        ++retransmits;
+        return;
+    }
+    m_sentAny = true;
+    m_high = end;
+}
+
+void
+Source::StateChanged(TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t after)
+{
+    timeouts += after == TcpSocketState::CA_LOSS;
+}
+
+Flow::Flow(Ptr<Node> from, Ptr<Node> to, Ipv4Address address, uint16_t port, Time start)
+    : source(CreateObject<Source>(InetSocketAddress(address, port)))
+{
+    PacketSinkHelper helper("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), port));
+    sink = DynamicCast<PacketSink>(helper.Install(to).Get(0));
+    from->AddApplication(source);
+    source->SetStartTime(start);
+}
+
+} // namespace pathloom
