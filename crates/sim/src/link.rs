@@ -40,8 +40,8 @@ pub(crate) struct LinkQueue {
     refused: u64,
     /// Packets that were lost with the link.
     lost: u64,
-    /// Sum over packets of the time they waited before being sent: mean queue length times time, by Little's law.
-    pub(crate) waited: Ps,
+    /// Sum over packets of the time they wait before being sent, also of those that wait still.
+    waited: Ps,
 }
 
 impl Scheduled for LinkQueue {
@@ -194,7 +194,8 @@ impl LinkQueue {
     }
 
     /// The link fails: everything on it is lost, and it takes nothing until [`LinkQueue::restore`].
-    pub(crate) fn fail(&mut self) -> Vec<Packet> {
+    pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
+        self.waited = self.waited(now);
         let mut lost = Vec::with_capacity(self.in_flight() as usize);
         while self.head != self.tail {
             lost.push(self.dequeue().0);
@@ -210,6 +211,14 @@ impl LinkQueue {
     pub(crate) fn restore(&mut self, now: Ps) {
         self.room = u64::from(self.buffer) + 1;
         self.busy_until = now;
+    }
+
+    /// Time that packets have waited up to now, summed: the mean number that wait times the time, by Little's law.
+    pub(crate) fn waited(&self, now: Ps) -> Ps {
+        let mask = self.ring.len().wrapping_sub(1);
+        let taken = (self.head..self.tail).map(|at| &self.ring[at as usize & mask]);
+        let start = |packet: &Packet| packet.deliver_at - self.delay - self.send_time(packet.wire());
+        self.waited - taken.map(|packet| start(packet).saturating_sub(now)).sum::<Ps>()
     }
 
     /// How long until everything taken has left the port.
@@ -265,7 +274,8 @@ mod tests {
         assert_eq!(l.enqueue(7_999_999, p), Taken::Dropped, "two wait, one is being sent");
         assert_eq!(l.enqueue(8_000_000, p), Taken::Behind);
         assert_eq!(l.dequeue().1, Some(17_000_000));
-        assert_eq!((l.waited, l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
+        assert_eq!((l.waited(24_000_000), l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
+        assert_eq!(l.waited(8_000_000), 8_000_000 + 8_000_000, "one has begun, one goes on waiting, one has just come");
     }
 
     #[test]
@@ -278,7 +288,7 @@ mod tests {
     fn a_failed_link_loses_what_it_holds_and_takes_nothing() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
         l.enqueue(0, packet(100));
-        assert_eq!(l.fail().len(), 1);
+        assert_eq!(l.fail(0).len(), 1);
         assert_eq!(l.enqueue(10, packet(100)), Taken::Dropped);
         l.restore(5_000_000);
         assert_eq!(l.enqueue(6_000_000, packet(100)), Taken::First(7_800_000));

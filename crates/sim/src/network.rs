@@ -290,7 +290,7 @@ impl<T: Tap> Network<T> {
             return Vec::new();
         }
         self.wheel.remove(&mut self.links, link.0);
-        let lost = self.links[link.index()].fail();
+        let lost = self.links[link.index()].fail(now);
         lost.iter().map(Packet::lane).collect()
     }
 

@@ -506,7 +506,7 @@ impl<T: Tap> Simulation<T> {
                 sent_bytes: queue.sent_bytes,
                 sent_packets: queue.sent_packets(),
                 dropped_packets: queue.dropped_packets(),
-                mean_queue: queue.waited as f64 / elapsed,
+                mean_queue: queue.waited(self.now) as f64 / elapsed,
                 utilisation: ((queue.send_time(queue.sent_bytes) as f64 - backlog) / elapsed).clamp(0.0, 1.0),
             }
         };
