@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build test test-long lint lint-rust lint-python test-rust test-python bench wheel readme lock clean
+.PHONY: help demo build test test-long lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel readme lock clean
 
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -27,12 +27,10 @@ build: .venv/.built  ## Build everything into .venv/; run it as .venv/bin/pathlo
 
 test: lint test-rust test-python  ## Run every test and the lint: what CI runs (about 10 minutes the first time)
 
-test-long: build  ## The tests that take long: large fabrics, and the judge against ns-3 (installs libns3-dev)
+test-long: build bench-ns3  ## The tests that take long: large fabrics, and the judge against ns-3 itself
 	$(call say,Large fabrics and long runs)
-	pytest -m long tests/python
-	cargo test --release --workspace --exclude pathloom-python -- --ignored
-	scripts/prepare.sh ns3
-	$(MAKE) -C benches/ns3 judge
+	cargo test --release --package pathloom-sim -- --ignored
+	pytest -m long
 
 lint: lint-rust lint-python  ## Check formatting, warnings, types, stubs, the purity of the pure crates
 
@@ -44,9 +42,10 @@ lint-rust: build
 
 lint-python: build
 	$(call say,Python: ruff$(comma) mypy$(comma) stubs)
-	ruff check --quiet python tests/python scripts
-	ruff format --check --quiet python tests/python scripts
+	ruff check --quiet python tests/python scripts benches
+	ruff format --check --quiet python tests/python scripts benches
 	mypy
+	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
 
 test-rust: build
@@ -54,16 +53,21 @@ test-rust: build
 	cargo test --workspace --exclude pathloom-python --quiet
 
 test-python: build
-	$(call say,Python tests)
+	$(call say,Python tests$(comma) and the simulator against what was recorded from ns-3)
 	pytest
+	python benches/ns3/compare.py --recorded
 
-bench: build  ## Measure the simulator: packet-hops per CPU second, instructions per hop, memory; beside ns-3's
+bench: build  ## Measure the simulator: packet-hops per CPU second, instructions per hop, memory
 	scripts/prepare.sh bench
-	scripts/prepare.sh ns3
-	$(call say,The simulator)
+	$(call say,k=8: 128 hosts)
 	pathloom bench sim --instructions
-	$(call say,ns-3 on the same work)
-	$(MAKE) -C benches/ns3 bench
+	$(call say,k=16: 1024 hosts)
+	pathloom bench sim --fabric fat-tree:k=16$(comma)rate=1Gbps$(comma)delay=1us$(comma)buffer=100 --duration 50ms
+
+bench-ns3: build  ## Run ns-3 beside it: goodput and queues of TCP, and speed (installs libns3-dev; about 5 minutes)
+	scripts/prepare.sh ns3
+	$(MAKE) -C benches/ns3
+	python benches/ns3/compare.py
 
 wheel: .venv/.deps  ## Build a wheel into dist/; it needs nothing of this folder
 	$(call say,Building the wheel)

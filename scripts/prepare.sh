@@ -61,6 +61,7 @@ bench)
     command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind
     ;;
 ns3)
+    command -v make >/dev/null || need_packages "make" make
     command -v g++ >/dev/null || need_packages "a C++ compiler, for ns-3" g++
     compgen -G '/usr/include/ns3*/ns3/core-module.h' >/dev/null || need_packages "ns-3, the judge" libns3-dev
     ;;

@@ -1,0 +1,63 @@
+"""Fabrics of the size that matters. Run by `make test-long`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import Cli
+
+pytestmark = pytest.mark.long
+
+
+def test_k16_with_web_search_traffic_for_a_second(cli: Cli, tmp_path: Path) -> None:
+    arguments = ["--fabric", "fat-tree:k=16,rate=1Gbps", "--traffic", "web-search:load=0.4", "--duration", "1s"]
+    outcome = cli("run", *arguments, "--scheme", "ecmp", "--out", "k16")
+    assert outcome.code == 0, outcome.err
+    row = json.loads((tmp_path / "k16/result.json").read_text(encoding="utf-8"))["schemes"][0]
+    # 1024 hosts at 0.4 Gbit/s, flows of 1.711 MB.
+    assert row["flows"]["offered"] == pytest.approx(1024 * 0.4e9 / 8 / 1.711e6, rel=0.05)
+    assert row["flows"]["unfinished"] == 0
+    assert row["packets"]["in_flight"] <= 10
+    assert (tmp_path / "k16/report.html").stat().st_size < 10_000_000
+
+
+def test_k32_builds_and_routes_in_seconds(cli: Cli) -> None:
+    started = time.process_time()
+    fabric = json.loads(cli("fabric", "show", "fat-tree:k=32", "--json", "-").out)
+    assert (fabric["hosts"], fabric["switches"]) == (8192, 1280)
+    outcome = cli(
+        "run",
+        "--fabric",
+        "fat-tree:k=32",
+        "--traffic",
+        "long-lived",
+        "--scheme",
+        "ecmp",
+        "--duration",
+        "200us",
+        "--json",
+        "-",
+    )
+    row = json.loads(outcome.out)["schemes"][0]
+    assert row["flows"]["started"] > 0
+    assert row["packets"]["delivered"] > 0
+    assert time.process_time() - started < 30
+
+
+def test_hedera_on_k8_beats_what_does_not_look(cli: Cli) -> None:
+    fabric, traffic = "fat-tree:k=8,rate=20Mbps", "long-lived:pattern=permutation"
+    arguments = ["--fabric", fabric, "--traffic", traffic, "--duration", "20s", "--runs", "3"]
+    outcome = cli("compare", *arguments, "--schemes", "spt,ecmp,hedera", "--json", "-")
+    spt, ecmp, hedera = (row["throughput"] for row in json.loads(outcome.out)["schemes"])
+    for blind in (spt, ecmp):
+        assert hedera["mean"] - hedera["ci95"] > blind["mean"] + blind["ci95"]
+
+
+def test_instructions_per_hop_stay_below_the_bar(cli: Cli) -> None:
+    row = json.loads(cli("bench", "sim", "--instructions", "--duration", "100ms", "--json", "-").out)
+    assert 50 < row["instructions_per_hop"] < 250
+    assert row["peak_rss_mb"] - row["interpreter_rss_mb"] < 30
