@@ -98,7 +98,7 @@ fn answer(controller: &mut Controller, answers: &mut Vec<Input>) -> usize {
 
 fn scheme(detection: Detection, defaults: DefaultRoutes, routes: bool) -> Box<dyn Scheme> {
     let poll_period = Some(Nanos::from_secs(5));
-    Box::new(FirstPath { needs: Needs { detection, subflows: false, poll_period }, defaults, routes })
+    Box::new(FirstPath { needs: Needs { detection, poll_period, ..Needs::NOTHING }, defaults, routes })
 }
 
 fn set_up(spec: &str, defaults: DefaultRoutes) {

@@ -9,11 +9,11 @@ use pathloom_scheme::{Action, Detection, Event, FlowId, Needs};
 use pathloom_testkit::{strategies, Network, Script, Timing};
 use std::sync::Arc;
 
-const LABEL: Needs = Needs { detection: Detection::Label, subflows: false, poll_period: None };
+const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
 const MEASURED: Needs = Needs {
     detection: Detection::Measured { nic_share: 0.1 },
-    subflows: false,
     poll_period: Some(Nanos::from_secs(5)),
+    ..Needs::NOTHING
 };
 const SECOND: Nanos = Nanos::from_secs(1);
 
@@ -196,7 +196,7 @@ fn measured_flows_are_long_above_their_share_of_the_nic() {
 
 #[test]
 fn bytes_are_counted_across_moves() {
-    let needs = Needs { detection: Detection::Label, poll_period: Some(SECOND), subflows: false };
+    let needs = Needs { detection: Detection::Label, poll_period: Some(SECOND), ..Needs::NOTHING };
     let mut world = World::new(needs, Config::default());
     world.network.send(world.packet(1, TCP_SYN));
     world.pass(SECOND);
@@ -261,7 +261,7 @@ fn hosts_of_one_tor_have_a_path_of_no_links() {
 
 #[test]
 fn announced_flows_have_a_size() {
-    let needs = Needs { detection: Detection::Announced, subflows: false, poll_period: None };
+    let needs = Needs { detection: Detection::Announced, ..Needs::NOTHING };
     let mut world = World::new(needs, Config::default());
     let five_tuple = world.packet(1, 0).five_tuple;
     world.network.send(world.packet(1, TCP_SYN));
@@ -279,7 +279,7 @@ fn announced_flows_have_a_size() {
 
 #[test]
 fn subflows_bear_the_token_of_their_connection() {
-    let needs = Needs { detection: Detection::Nothing, subflows: true, poll_period: None };
+    let needs = Needs { subflows: true, ..Needs::NOTHING };
     let mut world = World::new(needs, Config::default());
     let token = 77;
     for (port, option) in [(1, MptcpOption::Capable { token }), (2, MptcpOption::Join { token })] {

@@ -11,7 +11,7 @@ use pathloom_testkit::{strategies, Network, Script, Timing};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const LABEL: Needs = Needs { detection: Detection::Label, subflows: false, poll_period: None };
+const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
 const SECOND: Nanos = Nanos::from_secs(1);
 
 const fn ms(ms: u64) -> Nanos {

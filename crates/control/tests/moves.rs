@@ -8,7 +8,7 @@ use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const LABELLED: Needs = Needs { detection: Detection::Label, subflows: false, poll_period: None };
+const LABELLED: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
 const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }

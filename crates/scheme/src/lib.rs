@@ -13,10 +13,12 @@
 
 mod action;
 mod event;
+mod needs;
 mod view;
 
 pub use action::{Action, DefaultRoutes};
 pub use event::{Event, Rejection};
+pub use needs::{Detection, Migration, Needs, RuleSharing};
 pub use view::{FlowView, View};
 
 use pathloom_model::Nanos;
@@ -26,41 +28,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FlowId(pub u64);
-
-/// How a controller finds the long flows a scheme wants to hear of.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Detection {
-    /// Not at all: default routes carry everything.
-    Nothing,
-    /// Hosts mark long flows by DSCP ([`pathloom_model::LONG_FLOW_DSCP`]); the first packet is copied to the controller.
-    Label,
-    /// Applications announce five-tuple and size before they send.
-    Announced,
-    /// Edge switches count every flow; one that ran at `nic_share` of its host's rate or more over the last polling
-    /// period is long. Needs [`Needs::poll_period`].
-    Measured {
-        /// Share of the access rate, 0..1 (Hedera §III.A: 0.1).
-        nic_share: f64,
-    },
-}
-
-/// What a scheme needs from its controller.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Needs {
-    /// How long flows are found.
-    pub detection: Detection,
-    /// Whether the SYN of each MPTCP subflow is copied to the controller.
-    pub subflows: bool,
-    /// How often the flow counters of the ToRs are read; `None` for never. A scheme that adapts its period uses
-    /// [`Action::Measure`] as well.
-    pub poll_period: Option<Nanos>,
-}
-
-impl Needs {
-    /// A scheme that only sets default routes.
-    pub const NOTHING: Needs = Needs { detection: Detection::Nothing, subflows: false, poll_period: None };
-}
 
 /// What a scheme remembers between two events, in a form that survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

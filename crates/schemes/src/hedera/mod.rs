@@ -134,8 +134,8 @@ impl Scheme for Hedera {
     fn needs(&self) -> Needs {
         Needs {
             detection: Detection::Measured { nic_share: self.settings.nic_share },
-            subflows: false,
             poll_period: Some(self.settings.period),
+            ..Needs::NOTHING
         }
     }
 
