@@ -8,6 +8,7 @@ mod defaults_only;
 mod ecmp;
 mod hedera;
 mod hedera_sa;
+mod path_book;
 mod registry;
 mod spt;
 

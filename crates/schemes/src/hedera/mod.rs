@@ -6,7 +6,6 @@
 //! [`Action::Solve`]: see `job.rs` for what goes in and comes out and for the model of its cost.
 
 mod job;
-mod path_book;
 mod placing;
 
 use crate::defaults_only::no_paths;
