@@ -40,6 +40,8 @@ pub(crate) struct ControlPlane {
     /// By node: when the switch will have carried out what has reached it, and when it looks for old rules next.
     agent_free: Vec<Ps>,
     sweep: Vec<Ps>,
+    /// By node: when its flow counters were asked for, until it answers.
+    asked: Vec<Ps>,
     /// By node: whether the session stands, and how many there have been.
     connected: Vec<bool>,
     sessions: Vec<u32>,
@@ -62,6 +64,7 @@ impl ControlPlane {
             timer: NEVER,
             agent_free: vec![0; nodes],
             sweep: vec![NEVER; nodes],
+            asked: vec![NEVER; nodes],
             connected: vec![false; nodes],
             sessions: vec![0; nodes],
             messages: 0,
@@ -143,9 +146,20 @@ impl ControlPlane {
     pub(crate) fn served(&mut self, now: Ps, agenda: &mut Agenda) {
         self.serving = false;
         if let Some(input) = self.waiting.pop_front() {
+            self.measure_rtt(now, agenda, &input);
             self.give(now, agenda, input);
         }
         self.serve(now, agenda);
+    }
+
+    /// The controller takes the time from a question to a switch to when it gets to read the answer: both ways over the
+    /// channel, the wait for whatever the switch was told before, and the wait in the controller's own queue.
+    fn measure_rtt(&mut self, now: Ps, agenda: &mut Agenda, input: &Input) {
+        let Input::FlowStats { switch, .. } = *input else { return };
+        let asked = std::mem::replace(&mut self.asked[switch.index()], NEVER);
+        if asked != NEVER {
+            self.give(now, agenda, Input::Rtt { switch, rtt: to_nanos(now - asked) });
+        }
     }
 
     /// The controller's timer is due, perhaps.
@@ -171,6 +185,9 @@ impl ControlPlane {
                 Output::Solve { .. } => self.solve(now, output, agenda),
                 other => {
                     self.messages += 1;
+                    if let Output::FlowStatsRequest { switch } = other {
+                        self.asked[switch.index()] = now;
+                    }
                     let session = addressee(&other).map_or(0, |switch| self.sessions[switch.index()]);
                     let event = Event::Deliver { output: Box::new(other), session };
                     agenda.push(now + to_ps(self.settings.delay), event);
@@ -343,6 +360,7 @@ impl ControlPlane {
             return;
         }
         self.sessions[switch.index()] += 1;
+        self.asked[switch.index()] = NEVER;
         let input = match up {
             true => Input::SwitchUp { switch, ports_down: self.ports_down(switch, links) },
             false => Input::SwitchDown { switch },

@@ -1,11 +1,12 @@
 //! Whole runs: what must hold whatever the scheme, the traffic and the faults.
 
+use pathloom_control::{Input, Output};
 use pathloom_model::{fabric_from_spec, Fabric, Fault, Nanos, PortNo};
-use pathloom_sim::{ControlSettings, Outcome, PcapTap, SimError, SimSettings, Simulation};
+use pathloom_sim::{ControlSettings, Journal, Outcome, PcapTap, SimError, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use proptest::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 struct Case<'a> {
     fabric: &'a str,
@@ -132,6 +133,35 @@ fn hedera_beats_the_hash_on_long_flows() {
     };
     let (ecmp, hedera) = (mean("ecmp"), mean("hedera:period=500ms"));
     assert!(hedera > ecmp + 0.1, "ecmp {ecmp:.3}, hedera {hedera:.3}");
+}
+
+/// Round trips that the controller was told of.
+#[derive(Clone, Default)]
+struct RoundTrips(Arc<Mutex<Vec<Nanos>>>);
+
+impl Journal for RoundTrips {
+    fn input(&mut self, _at: Nanos, input: &Input) {
+        if let Input::Rtt { rtt, .. } = input {
+            self.0.lock().unwrap().push(*rtt);
+        }
+    }
+
+    fn output(&mut self, _at: Nanos, _output: &Output) {}
+}
+
+#[test]
+fn the_controller_measures_the_way_to_its_switches() {
+    let case = Case { scheme: "hedera:period=100ms", control: "delay=2ms,service=1ms,install=5ms", ..CASE };
+    let trips = RoundTrips::default();
+    let journal = Some(Box::new(trips.clone()) as Box<dyn Journal + Send>);
+    let mut simulation = Simulation::with_tap(case.settings(), pathloom_sim::NoTap, journal).unwrap();
+    simulation.advance(simulation.end());
+    let trips = trips.0.lock().unwrap();
+    let shortest = trips.iter().min().unwrap();
+    let longest = trips.iter().max().unwrap();
+    // Both ways, and the controller's service; longer where the answers of eight ToRs come at once.
+    assert!((Nanos::from_millis(5)..Nanos::from_millis(6)).contains(shortest), "{shortest:?}");
+    assert!(*longest > Nanos::from_millis(8), "{longest:?}");
 }
 
 #[test]
