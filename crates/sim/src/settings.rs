@@ -18,7 +18,8 @@ pub struct ControlSettings {
     pub install: Nanos,
     /// Rules a switch has room for; `None` for as many as memory holds.
     pub rule_limit: Option<usize>,
-    /// Transfers of at least this many bytes, and those without end, are labelled as long by their hosts.
+    /// Transfers of at least this many bytes, and those without end, are labelled as long by their hosts, or
+    /// announced where the scheme wants that.
     pub long_bytes: u64,
 }
 

@@ -18,6 +18,7 @@ use pathloom_model::{
 use pathloom_scheme::Detection;
 use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
 use pathloom_workload::Workload;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// One run of one scheme.
@@ -30,6 +31,8 @@ pub struct Simulation<T: Tap = NoTap> {
     agenda: Agenda,
     transport: Settings,
     detection: Detection,
+    /// Slots of the connections that are not over, by what the controller calls them.
+    by_tuple: FxHashMap<FiveTuple, u32>,
     long_bytes: u64,
     faults: Vec<Fault>,
     link_state: LinkState,
@@ -74,6 +77,7 @@ impl<T: Tap> Simulation<T> {
             agenda: Agenda::default(),
             transport,
             detection,
+            by_tuple: FxHashMap::default(),
             long_bytes,
             faults,
             link_state: LinkState::of(&fabric),
@@ -285,7 +289,8 @@ impl<T: Tap> Simulation<T> {
             return;
         }
         self.flows.close(connection);
-        if self.detection == Detection::Announced {
+        let flow = connection.flow;
+        if self.detection == Detection::Announced && self.is_long(flow) {
             let five_tuple = self.network.lanes[slot].data.five_tuple;
             self.control.tell(now, &mut self.agenda, Input::TransferEnded { five_tuple });
         }
@@ -296,6 +301,7 @@ impl<T: Tap> Simulation<T> {
 
     fn release(&mut self, slot: usize) {
         self.network.release_slot(slot);
+        self.by_tuple.remove(&self.network.lanes[slot].data.five_tuple);
         self.flows.release(&self.network.lanes[slot].data.five_tuple);
         self.connections.close_slot(slot);
     }
@@ -350,7 +356,8 @@ impl<T: Tap> Simulation<T> {
             None => self.network.lanes.push(headers),
         }
         self.network.reserve_slots(self.connections.len());
-        if self.detection == Detection::Announced {
+        self.by_tuple.insert(five_tuple, slot as u32);
+        if self.detection == Detection::Announced && self.is_long(flow) {
             let input = Input::TransferAnnounced { five_tuple, size_bytes: size };
             self.control.tell(now, &mut self.agenda, input);
         }
@@ -359,8 +366,12 @@ impl<T: Tap> Simulation<T> {
 
     /// Headers of a flow's data; its host labels it if it is long.
     fn headers(&self, flow: u32, five_tuple: FiveTuple) -> Headers {
-        let long = self.flows.spec(flow).size_bytes.is_none_or(|size| size >= self.long_bytes);
-        Headers { dscp: if long { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
+        Headers { dscp: if self.is_long(flow) { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
+    }
+
+    /// Whether a flow's host labels or announces it: short ones never wait for the controller (OFPT §4).
+    fn is_long(&self, flow: u32) -> bool {
+        self.flows.spec(flow).size_bytes.is_none_or(|size| size >= self.long_bytes)
     }
 
     fn open(&mut self, now: Ps, slot: usize) {
@@ -412,10 +423,10 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    fn find(&self, five_tuple: &FiveTuple) -> Option<(u32, u32)> {
-        let same = |slot: usize| self.network.lanes[slot].data.five_tuple == *five_tuple;
-        let found = self.connections.live().find(|(slot, connection)| same(*slot) && !connection.closed);
-        found.map(|(slot, connection)| (slot as u32, connection.use_count))
+    fn find(&mut self, five_tuple: &FiveTuple) -> Option<(u32, u32)> {
+        let slot = *self.by_tuple.get(five_tuple)?;
+        let connection = self.connections.get(slot as usize);
+        (!connection.closed).then_some((slot, connection.use_count))
     }
 
     /// A transfer that has not been answered yet waits until it is released or the lease is over.
