@@ -7,8 +7,11 @@
 mod flow_set;
 mod max_min;
 mod natural_demand;
+mod network;
 pub mod placement;
+mod routes;
 
 pub use flow_set::FlowSet;
 pub use max_min::{max_min, AllocationError, Limit, MaxMin};
 pub use natural_demand::{natural_demand, HostPair, NaturalDemand};
+pub use network::{Network, NetworkLink};

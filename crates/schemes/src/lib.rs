@@ -4,6 +4,7 @@
 //! policy and names the programs of hosts and switches. A new scheme is one file with an `ENTRY`, one line in
 //! `registry.rs`, and one folder of recorded cases under `tests/conformance`.
 
+pub mod allocation;
 mod defaults_only;
 mod ecmp;
 mod hedera;

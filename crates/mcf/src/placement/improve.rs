@@ -1,0 +1,93 @@
+//! Local search on top of the papers' walk.
+
+use super::placer::Placer;
+use super::standing::Ledger;
+
+/// Sweeps over the overfull links at most; each but the last has moved something.
+const MAX_SWEEPS: u32 = 8;
+/// Least gain worth a move, in the unit of [`pain`].
+const LEAST_GAIN: f64 = 1e-9;
+
+/// How bad it is that a link of this capacity carries that load: the share by which it is overfull, more than in
+/// proportion, and a little for every load, so that equal paths are used equally.
+fn pain(load_bps: i64, capacity_bps: i64) -> f64 {
+    let share = load_bps as f64 / capacity_bps.max(1) as f64;
+    let over = (share - 1.0).max(0.0);
+    over * (1.0 + 0.5 * over) + 0.05 * share * share
+}
+
+impl Placer {
+    /// Moves flows off overfull links as long as that helps. Returns the flows that stood on a path before and stand on
+    /// another now, at most `most_moves`; `new` are the slots that had none, which may move freely.
+    pub(super) fn improve(&mut self, most_moves: usize, new: &[u32]) -> Vec<u64> {
+        let mut is_new = vec![false; self.slots.len()];
+        new.iter().for_each(|&slot| is_new[slot as usize] = true);
+        let mut moved: Vec<(u32, Box<[u32]>)> = Vec::new();
+        let mut has_moved = vec![false; self.slots.len()];
+        for _ in 0..MAX_SWEEPS {
+            let mut changed = false;
+            for link in self.overfull() {
+                for slot in self.ledger.on_link(link).to_vec() {
+                    let free = is_new[slot as usize] || has_moved[slot as usize];
+                    if self.ledger.left_bps(link) >= 0 {
+                        break;
+                    }
+                    if !free && moved.len() >= most_moves {
+                        continue;
+                    }
+                    if let Some(before) = self.relocate(slot) {
+                        changed = true;
+                        if !free {
+                            has_moved[slot as usize] = true;
+                            moved.push((slot, before));
+                        }
+                    }
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        let differs = |(slot, before): &(u32, Box<[u32]>)| self.standing(*slot).path.as_ref() != Some(before);
+        let mut ids: Vec<u64> =
+            moved.iter().filter(|moved| differs(moved)).map(|(slot, _)| self.standing(*slot).id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Links whose flows ask for more than they have, the most overfull first.
+    fn overfull(&self) -> Vec<u32> {
+        let mut links: Vec<u32> =
+            (0..self.network.links().len() as u32).filter(|&link| self.ledger.left_bps(link) < 0).collect();
+        links.sort_by_key(|&link| (self.ledger.left_bps(link), link));
+        links
+    }
+
+    /// Moves a flow to the path on which it hurts least, if that is better; returns the path it was on.
+    fn relocate(&mut self, slot: u32) -> Option<Box<[u32]>> {
+        let (from, to) = self.standing(slot).ends?;
+        let before = self.standing(slot).path.clone()?;
+        self.routes.prepare(&self.network, to);
+        self.lift(slot);
+        let demand_bps = self.standing(slot).demand_bps as i64;
+        let here: f64 = before.iter().map(|&link| added_pain(&self.ledger, link, demand_bps)).sum();
+        let mut path = Vec::new();
+        let (ledger, search) = (&self.ledger, &mut self.search);
+        let there = (self.routes.to(to))
+            .and_then(|routes| search.cheapest(routes, from, |link| added_pain(ledger, link, demand_bps), &mut path));
+        if there.is_some_and(|there| there < here - LEAST_GAIN) {
+            self.put(slot, &path);
+            Some(before)
+        } else {
+            self.put(slot, &before);
+            None
+        }
+    }
+}
+
+/// What one more flow of this demand adds to the pain of a link.
+fn added_pain(ledger: &Ledger, link: u32, demand_bps: i64) -> f64 {
+    let load_bps = ledger.load_bps(link) as i64;
+    let capacity_bps = load_bps + ledger.left_bps(link);
+    pain(load_bps + demand_bps, capacity_bps) - pain(load_bps, capacity_bps)
+}

@@ -1,0 +1,383 @@
+//! Placement that keeps its state: flows come and go, links fail and return, and nothing starts from nothing.
+
+use super::search::Search;
+use super::standing::{Ledger, Standing};
+use crate::network::Network;
+use crate::routes::Routes;
+use rustc_hash::FxHashMap;
+
+/// A flow that wants a path.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlacedFlow {
+    /// Node that the sending host is attached to: one of the network's.
+    pub src_tor: u32,
+    /// Node that the receiving host is attached to.
+    pub dst_tor: u32,
+    /// Access link of the sender. Flows that share it share its capacity.
+    pub src_access: Option<u32>,
+    /// Access link of the receiver.
+    pub dst_access: Option<u32>,
+    /// The most it takes, where the application announced it; else its natural demand counts (Hedera §4.2): what its
+    /// access links would give it were they the only limits.
+    pub announced_bps: Option<u64>,
+    /// Bytes still to be sent, where known; flows of unknown size come last in the order of remaining time.
+    pub remaining_bytes: Option<u64>,
+}
+
+/// How a [`Placer`] works.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlacerSettings {
+    /// ε of the links' lengths, l(e) = (1 + ε)^(f(e)/c(e)).
+    pub epsilon: f64,
+    /// Whether a round improves on the papers' walk by local search.
+    pub improve: bool,
+}
+
+impl Default for PlacerSettings {
+    fn default() -> PlacerSettings {
+        PlacerSettings { epsilon: 0.05, improve: true }
+    }
+}
+
+/// Why a flow cannot be taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The name is taken.
+    #[error("flow {0} is placed already; let it depart first, or give the new one another name")]
+    Known(u64),
+    /// No such flow.
+    #[error("there is no flow {0}; it never arrived or has departed")]
+    Unknown(u64),
+    /// An access link that the network does not have.
+    #[error("flow {flow} names access link {link}, but the network has {links} links only")]
+    Link {
+        /// The flow.
+        flow: u64,
+        /// Its access link.
+        link: u32,
+        /// Links of the network.
+        links: usize,
+    },
+    /// Nothing says what the flow takes.
+    #[error(
+        "flow {0} has neither an announced rate nor an access link, so its demand has no bound; give it one of them"
+    )]
+    Unbounded(u64),
+    /// A path to adopt that does not lead from the flow's first ToR to its last.
+    #[error("the path given for flow {0} does not lead from its source ToR to its destination ToR")]
+    WrongPath(u64),
+}
+
+/// What a round changed. Flows are in ascending order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Round {
+    /// Flows that had no path and have one now.
+    pub placed: Vec<u64>,
+    /// Flows that were moved from one path to another.
+    pub moved: Vec<u64>,
+    /// Flows that no path is left for.
+    pub stranded: Vec<u64>,
+    /// Links looked at: the measure of its cost.
+    pub operations: u64,
+}
+
+/// Puts each flow on one path (OFPT Algorithm 2 and LESSOR Algorithm 2, as a walk that ends).
+///
+/// The papers' walk: flows of a ToR pair in the order of minimum remaining time first; each takes the lightest path of
+/// its pair, that is the one whose tightest link has most bandwidth left, b = min c(e) − f(e), and among equally light
+/// ones the shortest under the lengths l(e) = (1 + ε)^(f(e)/c(e)), the product of the papers' updates in a form that can
+/// be taken back. Unlike theirs, f(e) counts what the flows on a link ask for, not what they were given: once
+/// all paths are full, b goes on to tell a path that is overfull twice from one that is so once.
+///
+/// Paths are the shortest ones over links that are up; where failures leave none of the usual length, the shortest that
+/// are left. They are searched in the graph of next hops and never listed.
+#[derive(Clone, Debug)]
+pub struct Placer {
+    pub(super) network: Network,
+    pub(super) routes: Routes,
+    pub(super) settings: PlacerSettings,
+    pub(super) search: Search,
+    pub(super) ledger: Ledger,
+    /// Flows by slot.
+    pub(super) slots: Vec<Option<Standing>>,
+    free: Vec<u32>,
+    /// Slots by name; looked up, never walked.
+    names: FxHashMap<u64, u32>,
+}
+
+impl Placer {
+    /// No flows on this network.
+    pub fn new(network: Network, settings: PlacerSettings) -> Placer {
+        let (routes, search) = (Routes::new(&network), Search::new(network.node_count()));
+        let ledger = Ledger::new(&network, settings.epsilon);
+        Placer {
+            network,
+            routes,
+            settings,
+            search,
+            ledger,
+            slots: Vec::new(),
+            free: Vec::new(),
+            names: FxHashMap::default(),
+        }
+    }
+
+    /// The network it places flows on.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Number of flows, with or without a path.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Takes a flow in and gives it the lightest path; no other flow is moved. The demands of the flows it shares access
+    /// links with are estimated anew, each as the least of its fair shares of its access links; [`Placer::round`] makes
+    /// that exact. Returns its links between the ToRs, or `None` when no path is left (or one of its nodes has no link).
+    pub fn arrive(&mut self, id: u64, flow: PlacedFlow) -> Result<Option<&[u32]>, PlaceError> {
+        let slot = self.enter(id, flow)?;
+        self.share_access(slot);
+        self.place(slot);
+        Ok(self.path(id))
+    }
+
+    /// Takes a flow in without a path; the next round gives it one, in its place in the order of remaining time.
+    pub fn wait(&mut self, id: u64, flow: PlacedFlow) -> Result<(), PlaceError> {
+        self.enter(id, flow).map(|_| ())
+    }
+
+    /// Takes in a flow that stands on a path already: links between its ToRs, in order. The path need not be a shortest
+    /// one. If one of its links is down, the flow waits for a round instead.
+    pub fn adopt(&mut self, id: u64, flow: PlacedFlow, path: &[u32]) -> Result<(), PlaceError> {
+        let mut node = self.network.place(flow.src_tor);
+        for &link in path {
+            let ends = self.network.ends(link);
+            node = ends.filter(|&(from, _)| Some(from) == node).map(|(_, to)| to);
+        }
+        let leads = if path.is_empty() {
+            flow.src_tor == flow.dst_tor
+        } else {
+            node.is_some() && node == self.network.place(flow.dst_tor)
+        };
+        if !leads {
+            return Err(PlaceError::WrongPath(id));
+        }
+        let slot = self.enter(id, flow)?;
+        self.share_access(slot);
+        if path.iter().all(|&link| self.routes.is_up(link)) {
+            self.put(slot, path);
+        }
+        Ok(())
+    }
+
+    /// Takes a flow out; tells whether it was there. What it reserved is free at once.
+    pub fn depart(&mut self, id: u64) -> bool {
+        let Some(slot) = self.names.remove(&id) else { return false };
+        self.lift(slot);
+        let access = self.standing(slot).flow.access();
+        self.ledger.leave(slot, access);
+        self.slots[slot as usize] = None;
+        self.free.push(slot);
+        access.into_iter().flatten().for_each(|link| self.share_link(link));
+        true
+    }
+
+    /// Tells what is left of a flow; it counts in the order of the next round.
+    pub fn set_remaining(&mut self, id: u64, bytes: u64) -> Result<(), PlaceError> {
+        let slot = self.slot(id)?;
+        self.standing_mut(slot).flow.remaining_bytes = Some(bytes);
+        Ok(())
+    }
+
+    /// Changes (or takes back, with `None`) the rate a flow was announced with.
+    pub fn set_announced(&mut self, id: u64, announced_bps: Option<u64>) -> Result<(), PlaceError> {
+        let slot = self.slot(id)?;
+        if announced_bps.is_none() && self.standing(slot).flow.access() == [None, None] {
+            return Err(PlaceError::Unbounded(id));
+        }
+        self.standing_mut(slot).flow.announced_bps = announced_bps;
+        self.share_access(slot);
+        Ok(())
+    }
+
+    /// Whether traffic can cross a link.
+    pub fn is_up(&self, link: u32) -> bool {
+        self.routes.is_up(link)
+    }
+
+    /// Brings one directed link up or down. When it goes down, the flows on it get another path at once, least remaining
+    /// time first; when it comes up, flows without a path are tried again. Returns the flows whose path changed or was
+    /// lost, ascending.
+    pub fn set_link(&mut self, link: u32, up: bool) -> Vec<u64> {
+        if !self.routes.set(&self.network, link, up) {
+            return Vec::new();
+        }
+        let mut slots: Vec<u32> = if up {
+            (0..self.slots.len() as u32).filter(|&slot| self.is_waiting(slot)).collect()
+        } else {
+            let on_link = self.ledger.on_link(link).to_vec();
+            on_link
+                .into_iter()
+                .filter(|&slot| self.standing(slot).path.as_ref().is_some_and(|path| path.contains(&link)))
+                .collect()
+        };
+        self.order(&mut slots);
+        slots.iter().for_each(|&slot| self.lift(slot));
+        let mut changed = Vec::new();
+        for slot in slots {
+            if self.place(slot) || !up {
+                changed.push(self.standing(slot).id);
+            }
+        }
+        changed.sort_unstable();
+        changed
+    }
+
+    /// The links of a flow's path between its ToRs, in order; `None` if there is no such flow, or no path for it.
+    pub fn path(&self, id: u64) -> Option<&[u32]> {
+        let slot = *self.names.get(&id)?;
+        self.standing(slot).path.as_deref()
+    }
+
+    /// What a flow asks for, B_f: announced or estimated.
+    pub fn demand_bps(&self, id: u64) -> Option<u64> {
+        self.names.get(&id).map(|&slot| self.standing(slot).demand_bps)
+    }
+
+    /// What the flows on a link ask for in all, f(e).
+    pub fn load_bps(&self, link: u32) -> u64 {
+        self.ledger.load_bps(link)
+    }
+
+    /// Flows in ascending order of name.
+    pub fn flows(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.slots.iter().flatten().map(|standing| standing.id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Takes all flows off their paths, so that the next round places them from nothing.
+    pub fn lift_all(&mut self) {
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].is_some() {
+                self.lift(slot);
+            }
+        }
+    }
+
+    fn slot(&self, id: u64) -> Result<u32, PlaceError> {
+        self.names.get(&id).copied().ok_or(PlaceError::Unknown(id))
+    }
+
+    /// The flow of a slot in use.
+    pub(super) fn standing(&self, slot: u32) -> &Standing {
+        self.slots[slot as usize].as_ref().expect("slots in use hold a flow")
+    }
+
+    pub(super) fn standing_mut(&mut self, slot: u32) -> &mut Standing {
+        self.slots[slot as usize].as_mut().expect("slots in use hold a flow")
+    }
+
+    /// Whether a slot holds a flow that has no path.
+    pub(super) fn is_waiting(&self, slot: u32) -> bool {
+        self.slots[slot as usize].as_ref().is_some_and(|standing| standing.path.is_none())
+    }
+
+    fn enter(&mut self, id: u64, flow: PlacedFlow) -> Result<u32, PlaceError> {
+        let links = self.network.links().len();
+        if let Some(&link) = flow.access().iter().flatten().find(|&&link| link as usize >= links) {
+            return Err(PlaceError::Link { flow: id, link, links });
+        }
+        if flow.announced_bps.is_none() && flow.access() == [None, None] {
+            return Err(PlaceError::Unbounded(id));
+        }
+        if self.names.contains_key(&id) {
+            return Err(PlaceError::Known(id));
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        let tors = (self.network.place(flow.src_tor), self.network.place(flow.dst_tor));
+        let ends = match tors {
+            _ if flow.src_tor == flow.dst_tor => Some((0, 0)),
+            (Some(from), Some(to)) => Some((from, to)),
+            _ => None,
+        };
+        self.slots[slot as usize] = Some(Standing { id, flow, ends, path: None, demand_bps: 0 });
+        self.names.insert(id, slot);
+        self.ledger.join(slot, flow.access());
+        Ok(slot)
+    }
+
+    /// Puts a waiting flow on the lightest path; tells whether there is one.
+    pub(super) fn place(&mut self, slot: u32) -> bool {
+        let standing = self.standing(slot);
+        let Some((from, to)) = standing.ends else { return false };
+        if standing.flow.src_tor == standing.flow.dst_tor {
+            self.put(slot, &[]);
+            return true;
+        }
+        self.routes.prepare(&self.network, to);
+        let Some(routes) = self.routes.to(to) else { return false };
+        let ledger = &self.ledger;
+        let Some(widest) = self.search.widest(routes, from, |link| ledger.left_bps(link)) else { return false };
+        let length = |link| if ledger.left_bps(link) < widest { f64::INFINITY } else { ledger.length(link) };
+        let mut path = Vec::new();
+        let found = self.search.cheapest(routes, from, length, &mut path).is_some();
+        if found {
+            self.put(slot, &path);
+        }
+        found
+    }
+
+    /// Puts a waiting flow on this path.
+    pub(super) fn put(&mut self, slot: u32, path: &[u32]) {
+        let standing = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
+        standing.path = Some(path.into());
+        self.ledger.add(slot, path, standing.demand_bps);
+    }
+
+    /// Takes a flow off its path, if it has one.
+    pub(super) fn lift(&mut self, slot: u32) {
+        let standing = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
+        if let Some(path) = standing.path.take() {
+            self.ledger.remove(slot, &path, standing.demand_bps);
+        }
+    }
+
+    pub(super) fn set_demand(&mut self, slot: u32, demand_bps: u64) {
+        let standing = self.slots[slot as usize].as_mut().expect("slots in use hold a flow");
+        let before = std::mem::replace(&mut standing.demand_bps, demand_bps);
+        if let Some(path) = standing.path.as_ref().filter(|_| before != demand_bps) {
+            self.ledger.change(path, before, demand_bps);
+        }
+    }
+
+    /// Estimates anew what the flows on the access links of a flow ask for.
+    fn share_access(&mut self, slot: u32) {
+        let access = self.standing(slot).flow.access();
+        if access == [None, None] {
+            let announced_bps = self.standing(slot).flow.announced_bps;
+            self.set_demand(slot, announced_bps.unwrap_or(0));
+        }
+        access.into_iter().flatten().for_each(|link| self.share_link(link));
+    }
+
+    fn share_link(&mut self, link: u32) {
+        for position in 0..self.ledger.on_link(link).len() {
+            let slot = self.ledger.on_link(link)[position];
+            let flow = self.standing(slot).flow;
+            let share = |link: u32| self.network.capacity_bps(link) / (self.ledger.on_link(link).len() as u64).max(1);
+            let shares = flow.access().into_iter().flatten().map(share);
+            let demand_bps = shares.chain(flow.announced_bps).min().unwrap_or(0);
+            self.set_demand(slot, demand_bps);
+        }
+    }
+}

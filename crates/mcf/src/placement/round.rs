@@ -1,0 +1,127 @@
+//! A round over all flows: demands, the papers' walk for those without a path, improvement, rates.
+
+use super::placer::{Placer, Round};
+use crate::{max_min, FlowSet};
+use std::cmp::Ordering;
+
+impl Placer {
+    /// One round, as the papers have it every polling period and when flows came or went: estimates all demands exactly,
+    /// places the flows that have no path, in the papers' order, and then moves flows to where there is more room, but
+    /// at most `most_moves` of those that stood on a path before. What stands well is left alone.
+    pub fn round(&mut self, most_moves: usize) -> Round {
+        let operations = self.search.operations;
+        self.estimate_demands();
+        let mut waiting: Vec<u32> = (0..self.slots.len() as u32).filter(|&slot| self.is_waiting(slot)).collect();
+        self.order(&mut waiting);
+        let mut round = Round::default();
+        for &slot in &waiting {
+            let placed = self.place(slot);
+            let id = self.standing(slot).id;
+            if placed { &mut round.placed } else { &mut round.stranded }.push(id);
+        }
+        if self.settings.improve {
+            round.moved = self.improve(most_moves, &waiting);
+        }
+        round.placed.sort_unstable();
+        round.stranded.sort_unstable();
+        round.operations = self.search.operations - operations;
+        round
+    }
+
+    /// Bandwidth for each flow as the papers give it: in the order of minimum remaining time first, each takes the
+    /// available bandwidth of its path up to its demand, b_f = min(b, B_f). A flow that comes late may get nothing and is
+    /// to be held. Ascending by flow; flows without a path get nothing.
+    pub fn shares_bps(&self) -> Vec<(u64, u64)> {
+        let mut slots: Vec<u32> =
+            (0..self.slots.len() as u32).filter(|&slot| self.slots[slot as usize].is_some()).collect();
+        slots.sort_by(|&a, &b| self.by_remaining_time(a, b));
+        let mut left: Vec<u64> = self.network.links().iter().map(|link| link.capacity_bps).collect();
+        let mut shares = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let standing = self.standing(slot);
+            let path = standing.path.as_deref();
+            let room = path.map(|path| self.links_of(slot, path).map(|link| left[link as usize]).min());
+            let share = room.map_or(0, |room| room.unwrap_or(u64::MAX).min(standing.demand_bps));
+            if let Some(path) = path {
+                self.links_of(slot, path).for_each(|link| left[link as usize] -= share);
+            }
+            shares.push((standing.id, share));
+        }
+        shares.sort_unstable();
+        shares
+    }
+
+    /// Max-min fair rates of the flows on their paths and access links, up to what was announced: what TCP would give
+    /// them. Ascending by flow; flows without a path get 0.
+    pub fn max_min_bps(&self) -> Vec<(u64, f64)> {
+        let capacity: Vec<f64> = self.network.links().iter().map(|link| link.capacity_bps as f64).collect();
+        let (mut flows, mut ids, mut rates) = (FlowSet::new(), Vec::new(), Vec::new());
+        for slot in 0..self.slots.len() as u32 {
+            let Some(standing) = &self.slots[slot as usize] else { continue };
+            let Some(path) = standing.path.as_deref() else {
+                rates.push((standing.id, 0.0));
+                continue;
+            };
+            let links: Vec<u32> = self.links_of(slot, path).collect();
+            let most = standing.flow.announced_bps.map_or(f64::INFINITY, |bps| bps as f64);
+            flows.push_with(&links, most, 1.0);
+            ids.push(standing.id);
+        }
+        // Every link is one of the network's, every weight is 1, and every flow has an access link or an announced rate.
+        if let Ok(allocation) = max_min(&capacity, &flows) {
+            rates.extend(ids.into_iter().zip(allocation.rates));
+        }
+        rates.sort_unstable_by_key(|&(id, _)| id);
+        rates
+    }
+
+    /// Access links and path of a flow.
+    fn links_of<'a>(&self, slot: u32, path: &'a [u32]) -> impl Iterator<Item = u32> + use<'a> {
+        self.standing(slot).flow.access().into_iter().flatten().chain(path.iter().copied())
+    }
+
+    /// The natural demand of every flow, capped by what was announced: max-min rates with the access links as the only
+    /// limits (Hedera §4.2).
+    fn estimate_demands(&mut self) {
+        let used: Vec<u32> = (0..self.slots.len() as u32).filter(|&slot| self.slots[slot as usize].is_some()).collect();
+        let capacity: Vec<f64> = self.network.links().iter().map(|link| link.capacity_bps as f64).collect();
+        let mut flows = FlowSet::new();
+        for &slot in &used {
+            let flow = &self.standing(slot).flow;
+            let [src, dst] = flow.access();
+            let links = [src.unwrap_or(0), dst.unwrap_or(0)];
+            let links = match (src, dst) {
+                (Some(_), Some(_)) => &links[..],
+                (Some(_), None) => &links[..1],
+                (None, Some(_)) => &links[1..],
+                (None, None) => &[],
+            };
+            flows.push_with(links, flow.announced_bps.map_or(f64::INFINITY, |bps| bps as f64), 1.0);
+        }
+        if let Ok(natural) = max_min(&capacity, &flows) {
+            for (slot, rate) in used.into_iter().zip(natural.rates) {
+                // Rounded, for a third of a link three times over must fit on it.
+                self.set_demand(slot, (rate + 1e-6) as u64);
+            }
+        }
+    }
+
+    /// The papers' order: ToR pair by ToR pair, and within a pair minimum remaining time first.
+    pub(super) fn order(&self, slots: &mut [u32]) {
+        let tors = |slot: u32| {
+            let flow = &self.standing(slot).flow;
+            (flow.src_tor, flow.dst_tor)
+        };
+        slots.sort_by(|&a, &b| tors(a).cmp(&tors(b)).then_with(|| self.by_remaining_time(a, b)));
+    }
+
+    /// Minimum remaining time first; unknown sizes last; then by name.
+    fn by_remaining_time(&self, a: u32, b: u32) -> Ordering {
+        let time = |slot: u32| {
+            let standing = self.standing(slot);
+            let bytes = standing.flow.remaining_bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
+            bytes / standing.demand_bps.max(1) as f64
+        };
+        time(a).total_cmp(&time(b)).then_with(|| self.standing(a).id.cmp(&self.standing(b).id))
+    }
+}

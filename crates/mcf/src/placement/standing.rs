@@ -1,0 +1,118 @@
+//! What a placer keeps of each flow and of each link.
+
+use super::placer::PlacedFlow;
+use crate::network::Network;
+
+/// A flow and where it is.
+#[derive(Clone, Debug)]
+pub(super) struct Standing {
+    pub id: u64,
+    pub flow: PlacedFlow,
+    /// Places of its ToRs in the network; `None` if one of them has no links. Of no meaning when they are the same ToR.
+    pub ends: Option<(u32, u32)>,
+    /// Links between its ToRs; `None` while it waits.
+    pub path: Option<Box<[u32]>>,
+    /// What it asks for.
+    pub demand_bps: u64,
+}
+
+impl PlacedFlow {
+    /// Its access links.
+    pub(super) fn access(&self) -> [Option<u32>; 2] {
+        [self.src_access, self.dst_access]
+    }
+}
+
+/// A link as the searches see it: all they need in 24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    capacity_bps: i64,
+    load_bps: i64,
+    /// l(e).
+    length: f64,
+}
+
+/// Loads of all links, and who is on them. Loads are whole bits per second, so that a departure undoes an arrival.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    accounts: Vec<Account>,
+    /// Slots of the flows on each link; on an access link, whether they have a path or not.
+    on_link: Vec<Vec<u32>>,
+    ln_growth: f64,
+}
+
+impl Ledger {
+    pub(super) fn new(network: &Network, epsilon: f64) -> Ledger {
+        let account = |capacity_bps: u64| {
+            let capacity_bps = i64::try_from(capacity_bps).unwrap_or(i64::MAX);
+            Account { capacity_bps, load_bps: 0, length: 1.0 }
+        };
+        Ledger {
+            accounts: network.links().iter().map(|link| account(link.capacity_bps)).collect(),
+            on_link: vec![Vec::new(); network.links().len()],
+            ln_growth: libm::log1p(epsilon.max(0.0)),
+        }
+    }
+
+    /// c(e) − f(e): below 0 when the flows on a link ask for more than it has.
+    pub(super) fn left_bps(&self, link: u32) -> i64 {
+        let account = &self.accounts[link as usize];
+        account.capacity_bps - account.load_bps
+    }
+
+    pub(super) fn load_bps(&self, link: u32) -> u64 {
+        self.accounts.get(link as usize).map_or(0, |account| account.load_bps.max(0) as u64)
+    }
+
+    /// l(e).
+    pub(super) fn length(&self, link: u32) -> f64 {
+        self.accounts[link as usize].length
+    }
+
+    pub(super) fn on_link(&self, link: u32) -> &[u32] {
+        self.on_link.get(link as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Notes a flow on its access links.
+    pub(super) fn join(&mut self, slot: u32, access: [Option<u32>; 2]) {
+        for link in access.into_iter().flatten() {
+            self.on_link[link as usize].push(slot);
+        }
+    }
+
+    pub(super) fn leave(&mut self, slot: u32, access: [Option<u32>; 2]) {
+        for link in access.into_iter().flatten() {
+            self.forget(slot, link);
+        }
+    }
+
+    pub(super) fn add(&mut self, slot: u32, path: &[u32], demand_bps: u64) {
+        self.change(path, 0, demand_bps);
+        for &link in path {
+            self.on_link[link as usize].push(slot);
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: u32, path: &[u32], demand_bps: u64) {
+        self.change(path, demand_bps, 0);
+        for &link in path {
+            self.forget(slot, link);
+        }
+    }
+
+    pub(super) fn change(&mut self, path: &[u32], before_bps: u64, after_bps: u64) {
+        for &link in path {
+            let account = &mut self.accounts[link as usize];
+            account.load_bps += after_bps as i64 - before_bps as i64;
+            let share = account.load_bps as f64 / account.capacity_bps.max(1) as f64;
+            account.length = libm::exp(self.ln_growth * share);
+        }
+    }
+
+    fn forget(&mut self, slot: u32, link: u32) {
+        let slots = &mut self.on_link[link as usize];
+        if let Some(position) = slots.iter().position(|&other| other == slot) {
+            slots.swap_remove(position);
+        }
+    }
+}

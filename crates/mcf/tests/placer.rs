@@ -1,0 +1,248 @@
+//! The stateful placer: known cases and what must hold for any sequence of arrivals, departures and failures.
+
+mod common;
+
+use common::FatTree;
+use pathloom_mcf::placement::{PlaceError, PlacedFlow, Placer, PlacerSettings};
+use pathloom_mcf::{Network, NetworkLink};
+use proptest::prelude::*;
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+const RATE_BPS: u64 = 1_000_000_000;
+
+fn rng(seed: u64) -> Pcg64 {
+    Pcg64::new(u128::from(seed), 3)
+}
+
+fn placer(tree: &FatTree) -> Placer {
+    Placer::new(tree.network(), PlacerSettings::default())
+}
+
+/// Two paths of two links each between nodes 0 and 3, by node 1 and by node 2.
+fn diamond() -> Network {
+    let link = |from, to| NetworkLink { ends: Some((from, to)), capacity_bps: 10 };
+    Network::new(vec![link(0, 1), link(1, 3), link(0, 2), link(2, 3)])
+}
+
+fn announced(bps: u64) -> PlacedFlow {
+    PlacedFlow {
+        src_tor: 0,
+        dst_tor: 3,
+        src_access: None,
+        dst_access: None,
+        announced_bps: Some(bps),
+        remaining_bytes: None,
+    }
+}
+
+/// What must hold at any time: loads are the sums of demands, every path leads from end to end over links that are up.
+fn check(placer: &Placer, tree: &FatTree, flows: &[(u64, PlacedFlow)]) {
+    let links = tree.links();
+    let mut load = vec![0u64; links.len()];
+    for &(id, flow) in flows {
+        let Some(path) = placer.path(id) else { continue };
+        let mut node = flow.src_tor;
+        for &link in path {
+            let (from, to) = links[link as usize].ends.expect("no access link on a path");
+            assert_eq!(from, node, "flow {id} on {path:?}");
+            assert!(placer.is_up(link), "flow {id} crosses link {link}, which is down");
+            load[link as usize] += placer.demand_bps(id).unwrap_or(0);
+            node = to;
+        }
+        assert_eq!(node, flow.dst_tor, "flow {id} on {path:?}");
+    }
+    for (link, load) in load.into_iter().enumerate() {
+        assert_eq!(placer.load_bps(link as u32), load, "link {link}");
+    }
+}
+
+#[test]
+fn flows_take_the_lightest_path() {
+    let mut placer = Placer::new(diamond(), PlacerSettings::default());
+    assert_eq!(placer.arrive(1, announced(6)), Ok(Some(&[0, 1][..])));
+    assert_eq!(placer.arrive(2, announced(5)), Ok(Some(&[2, 3][..])));
+    assert_eq!(placer.arrive(3, announced(4)), Ok(Some(&[2, 3][..])));
+    assert_eq!(placer.arrive(4, announced(4)), Ok(Some(&[0, 1][..])));
+    // Bandwidth is given in order: the unknown sizes by name, up to what is left.
+    assert_eq!(placer.shares_bps(), [(1, 6), (2, 5), (3, 4), (4, 4)]);
+    assert_eq!(placer.arrive(5, announced(4)), Ok(Some(&[2, 3][..])));
+    assert_eq!(placer.shares_bps().last(), Some(&(5, 1)));
+    placer.set_remaining(5, 1).expect("flow 5 is there");
+    assert_eq!(placer.shares_bps(), [(1, 6), (2, 5), (3, 1), (4, 4), (5, 4)]);
+    let rates = placer.max_min_bps();
+    assert!(rates.iter().zip([6.0, 10.0 / 3.0, 10.0 / 3.0, 4.0, 10.0 / 3.0]).all(|((_, a), b)| (a - b).abs() < 1e-9));
+}
+
+#[test]
+fn a_round_places_by_remaining_time_and_moves_at_most_what_it_may() {
+    let mut placer = Placer::new(diamond(), PlacerSettings::default());
+    for (id, bytes) in [(1, 900), (2, 100), (3, 500)] {
+        let flow = PlacedFlow { remaining_bytes: Some(bytes), ..announced(6) };
+        placer.wait(id, flow).expect("a new flow");
+        assert_eq!(placer.path(id), None);
+    }
+    assert_eq!(placer.round(0).placed, [1, 2, 3]);
+    let path = |placer: &Placer, id| placer.path(id).map(<[u32]>::to_vec);
+    assert_eq!([2, 3, 1].map(|id| path(&placer, id)), [Some(vec![0, 1]), Some(vec![2, 3]), Some(vec![0, 1])]);
+    // Two on one path, though there is another: a round may move one, but not if it may move none.
+    for id in [4, 5] {
+        placer.adopt(id, announced(3), &[0, 1]).expect("a path from 0 to 3");
+    }
+    assert!(placer.round(0).moved.is_empty());
+    let round = placer.round(1);
+    assert_eq!(round.moved.len(), 1);
+    assert_eq!(path(&placer, round.moved[0]), Some(vec![2, 3]));
+}
+
+#[test]
+fn bad_input_is_refused_and_changes_nothing() {
+    let mut placer = Placer::new(diamond(), PlacerSettings::default());
+    let nothing = PlacedFlow { announced_bps: None, ..announced(1) };
+    assert_eq!(placer.arrive(1, nothing), Err(PlaceError::Unbounded(1)));
+    let access = PlacedFlow { src_access: Some(4), ..announced(1) };
+    assert_eq!(placer.arrive(1, access), Err(PlaceError::Link { flow: 1, link: 4, links: 4 }));
+    assert_eq!(placer.adopt(1, announced(1), &[0, 3]), Err(PlaceError::WrongPath(1)));
+    assert_eq!(placer.adopt(1, announced(1), &[0]), Err(PlaceError::WrongPath(1)));
+    assert_eq!(placer.adopt(1, announced(1), &[]), Err(PlaceError::WrongPath(1)));
+    assert_eq!(placer.adopt(1, announced(1), &[99]), Err(PlaceError::WrongPath(1)));
+    assert_eq!((placer.set_remaining(1, 1), placer.depart(1)), (Err(PlaceError::Unknown(1)), false));
+    assert!(placer.is_empty() && placer.set_link(99, false).is_empty());
+    // A node that no link touches has no paths; that is no error, for links may come back.
+    assert_eq!(placer.arrive(1, PlacedFlow { dst_tor: 77, ..announced(1) }), Ok(None));
+    assert_eq!(placer.arrive(1, announced(1)), Err(PlaceError::Known(1)));
+    assert_eq!(placer.arrive(2, PlacedFlow { dst_tor: 0, ..announced(1) }), Ok(Some(&[][..])));
+    assert_eq!(placer.round(9).stranded, [1]);
+}
+
+#[test]
+fn a_flow_outlives_its_links() {
+    let tree = FatTree::new(4, RATE_BPS);
+    let mut placer = placer(&tree);
+    let flow = tree.flow(0, 15);
+    placer.arrive(7, flow).expect("a new flow");
+    // Cut ToR 0 off but for one cable, and the aggregation switch there from its cores: the path has to go by another ToR.
+    let cable = |from, to| tree.links().iter().position(|link| link.ends == Some((from, to))).expect("a cable") as u32;
+    let mut cut = |a: u32, b: u32| {
+        placer.set_link(cable(b, a), false);
+        placer.set_link(cable(a, b), false)
+    };
+    let mut changes = cut(0, 8).len() + cut(9, 18).len() + cut(9, 19).len();
+    assert_eq!(placer.path(7).map(<[u32]>::len), Some(6));
+    check(&placer, &tree, &[(7, flow)]);
+    changes += placer.set_link(cable(0, 9), false).len();
+    assert!(changes >= 2);
+    assert_eq!(placer.path(7), None);
+    assert_eq!(placer.set_link(cable(0, 8), true), [7]);
+    assert_eq!(placer.path(7).map(<[u32]>::len), Some(4));
+}
+
+/// What happens to a placer.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Arrive(u32, u32, Option<u64>),
+    Depart(usize),
+    Toggle(usize),
+    Round(usize),
+}
+
+fn step(hosts: u32) -> impl Strategy<Value = Step> {
+    let announced = prop_oneof![Just(None), (1..2 * RATE_BPS).prop_map(Some)];
+    prop_oneof![
+        6 => (0..hosts, 0..hosts, announced).prop_map(|(src, dst, announced)| Step::Arrive(src, dst, announced)),
+        2 => any::<usize>().prop_map(Step::Depart),
+        1 => any::<usize>().prop_map(Step::Toggle),
+        1 => (0usize..5).prop_map(Step::Round),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// After any history the books are right, no path crosses a dead link, no round moves more than it may, the same
+    /// history leads to the same state, and once all flows have departed nothing is left.
+    #[test]
+    fn any_history(steps in prop::collection::vec(step(16), 1..60)) {
+        let tree = FatTree::new(4, RATE_BPS);
+        let (mut one, mut two) = (placer(&tree), placer(&tree));
+        let mut flows: Vec<(u64, PlacedFlow)> = Vec::new();
+        for (id, step) in steps.into_iter().enumerate() {
+            let id = id as u64;
+            match step {
+                Step::Arrive(src, dst, announced_bps) => {
+                    let flow = PlacedFlow { announced_bps, ..tree.flow(src, dst) };
+                    prop_assert_eq!(one.arrive(id, flow), two.arrive(id, flow));
+                    flows.push((id, flow));
+                }
+                Step::Depart(pick) if !flows.is_empty() => {
+                    let (id, _) = flows.remove(pick % flows.len());
+                    prop_assert!(one.depart(id) && two.depart(id));
+                }
+                Step::Toggle(pick) => {
+                    let cables = tree.switch_cables();
+                    let link = cables[pick % cables.len()];
+                    let up = !one.is_up(link);
+                    prop_assert_eq!(one.set_link(link, up), two.set_link(link, up));
+                }
+                Step::Round(most) => {
+                    let before: Vec<_> = flows.iter().map(|&(id, _)| one.path(id).map(<[u32]>::to_vec)).collect();
+                    let round = one.round(most);
+                    prop_assert!(round.moved.len() <= most);
+                    for (&(id, _), before) in flows.iter().zip(before) {
+                        let kept = one.path(id) == before.as_deref();
+                        prop_assert!(kept || before.is_none() || round.moved.contains(&id));
+                    }
+                    prop_assert_eq!(round, two.round(most));
+                }
+                Step::Depart(_) => {}
+            }
+            check(&one, &tree, &flows);
+        }
+        for (id, _) in flows {
+            one.depart(id);
+        }
+        prop_assert!((0..tree.links().len() as u32).all(|link| one.load_bps(link) == 0));
+    }
+
+    /// A departure undoes an arrival: loads and demands are what they were.
+    #[test]
+    fn departing_undoes_arriving(seed in any::<u64>(), count in 1u64..40) {
+        let tree = FatTree::new(4, RATE_BPS);
+        let mut placer = placer(&tree);
+        let mut rng = rng(seed);
+        let mut random = || tree.flow(rng.random_range(0..16), rng.random_range(0..16));
+        for id in 0..count {
+            placer.arrive(id, random()).expect("a new flow");
+        }
+        let state = |placer: &Placer| {
+            let loads: Vec<u64> = (0..tree.links().len() as u32).map(|link| placer.load_bps(link)).collect();
+            (loads, (0..count).map(|id| placer.demand_bps(id)).collect::<Vec<_>>())
+        };
+        let before = state(&placer);
+        placer.arrive(count, random()).expect("a new flow");
+        placer.depart(count);
+        prop_assert_eq!(state(&placer), before);
+    }
+
+    /// Neither the papers' shares nor max-min rates overfill a link.
+    #[test]
+    fn rates_fit(seed in any::<u64>(), count in 1u64..60) {
+        let tree = FatTree::new(4, RATE_BPS);
+        let mut placer = placer(&tree);
+        let mut rng = rng(seed);
+        for id in 0..count {
+            placer.wait(id, tree.flow(rng.random_range(0..16), rng.random_range(0..16))).expect("a new flow");
+        }
+        placer.round(usize::MAX);
+        let links = tree.links().len();
+        let (mut shares, mut rates) = (vec![0u64; links], vec![0.0; links]);
+        for ((id, share), (_, rate)) in placer.shares_bps().into_iter().zip(placer.max_min_bps()) {
+            for &link in placer.path(id).unwrap_or_default() {
+                shares[link as usize] += share;
+                rates[link as usize] += rate;
+            }
+        }
+        prop_assert!(shares.iter().all(|&share| share <= RATE_BPS));
+        prop_assert!(rates.iter().all(|&rate| rate <= RATE_BPS as f64 * (1.0 + 1e-9)));
+    }
+}

@@ -1,0 +1,112 @@
+//! A fabric and its flows as the numbers that `pathloom-mcf` works with: links by the index of their [`LinkId`], nodes
+//! by that of their [`NodeId`].
+
+use pathloom_mcf::placement::{PlacedFlow, Placer};
+use pathloom_mcf::{Network, NetworkLink};
+use pathloom_model::{Fabric, LinkId, LinkState, Path};
+use pathloom_scheme::{FlowView, View};
+
+/// The links of a fabric with their rates. Those of hosts are access links: they limit flows, and no path crosses them.
+/// All are taken to be up; see [`follow`].
+pub fn network_of(fabric: &Fabric) -> Network {
+    let link = |index: u32| {
+        let (id, link) = (LinkId(index), fabric.link(LinkId(index)));
+        let ends = fabric.is_switch_link(id).then_some((link.from.0, link.to.0));
+        NetworkLink { ends, capacity_bps: link.settings.rate_bps }
+    };
+    Network::new((0..fabric.links().len() as u32).map(link).collect())
+}
+
+/// Tells a placer which links are up by now. Returns the flows whose path changed or was lost, in ascending order.
+pub fn follow(placer: &mut Placer, links: &LinkState) -> Vec<u64> {
+    let down: Vec<LinkId> = links.down().collect();
+    let count = placer.network().links().len() as u32;
+    let mut changed = Vec::new();
+    for up in [true, false] {
+        for index in 0..count {
+            let is_up = down.binary_search(&LinkId(index)).is_err();
+            if is_up == up {
+                changed.extend(placer.set_link(index, up));
+            }
+        }
+    }
+    changed.sort_unstable();
+    changed.dedup();
+    changed
+}
+
+/// A flow as a placer takes it: between the ToRs it is attached to, over the access links of its addresses, with what is
+/// left of it where its size was announced. No rate is announced.
+pub fn placed_flow(view: &View, flow: &FlowView) -> PlacedFlow {
+    let access = |address| view.fabric.attachment(address).map(|attachment| attachment.uplink);
+    PlacedFlow {
+        src_tor: flow.src_tor.0,
+        dst_tor: flow.dst_tor.0,
+        src_access: access(flow.five_tuple.src).map(|uplink| uplink.0),
+        dst_access: access(flow.five_tuple.dst).map(|uplink| uplink.reverse().0),
+        announced_bps: None,
+        remaining_bytes: flow.size_bytes.map(|size| size.saturating_sub(flow.bytes)),
+    }
+}
+
+/// A placer's path as the model has it.
+pub fn path_of(links: &[u32]) -> Path {
+    Path::new(links.iter().map(|&link| LinkId(link)).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_mcf::placement::PlacerSettings;
+    use pathloom_model::fabric_from_spec;
+
+    #[test]
+    fn paths_of_a_placer_are_paths_of_the_fabric() {
+        let fabric = fabric_from_spec("vl2:d0=2,d1=4,d2=4,hosts=4").expect("a VL2");
+        let mut placer = Placer::new(network_of(&fabric), PlacerSettings::default());
+        let ends = fabric.attachments();
+        for (id, (src, dst)) in ends.iter().zip(ends.iter().rev()).enumerate() {
+            let flow = PlacedFlow {
+                src_tor: src.tor.0,
+                dst_tor: dst.tor.0,
+                src_access: Some(src.uplink.0),
+                dst_access: Some(dst.uplink.reverse().0),
+                announced_bps: None,
+                remaining_bytes: None,
+            };
+            let path = placer.arrive(id as u64, flow).expect("a new flow").map(path_of).expect("a path");
+            assert_eq!(path.check(&fabric), Ok(()));
+            assert_eq!(path.switches(&fabric, src.tor).last(), Some(&dst.tor));
+        }
+        assert!((0..ends.len() as u64).all(|id| placer.demand_bps(id) == Some(1_000_000_000)));
+    }
+
+    #[test]
+    fn a_placer_follows_the_links() {
+        let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=2").expect("a leaf-spine");
+        let mut placer = Placer::new(network_of(&fabric), PlacerSettings::default());
+        let mut links = LinkState::of(&fabric);
+        let ends = fabric.attachments();
+        let (src, dst) = (ends[0], ends[3]);
+        let flow = PlacedFlow {
+            src_tor: src.tor.0,
+            dst_tor: dst.tor.0,
+            src_access: Some(src.uplink.0),
+            dst_access: Some(dst.uplink.reverse().0),
+            announced_bps: None,
+            remaining_bytes: None,
+        };
+        let path = placer.arrive(1, flow).expect("a new flow").map(path_of).expect("a path");
+        assert_eq!(follow(&mut placer, &links), [0u64; 0]);
+        links.set_cable(path.links()[0], false);
+        assert_eq!(follow(&mut placer, &links), [1]);
+        let other = placer.path(1).map(path_of).expect("a path");
+        assert!(other.is_up(&links) && other != path);
+        links.set_cable(other.links()[1], false);
+        assert_eq!(follow(&mut placer, &links), [1]);
+        assert_eq!(placer.path(1), None);
+        links.set_cable(other.links()[1], true);
+        assert_eq!(follow(&mut placer, &links), [1]);
+        assert_eq!(placer.path(1).map(path_of), Some(other));
+    }
+}
