@@ -211,7 +211,7 @@ impl Controller {
         let held = flow.held_until > self.now;
         self.count_rules(tor, -1);
         if !last {
-            return self.settle(id);
+            return if self.still_needed(id, plan) { self.add_source(id, lost) } else { self.settle(id) };
         }
         if held && !closed {
             // It was told not to send; that is no end.
@@ -226,7 +226,7 @@ impl Controller {
     pub(crate) fn add_source(&mut self, id: FlowId, lost: SourceRule) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let (tor, key, plan) = (flow.tor(), flow.key, lost.plan);
-        let version = flow.version(plan).cloned().unwrap_or(Version { plan, path: None });
+        let version = flow.version(plan).cloned().unwrap_or_else(|| Version::new(plan, None));
         let sent = self.switches[tor.index()].session == Session::Ready;
         flow.sources.push(SourceRule { bytes: 0, sent, confirmed: false, leaving: false, ..lost });
         self.count_rules(tor, 1);

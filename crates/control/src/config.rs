@@ -1,7 +1,7 @@
 //! Settings of a controller.
 
 use pathloom_model::Nanos;
-use pathloom_scheme::{Detection, Needs};
+use pathloom_scheme::{Detection, Migration, Needs, RuleSharing};
 use serde::{Deserialize, Serialize};
 
 /// Period where flows are to be measured and nobody says how often (Hedera §IV.B, and the period OFPT polls with).
@@ -18,6 +18,10 @@ pub struct Config {
     pub detection: Option<Detection>,
     /// How often the flow counters of the ToRs are read, if not as the scheme asks.
     pub poll_period: Option<Nanos>,
+    /// How flows are moved, if not as the scheme asks.
+    pub migration: Option<Migration>,
+    /// Whether flows share rules, if not as the scheme asks.
+    pub rules: Option<RuleSharing>,
     /// How long a round of readings waits for a ToR that does not answer.
     pub poll_patience: Nanos,
     /// A flow that sent nothing for so many seconds is over.
@@ -37,6 +41,8 @@ impl Default for Config {
             epoch: 1,
             detection: None,
             poll_period: None,
+            migration: None,
+            rules: None,
             poll_patience: Nanos::from_secs(1),
             idle_timeout_s: 10,
             drain: None,
@@ -52,7 +58,8 @@ impl Config {
         let detection = self.detection.unwrap_or(asked.detection);
         let least = matches!(detection, Detection::Measured { .. }).then_some(MEASURED_PERIOD);
         let poll_period = self.poll_period.or(asked.poll_period).filter(|&period| period > Nanos::ZERO).or(least);
-        Needs { detection, poll_period, ..asked }
+        let migration = self.migration.unwrap_or(asked.migration);
+        Needs { detection, poll_period, migration, rules: self.rules.unwrap_or(asked.rules), ..asked }
     }
 }
 
@@ -66,10 +73,17 @@ pub struct Priorities {
     pub last: u16,
     /// Copies of packets of unknown flows without a handshake (table long-flows).
     pub unknown: u16,
-    /// Exact five-tuples (table long-flows); this and the next three are used.
+    /// Exact five-tuples (table long-flows); this, the next three and the one below are used.
     pub flow: u16,
     /// The default route of everything (table defaults); longer prefixes stand above it by their length in bits.
     pub default: u16,
+}
+
+impl Priorities {
+    /// Of the rule of a flow at a switch after its source ToR.
+    pub(crate) fn hop(&self, low: bool) -> u16 {
+        self.flow.saturating_sub(u16::from(low))
+    }
 }
 
 impl Default for Priorities {

@@ -9,6 +9,7 @@ use crate::links::Cables;
 use crate::orphans::Orphans;
 use crate::plan::Planner;
 use crate::polling::Polling;
+use crate::sfmm::{self, CutoverOrder};
 use crate::switches::{Purpose, Session, Switch};
 use crate::timers::{Timer, Timers};
 use pathloom_model::rules::{Rule, RuleKey};
@@ -49,6 +50,10 @@ pub struct Controller {
     pub(crate) stale: bool,
     pub(crate) polling: Polling,
     pub(crate) timers: Timers,
+    /// In which order a move in place deletes the old rules.
+    pub(crate) order: CutoverOrder,
+    /// What each link carries, as far as it was worked out for the input at hand.
+    pub(crate) loads: Option<Vec<u64>>,
     pub(crate) moves: u32,
     pub(crate) xid: u32,
     pub(crate) events: VecDeque<Event>,
@@ -80,6 +85,8 @@ impl Controller {
             stale: false,
             polling: Polling::new(nodes),
             timers: Timers::default(),
+            order: sfmm::bottleneck_first,
+            loads: None,
             moves: 0,
             xid: 0,
             events: VecDeque::new(),
@@ -101,6 +108,7 @@ impl Controller {
         if !self.started {
             self.start();
         }
+        self.loads = None;
         self.fire_timers();
         self.take(input);
         self.settle_all();
@@ -121,6 +129,7 @@ impl Controller {
     /// Puts another scheme in charge. Flows stay where they are; the new scheme is told of all long ones.
     pub fn set_scheme(&mut self, now: Nanos, scheme: Box<dyn Scheme>) {
         self.now = self.now.max(now);
+        self.loads = None;
         self.scheme = scheme;
         self.needs = self.config.needs(self.scheme.needs());
         self.events.clear();

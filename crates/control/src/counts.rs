@@ -19,6 +19,9 @@ pub struct Counts {
     pub routes: u64,
     /// Paths confirmed for flows that were on another path.
     pub reroutes: u64,
+    /// Of these, those that were moved in place ([`crate::sfmm`]).
+    #[serde(default)]
+    pub reroutes_in_place: u64,
     /// Paths that could not be set up.
     pub rejected: u64,
     /// Flows put back on the default routes because a link of their path went down.

@@ -1,9 +1,9 @@
 //! The flows a controller knows, and the rules each of them has.
 
 use crate::cookies::{flow_id, PLANS};
-use crate::plan::{FlowKey, Version, LEVELS};
+use crate::plan::{tag, FlowKey, Version, LEVELS};
 use pathloom_model::rules::RuleKey;
-use pathloom_model::{FiveTuple, Nanos, NodeId};
+use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
 use pathloom_scheme::FlowId;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,28 @@ pub(crate) struct SourceRule {
     pub leaving: bool,
 }
 
+/// How a move goes.
+#[derive(Clone, Debug)]
+pub(crate) enum How {
+    /// By tags ([`crate::plan`]).
+    Tagged,
+    /// In place ([`crate::sfmm`]).
+    InPlace(InPlace),
+}
+
+/// A move in place.
+#[derive(Clone, Debug)]
+pub(crate) struct InPlace {
+    /// The version it leads away from.
+    pub old: u8,
+    /// Switches on both paths, in the order in which the old rules are deleted there.
+    pub order: Vec<NodeId>,
+    /// Plan of the copies with normal priority, and their level at the source ToR.
+    pub copy: Option<(u8, u8)>,
+    /// A path that was asked for when the flow was between two others.
+    pub next: Option<Path>,
+}
+
 /// A move under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
@@ -43,6 +65,8 @@ pub(crate) struct Move {
     pub phase: usize,
     /// Confirmations that the phase still waits for.
     pub waiting: u32,
+    /// How it goes.
+    pub how: How,
 }
 
 /// A flow and its rules.
@@ -114,19 +138,59 @@ impl Flow {
             let used = self.versions.iter().any(|version| version.plan == plan)
                 || self.sources.iter().any(|source| source.plan == plan)
                 || draining.contains_key(&(self.key.five_tuple, plan));
-            if !used {
+            if !used && !self.bears(tag(plan), draining) {
                 return plan;
             }
         }
     }
 
+    /// Plans of the versions that no packet enters any more. Where normal rules stand in the way of low ones of the same
+    /// tag, packets of the low ones go by them too.
+    pub(crate) fn abandoned(&self, fabric: &Fabric) -> Vec<u8> {
+        let moving = self.moving.iter().flat_map(|moving| [Some(moving.plan), moving.old_plan()]);
+        let entered: Vec<u8> = self.sources.iter().map(|source| source.plan).chain(moving.flatten()).collect();
+        let low = self.versions.iter().filter(|version| version.low && entered.contains(&version.plan));
+        let low: Vec<&Version> = low.collect();
+        let acts = |version: &Version| {
+            let meets = |other: &&Version| {
+                let links = other.path.iter().flat_map(Path::links);
+                let mut switches = links.map(|&link| fabric.link(link).to);
+                other.tag == version.tag && switches.any(|switch| version.stands_at(fabric, switch))
+            };
+            !version.low && low.iter().any(meets)
+        };
+        let left = self.versions.iter().filter(|version| !entered.contains(&version.plan) && !acts(version));
+        left.map(|version| version.plan).collect()
+    }
+
+    /// Whether rules for the five-tuple match this tag, which a version may have from an earlier one.
+    fn bears(&self, tag: u16, draining: &Draining) -> bool {
+        let tuple = self.key.five_tuple;
+        self.versions.iter().any(|version| version.tag == tag)
+            || draining
+                .range((tuple, 0)..=(tuple, u8::MAX))
+                .any(|(_, rules)| rules.iter().any(|(_, key)| key.matches.tag == Some(tag)))
+    }
+
+    /// Whether a rule to stay has this level, or it is spoken for.
+    fn has_level(&self, level: u8) -> bool {
+        self.sources.iter().any(|source| source.level == level && !source.leaving)
+            || self.moving.as_ref().is_some_and(|moving| moving.level == level)
+    }
+
     /// A level that no rule to stay has, and that is not spoken for.
     pub(crate) fn free_level(&self) -> u8 {
-        let taken = |level: &u8| {
-            self.sources.iter().any(|source| source.level == *level && !source.leaving)
-                || self.moving.as_ref().is_some_and(|moving| moving.level == *level)
-        };
-        (0..LEVELS).find(|level| !taken(level)).unwrap_or(LEVELS - 1)
+        (0..LEVELS).find(|&level| !self.has_level(level)).unwrap_or(LEVELS - 1)
+    }
+
+    /// The highest of them: it leaves room below.
+    pub(crate) fn highest_free_level(&self) -> u8 {
+        (0..LEVELS).rev().find(|&level| !self.has_level(level)).unwrap_or(LEVELS - 1)
+    }
+
+    /// The highest of them below a level.
+    pub(crate) fn level_below(&self, level: u8) -> Option<u8> {
+        (0..level).rev().find(|&level| !self.has_level(level))
     }
 
     /// The version of this plan.

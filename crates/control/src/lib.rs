@@ -24,6 +24,7 @@ mod polling;
 mod reconcile;
 mod routing;
 mod sessions;
+pub mod sfmm;
 mod snapshot;
 mod spread;
 mod switches;

@@ -156,15 +156,13 @@ impl Controller {
             self.orphans.waiting.entry(tor).or_default().insert(id);
             return;
         }
-        let acting = orphan.sources.iter().max_by_key(|(_, rule)| rule.priority);
-        let trace = acting.map(|(plan, rule)| (*plan, self.trace(orphan, tor, *plan, rule)));
-        match trace {
+        match self.trace_best(orphan, tor) {
             Some((_, Trace::Unknown(switch))) => {
                 self.orphans.waiting.entry(switch).or_default().insert(id);
             }
-            Some((plan, Trace::Path(path))) if path.is_up(&self.view.links) => self.adopt(id, plan, Some(path)),
+            Some((plan, Trace::Path(path))) => self.adopt(id, plan, Some(path)),
             Some((plan, Trace::Defaults)) => self.adopt(id, plan, None),
-            Some((plan, Trace::Broken | Trace::Path(_))) => {
+            Some((plan, Trace::Broken)) => {
                 self.adopt(id, plan, None);
                 self.unroute_broken(id, plan);
             }
@@ -178,14 +176,29 @@ impl Controller {
         }
     }
 
+    /// What the rule at the source ToR leads to that acts, or the next one below whose path is complete and up: so a move
+    /// that was interrupted is finished, or taken back.
+    fn trace_best(&self, orphan: &Orphan, tor: NodeId) -> Option<(u8, Trace)> {
+        let mut sources: Vec<&(u8, Rule)> = orphan.sources.iter().collect();
+        sources.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
+        for (plan, rule) in &sources {
+            match self.trace(orphan, tor, *plan, rule) {
+                Trace::Broken => {}
+                Trace::Path(path) if !path.is_up(&self.view.links) => {}
+                other => return Some((*plan, other)),
+            }
+        }
+        sources.first().map(|(plan, _)| (*plan, Trace::Broken))
+    }
+
     /// Follows the rules of a plan from the source ToR on.
     fn trace(&self, orphan: &Orphan, tor: NodeId, plan: u8, source: &Rule) -> Trace {
         let Some(dst) = self.fabric.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
         let host_port = self.fabric.link(dst.uplink).to_port;
-        let mut port = match source.actions.as_slice() {
+        let (tag, mut port) = match source.actions.as_slice() {
             [] if source.goto == Some(DEFAULTS) => return Trace::Defaults,
             &[RuleAction::Output(port)] if tor == dst.tor && port == host_port => return Trace::Path(Path::empty()),
-            &[RuleAction::SetTag(with), RuleAction::Output(port)] if with == tag(plan) => port,
+            &[RuleAction::SetTag(with), RuleAction::Output(port)] => (with, port),
             _ => return Trace::Broken,
         };
         let (mut here, mut links): (NodeId, Vec<LinkId>) = (tor, Vec::new());
@@ -201,7 +214,8 @@ impl Controller {
             if !self.is_ready(here) {
                 return Trace::Unknown(here);
             }
-            match orphan.hops.get(&(plan, here)).map(|rule| rule.actions.as_slice()) {
+            let hop = orphan.hops.get(&(plan, here)).filter(|rule| rule.matches.tag == Some(tag));
+            match hop.map(|rule| rule.actions.as_slice()) {
                 Some(&[RuleAction::PopTag, RuleAction::Output(out)]) if here == dst.tor && out == host_port => {
                     let path = Path::new(links);
                     return if path.check(&self.fabric).is_ok() { Trace::Path(path) } else { Trace::Broken };
@@ -230,8 +244,15 @@ impl Controller {
         flow.plans = (plan + PLANS / 3) % PLANS;
         flow.measured_bytes = None;
         let on_path = path.is_some();
+        let source = orphan.sources.iter().find(|(other, _)| *other == plan).map(|(_, rule)| rule.actions.first());
+        let tag = match source {
+            Some(Some(&RuleAction::SetTag(tag))) => tag,
+            _ => tag(plan),
+        };
+        let normal = self.config.priorities.hop(false);
+        let low = orphan.hops.iter().any(|(&(other, _), rule)| other == plan && rule.priority < normal);
         if on_path {
-            flow.versions.push(Version { plan, path: path.clone() });
+            flow.versions.push(Version { tag, low, ..Version::new(plan, path.clone()) });
             self.routed.insert(id);
         }
         let measured = matches!(self.needs.detection, Detection::Measured { .. });
@@ -250,12 +271,30 @@ impl Controller {
             self.leave(id, other);
         }
         let useless = orphan.hops.into_iter().filter(|&((other, _), _)| !on_path || other != plan);
-        self.drain_hops(orphan.five_tuple, useless.map(|((plan, at), rule)| (plan, at, rule.key())));
+        self.take_away(id, plan, useless.collect());
         if on_path {
             self.tell(Event::FlowAdopted { flow: id });
         } else if self.view.flows.get(&id).is_some_and(|view| view.long) {
             self.tell(Event::FlowArrived { flow: id });
         }
+    }
+
+    /// Takes away the rules of plans that an adopted flow has no use for. Where the version that it is on has a rule for the
+    /// same tag, that one acts instead, at once: what was cut over in part is cut over. Others drain.
+    fn take_away(&mut self, id: FlowId, plan: u8, useless: Vec<((u8, NodeId), Rule)>) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let (five_tuple, fabric) = (flow.key.five_tuple, &self.fabric);
+        let acts = |at: NodeId, rule: &Rule| {
+            flow.version(plan).is_some_and(|on| rule.matches.tag == Some(on.tag) && on.stands_at(fabric, at))
+        };
+        let (replaced, left): (Vec<_>, Vec<_>) = useless.into_iter().partition(|((_, at), rule)| acts(*at, rule));
+        for ((_, at), rule) in replaced {
+            self.count_rules(at, -1);
+            if self.is_ready(at) {
+                self.delete_rule(at, rule.key());
+            }
+        }
+        self.drain_hops(five_tuple, left.into_iter().map(|((plan, at), rule)| (plan, at, rule.key())));
     }
 
     /// The rule that acts leads nowhere: the flow goes back to the default routes.

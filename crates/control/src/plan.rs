@@ -10,6 +10,8 @@
 //! 3. when that is confirmed, delete the old rule there;
 //! 4. when that is confirmed and the packets under way have drained, delete the rest of the old version.
 //!
+//! A flow may also be moved in place, with one tag for both versions: see [`crate::sfmm`].
+//!
 //! Packets on the default routes bear no tag, so moving from or to the defaults is the same. At the source ToR, rules
 //! of a flow differ in priority ("level"). Whether the new level is higher (the flow moves at step 2) or lower (it
 //! moves at step 3) makes no difference to a packet, and so levels are used again and never run out.
@@ -19,7 +21,7 @@ use crate::cookies::{Cookie, RuleKind, PLANS};
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::units::PS_PER_NS;
-use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, NodeId, Path};
+use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, Nanos, NodeId, Path};
 use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +48,28 @@ pub struct Version {
     pub plan: u8,
     /// Its path; `None` for the default routes.
     pub path: Option<Path>,
+    /// Tag that its packets bear after the source ToR: [`tag`] of its plan, or of that of the version it was migrated from
+    /// in place ([`crate::sfmm`]).
+    pub tag: u16,
+    /// Whether its rules after the source ToR have the priority below the normal one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub low: bool,
+    /// Switches of its path where its rules have been deleted already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<NodeId>,
+}
+
+impl Version {
+    /// A version with a tag of its own.
+    pub fn new(plan: u8, path: Option<Path>) -> Version {
+        Version { plan, path, tag: tag(plan), low: false, cut: Vec::new() }
+    }
+
+    /// Whether it has a rule at a switch after the source ToR.
+    pub(crate) fn stands_at(&self, fabric: &Fabric, switch: NodeId) -> bool {
+        let links = self.path.as_ref().map_or(&[][..], Path::links);
+        !self.cut.contains(&switch) && links.iter().any(|&link| fabric.link(link).to == switch)
+    }
 }
 
 /// A rule to add or to delete.
@@ -73,7 +97,7 @@ impl Planner<'_> {
     pub fn source(&self, flow: &FlowKey, version: &Version, level: u8) -> Rule {
         let out = |path: &Path| match path.links().first() {
             Some(&link) => {
-                vec![RuleAction::SetTag(tag(version.plan)), RuleAction::Output(self.fabric.link(link).from_port)]
+                vec![RuleAction::SetTag(version.tag), RuleAction::Output(self.fabric.link(link).from_port)]
             }
             None => vec![RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)],
         };
@@ -97,12 +121,13 @@ impl Planner<'_> {
     pub fn hops<'b>(&'b self, flow: &'b FlowKey, version: &'b Version) -> impl Iterator<Item = (NodeId, Rule)> + 'b {
         let links = version.path.as_ref().map_or(&[][..], Path::links);
         let cookie = Cookie { kind: RuleKind::Hop, flow: flow.id, plan: version.plan }.encode();
-        links.iter().enumerate().map(move |(index, &link)| {
+        let key = self.hop_key(flow.five_tuple, version);
+        let standing = move |&(_, link): &(usize, &LinkId)| !version.cut.contains(&self.fabric.link(*link).to);
+        links.iter().enumerate().filter(standing).map(move |(index, &link)| {
             let actions = match links.get(index + 1) {
                 Some(&next) => vec![RuleAction::Output(self.fabric.link(next).from_port)],
                 None => vec![RuleAction::PopTag, RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)],
             };
-            let key = self.hop_key(flow.five_tuple, version.plan);
             let mut rule = tables::rule(key.table, key.priority, key.matches, actions, None);
             rule.cookie = cookie;
             (self.fabric.link(link).to, rule)
@@ -110,9 +135,9 @@ impl Planner<'_> {
     }
 
     /// What names each of [`Planner::hops`].
-    pub fn hop_key(&self, five_tuple: FiveTuple, plan: u8) -> RuleKey {
-        let matches = Match { tag: Some(tag(plan)), ..Match::five_tuple(five_tuple) };
-        RuleKey { table: LONG_FLOWS, priority: self.priorities.flow, matches }
+    pub fn hop_key(&self, five_tuple: FiveTuple, version: &Version) -> RuleKey {
+        let matches = Match { tag: Some(version.tag), ..Match::five_tuple(five_tuple) };
+        RuleKey { table: LONG_FLOWS, priority: self.priorities.hop(version.low), matches }
     }
 
     /// The next phase of moving a flow to the path of `new`, when all phases before it are confirmed; `None` when it is
@@ -169,7 +194,7 @@ mod tests {
         let spine = *fabric.switches().last().unwrap();
         let up = fabric.link_between(src.tor, spine).unwrap();
         let path = Path::new([up, fabric.link_between(spine, dst.tor).unwrap()]);
-        let new = Version { plan: 5, path: Some(path) };
+        let new = Version::new(5, Some(path));
         let place = |step: &Step| match step {
             Step::Add(switch, rule) => (*switch, true, rule.matches.tag),
             Step::Delete(switch, key) => (*switch, false, key.matches.tag),
@@ -188,7 +213,10 @@ mod tests {
         assert_eq!(source.actions, [RuleAction::SetTag(7), RuleAction::Output(fabric.link(up).from_port)]);
         assert_eq!(source.key(), planner.source_key(&flow, 1));
         let (last, rule) = planner.hops(&flow, &new).last().unwrap();
-        assert_eq!((last, rule.actions[0], rule.key()), (dst.tor, RuleAction::PopTag, planner.hop_key(five_tuple, 5)));
+        assert_eq!(
+            (last, rule.actions[0], rule.key()),
+            (dst.tor, RuleAction::PopTag, planner.hop_key(five_tuple, &new))
+        );
     }
 
     #[test]

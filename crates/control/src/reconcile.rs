@@ -6,7 +6,7 @@ use crate::flows::Flow;
 use crate::plan::Version;
 use crate::switches::{Purpose, Session};
 use pathloom_model::rules::{Group, Rule};
-use pathloom_model::{FiveTuple, NodeId, Path};
+use pathloom_model::{FiveTuple, NodeId};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ impl Controller {
                 (false, true) => self.flows.get_mut(id).into_iter().for_each(|flow| flow.confirm(source.plan)),
                 (false, false) if arriving || wiped || !source.confirmed => {
                     let version = flow.version(source.plan).cloned();
-                    let version = version.unwrap_or(Version { plan: source.plan, path: None });
+                    let version = version.unwrap_or_else(|| Version::new(source.plan, None));
                     let rule = self.planner().source(&key, &version, source.level);
                     let purpose = step.filter(|_| arriving).unwrap_or(Purpose::Count { flow: id, plan: source.plan });
                     self.add_rule(tor, rule, purpose);
@@ -150,8 +150,7 @@ impl Controller {
 
     /// Whether the path of a plan leads through a switch.
     fn has_hop(&self, flow: &Flow, plan: u8, switch: NodeId) -> bool {
-        let links = flow.version(plan).and_then(|version| version.path.as_ref()).map_or(&[][..], Path::links);
-        links.iter().any(|&link| self.fabric.link(link).to == switch)
+        flow.version(plan).is_some_and(|version| version.stands_at(&self.fabric, switch))
     }
 
     /// A rule of a flow was found in a switch: deletes it if the flow is known and has no use for it, and keeps it for

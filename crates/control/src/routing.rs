@@ -1,13 +1,14 @@
 //! Putting flows on paths, moving them, and putting them back on the default routes.
 
 use crate::controller::Controller;
-use crate::flows::{Move, SourceRule};
-use crate::plan::{Step, Version};
+use crate::flows::{Flow, How, Move, SourceRule};
+use crate::plan::{Step, Version, LEVELS};
+use crate::sfmm::{self, source_step, Stage};
 use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path, PathError};
-use pathloom_scheme::{Event, FlowId, Rejection};
+use pathloom_scheme::{Event, FlowId, Migration, Rejection};
 
 /// The phase of a move in which the new version carries the flow, whatever happens.
 const COMMITTED: usize = 2;
@@ -27,7 +28,7 @@ impl Controller {
         }
         let Some(view) = self.view.flows.get_mut(&id) else { return };
         view.allocated_bps = rate_bps;
-        if view.pending.as_ref() == Some(&path) {
+        if view.pending.as_ref() == Some(&path) || self.comes_next(id, &path) {
             return;
         }
         self.supersede(id);
@@ -39,7 +40,7 @@ impl Controller {
         self.start_move(id, path);
     }
 
-    fn check_route(&self, id: FlowId, path: &Path) -> Result<(), Rejection> {
+    pub(crate) fn check_route(&self, id: FlowId, path: &Path) -> Result<(), Rejection> {
         let flow = self.flows.get(id).filter(|flow| !flow.closed).ok_or(Rejection::UnknownFlow)?;
         match path.check(&self.fabric) {
             Ok(()) => {}
@@ -63,18 +64,29 @@ impl Controller {
         }
     }
 
-    fn reject(&mut self, id: FlowId, why: Rejection) {
+    pub(crate) fn reject(&mut self, id: FlowId, why: Rejection) {
         self.counts.rejected += 1;
         self.tell(Event::RouteRejected { flow: id, why });
     }
 
-    fn start_move(&mut self, id: FlowId, path: Path) {
+    pub(crate) fn start_move(&mut self, id: FlowId, path: Path) {
         self.moves = self.moves.wrapping_add(1);
         let number = self.moves;
+        let in_place = self.in_place(id, &path);
+        let level = self.free_level(id);
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let (plan, level) = (flow.take_plan(&self.draining), flow.free_level());
-        flow.versions.push(Version { plan, path: Some(path) });
-        flow.moving = Some(Move { number, plan, level, phase: 0, waiting: 0 });
+        let version = Version::new(flow.take_plan(&self.draining), Some(path));
+        let plan = version.plan;
+        let (version, level, how) = match in_place {
+            Some((way, tag)) => {
+                let above = flow.staying().next().map_or(LEVELS - 1, |source| source.level);
+                let below = flow.level_below(above).unwrap_or(level);
+                (Version { tag, low: true, ..version }, below, How::InPlace(way))
+            }
+            None => (version, level, How::Tagged),
+        };
+        flow.versions.push(version);
+        flow.moving = Some(Move { number, plan, level, phase: 0, waiting: 0, how });
         self.routed.insert(id);
         self.enter_phase(id);
     }
@@ -84,31 +96,43 @@ impl Controller {
         loop {
             let Some(flow) = self.flows.get(id) else { return };
             let Some(moving) = &flow.moving else { return };
-            let (number, phase, plan, level) = (moving.number, moving.phase, moving.plan, moving.level);
-            let Some(version) = flow.version(plan) else { return };
-            let old: Vec<u8> = flow.staying().filter(|rule| rule.plan != plan).map(|rule| rule.level).collect();
-            let Some(steps) = self.planner().phase(phase, &flow.key, version, level, &old) else {
-                return self.finish_move(id);
-            };
+            let (number, phase) = (moving.number, moving.phase);
+            let Some(steps) = self.steps(flow, moving) else { return self.finish_move(id) };
             if !steps.is_empty() {
                 if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
                     moving.waiting = steps.len() as u32;
                 }
-                return steps.into_iter().for_each(|step| self.take_step(id, number, step));
+                steps.into_iter().for_each(|step| self.take_step(id, number, step));
+                return if phase == sfmm::LAST {
+                    self.forget_low(id)
+                };
             }
             if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
                 moving.phase += 1;
             }
+            if !self.phase_over(id) {
+                return;
+            }
         }
+    }
+
+    /// What the phase of a move takes; `None` when the move is over.
+    fn steps(&self, flow: &Flow, moving: &Move) -> Option<Vec<Step>> {
+        let way = match &moving.how {
+            How::InPlace(way) => return self.steps_in_place(flow, moving, way),
+            How::Tagged => moving,
+        };
+        let version = flow.version(way.plan)?;
+        let old: Vec<u8> = flow.staying().filter(|rule| rule.plan != way.plan).map(|rule| rule.level).collect();
+        self.planner().phase(way.phase, &flow.key, version, way.level, &old)
     }
 
     fn take_step(&mut self, id: FlowId, number: u32, step: Step) {
         let purpose = Purpose::Step { flow: id, number };
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some((plan, level)) = flow.moving.as_ref().map(|moving| (moving.plan, moving.level)) else { return };
         match step {
             Step::Add(switch, rule) => {
-                if rule.matches.tag.is_none() {
+                if let Some((plan, level)) = source_step(&rule, self.config.priorities.flow) {
                     flow.sources.push(SourceRule {
                         plan,
                         level,
@@ -121,12 +145,14 @@ impl Controller {
                 self.add_rule(switch, rule, purpose);
                 self.count_rules(switch, 1);
             }
+            Step::Delete(switch, key) if key.matches.tag.is_some() => {
+                let xid = self.delete_rule(switch, key);
+                self.await_answer(switch, xid, purpose);
+            }
             Step::Delete(switch, key) => {
-                let leaving = flow.sources.iter_mut().find(|source| {
-                    !source.leaving && source.plan != plan && {
-                        self.config.priorities.flow + u16::from(source.level) == key.priority
-                    }
-                });
+                let base = self.config.priorities.flow;
+                let acts = |source: &&mut SourceRule| base + u16::from(source.level) == key.priority;
+                let leaving = flow.sources.iter_mut().find(|source| !source.leaving && acts(source));
                 let Some(leaving) = leaving else { return };
                 leaving.leaving = true;
                 let gone = Purpose::Gone { flow: id, plan: leaving.plan };
@@ -138,29 +164,42 @@ impl Controller {
         }
     }
 
-    fn finish_move(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(moving) = flow.moving.take() else { return };
+    pub(crate) fn finish_move(&mut self, id: FlowId) {
+        let told = self.finish_quietly(id);
+        if told {
+            if let Some(view) = self.view.flows.get_mut(&id) {
+                view.pending = None;
+            }
+            self.tell(Event::RouteConfirmed { flow: id });
+        }
+    }
+
+    /// The flow is on its new path; returns whether that is news for the scheme.
+    pub(crate) fn finish_quietly(&mut self, id: FlowId) -> bool {
+        let Some(flow) = self.flows.get_mut(id) else { return false };
+        let Some(moving) = flow.moving.take() else { return false };
         let closed = flow.closed;
         let path = flow.version(moving.plan).and_then(|version| version.path.clone());
-        if let Some(view) = self.view.flows.get_mut(&id).filter(|_| !closed) {
+        let news = self.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
             if view.route.is_some() {
                 self.counts.reroutes += 1;
+                self.counts.reroutes_in_place += u64::from(matches!(moving.how, How::InPlace(_)));
             } else {
                 self.counts.routes += 1;
             }
             view.route = path;
-            view.pending = None;
-            self.tell(Event::RouteConfirmed { flow: id });
-        }
+        });
         self.settle(id);
+        news.is_some()
     }
 
     /// Ends a move because something else is wanted now: what is committed stays, the rest is undone.
     fn supersede(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(phase) = flow.moving.as_ref().map(|moving| moving.phase) else { return };
-        if phase < COMMITTED {
+        let Some(moving) = &flow.moving else { return };
+        if moving.stage().is_some() {
+            self.end_in_place(id);
+        } else if moving.phase < COMMITTED {
             self.undo_move(id);
         } else {
             let moving = flow.moving.take();
@@ -187,7 +226,7 @@ impl Controller {
         let version = flow.versions.remove(index);
         let key = flow.key;
         let hops: Vec<NodeId> = self.planner().hops(&key, &version).map(|(switch, _)| switch).collect();
-        let rule = self.planner().hop_key(key.five_tuple, moving.plan);
+        let rule = self.planner().hop_key(key.five_tuple, &version);
         for switch in hops {
             self.count_rules(switch, -1);
             if self.is_ready(switch) {
@@ -210,10 +249,22 @@ impl Controller {
     /// Carries out [`pathloom_scheme::Action::Unroute`].
     pub(crate) fn unroute(&mut self, id: FlowId) {
         self.supersede(id);
-        let Some(flow) = self.flows.get(id).filter(|flow| !flow.closed) else { return };
+        if self.flows.get(id).is_none_or(|flow| flow.closed) {
+            return;
+        }
+        self.leave_paths(id);
+        if let Some(view) = self.view.flows.get_mut(&id) {
+            view.allocated_bps = None;
+        }
+        self.fresh.push(id);
+    }
+
+    /// Puts a flow back on the default routes: they need no more than its source ToR.
+    pub(crate) fn leave_paths(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get(id) else { return };
         let on_paths: Vec<u8> =
             flow.staying().map(|source| source.plan).filter(|&plan| flow.version(plan).is_some()).collect();
-        if !on_paths.is_empty() && on_paths.len() == flow.staying().count() {
+        if !flow.closed && !on_paths.is_empty() && on_paths.len() == flow.staying().count() {
             self.add_count(id);
         }
         for plan in on_paths {
@@ -221,22 +272,28 @@ impl Controller {
         }
         if let Some(view) = self.view.flows.get_mut(&id) {
             view.route = None;
-            view.allocated_bps = None;
         }
-        self.fresh.push(id);
+    }
+
+    /// The level of the next rule of a flow at its source ToR. Flows that may move in place need room below.
+    fn free_level(&self, id: FlowId) -> u8 {
+        let in_place = self.needs.migration == Migration::Sfmm;
+        let level = |flow: &Flow| if in_place { flow.highest_free_level() } else { flow.free_level() };
+        self.flows.get(id).map_or(0, level)
     }
 
     /// Adds the rule that counts a flow on the default routes.
     pub(crate) fn add_count(&mut self, id: FlowId) {
+        let level = self.free_level(id);
         let Some(flow) = self.flows.get_mut(id) else { return };
         let tor = flow.tor();
-        let (plan, level) = (flow.take_plan(&self.draining), flow.free_level());
+        let plan = flow.take_plan(&self.draining);
         let sent = self.switches[tor.index()].session == Session::Ready;
         flow.sources.push(SourceRule { plan, level, bytes: 0, sent, confirmed: false, leaving: false });
         let key = flow.key;
         self.count_rules(tor, 1);
         if sent {
-            let rule = self.planner().source(&key, &Version { plan, path: None }, level);
+            let rule = self.planner().source(&key, &Version::new(plan, None), level);
             self.add_rule(tor, rule, Purpose::Count { flow: id, plan });
         }
     }
@@ -274,7 +331,9 @@ impl Controller {
                     if let Some(known) = self.flows.get_mut(flow).filter(|_| added) {
                         known.confirm(plan);
                     }
-                    self.enter_phase(flow);
+                    if self.phase_over(flow) {
+                        self.enter_phase(flow);
+                    }
                 }
             }
             Purpose::Gone { flow, plan } => self.gone(flow, plan),
@@ -305,21 +364,19 @@ impl Controller {
     /// Lets the versions drain that no packet enters any more.
     pub(crate) fn settle(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let (sources, moving) = (&flow.sources, &flow.moving);
-        let in_use = |version: &Version| {
-            sources.iter().any(|source| source.plan == version.plan)
-                || moving.as_ref().is_some_and(|moving| moving.plan == version.plan)
-        };
-        let (kept, left) = std::mem::take(&mut flow.versions).into_iter().partition(in_use);
-        flow.versions = kept;
-        let (key, done): (_, Vec<Version>) = (flow.key, left);
+        let done = flow.abandoned(&self.fabric);
+        let (key, versions) = (flow.key, flow.versions.clone());
+        flow.versions.retain(|version| !done.contains(&version.plan));
         if flow.versions.is_empty() {
             self.routed.remove(&id);
         }
-        for version in done {
+        for version in versions.iter().filter(|version| done.contains(&version.plan)) {
             let planner = self.planner();
-            let rules: Vec<_> = planner.hops(&key, &version).map(|(switch, rule)| (switch, rule.key())).collect();
-            let worst = version.path.as_ref().map_or(Nanos::ZERO, |path| planner.worst_delay(&key, path));
+            let rules: Vec<_> = planner.hops(&key, version).map(|(switch, rule)| (switch, rule.key())).collect();
+            // A packet may have gone by parts of all versions with its tag.
+            let paths =
+                versions.iter().filter(|other| other.tag == version.tag).filter_map(|other| other.path.as_ref());
+            let worst = paths.map(|path| planner.worst_delay(&key, path)).fold(Nanos::ZERO, Nanos::saturating_add);
             let at = self.now.saturating_add(self.config.drain.unwrap_or(worst));
             let (five_tuple, plan) = (key.five_tuple, version.plan);
             self.draining.insert((five_tuple, plan), rules);
@@ -341,6 +398,10 @@ impl Controller {
     pub(crate) fn step_refused(&mut self, switch: NodeId, id: FlowId, number: u32, why: Refusal) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(moving) = flow.moving.as_ref().filter(|moving| moving.number == number) else { return };
+        if moving.stage() == Some(Stage::After) {
+            // It stays as it is: on its new path, with low rules.
+            return self.break_off(id, Rejection::Refused(switch, why));
+        }
         if moving.phase >= COMMITTED {
             return self.confirmed(switch, Purpose::Step { flow: id, number });
         }
@@ -383,6 +444,10 @@ impl Controller {
     pub(crate) fn rescue_from(&mut self, dead: LinkId) {
         let crosses = |path: &Path| path.links().iter().copied().find(|link| link.cable() == dead.cable());
         for id in self.routed.iter().copied().collect::<Vec<_>>() {
+            let Some(flow) = self.flows.get(id) else { continue };
+            if let Some(link) = self.cut_in_place(flow, dead) {
+                self.break_off(id, Rejection::LinkDown(link));
+            }
             let Some(flow) = self.flows.get(id) else { continue };
             let hit = |plan: u8| flow.version(plan).and_then(|version| version.path.as_ref()).and_then(crosses);
             if let Some((link, phase)) = flow.moving.as_ref().and_then(|m| hit(m.plan).map(|link| (link, m.phase))) {

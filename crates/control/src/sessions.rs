@@ -38,7 +38,13 @@ impl Controller {
             let visits = |link: &LinkId| self.fabric.link(*link).to == switch;
             flow.tor() == switch || path.is_some_and(|path| path.links().iter().any(visits))
         };
-        for id in self.routed.iter().copied().filter(hit).collect::<Vec<_>>() {
+        let in_place = |&id: &FlowId| self.flows.get(id).is_some_and(|flow| self.moves_in_place_at(flow, switch));
+        let broken: Vec<FlowId> = self.routed.iter().copied().filter(in_place).collect();
+        let hit: Vec<FlowId> = self.routed.iter().copied().filter(|id| !broken.contains(id) && hit(id)).collect();
+        for id in broken {
+            self.break_off(id, Rejection::SwitchGone(switch));
+        }
+        for id in hit {
             self.give_up(id, Rejection::SwitchGone(switch));
         }
     }

@@ -6,6 +6,7 @@ use crate::counts::Counts;
 use crate::flows::{Flow, SourceRule};
 use crate::links::Cables;
 use crate::plan::{FlowKey, Version};
+use crate::sfmm::Stage;
 use crate::timers::Timer;
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Number of the form below.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 
 /// What a controller remembers. A move under way is in it as if it had been given up at that moment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -131,6 +132,13 @@ impl Controller {
         };
         let Some(moving) = &flow.moving else { return record };
         record.interrupted = true;
+        if let Some(view) = &mut record.view {
+            view.pending = None;
+        }
+        if moving.stage().is_some_and(|stage| stage != Stage::Before) {
+            crate::sfmm::record_broken_off(moving, &mut record.sources, &mut record.versions, record.view.as_mut());
+            return record;
+        }
         let version = flow.version(moving.plan);
         if moving.phase == 0 {
             record.versions.retain(|version| version.plan != moving.plan);
@@ -144,9 +152,6 @@ impl Controller {
             record.sources.iter_mut().filter(|rule| rule.plan == moving.plan).for_each(|rule| rule.leaving = true);
         } else if let Some(view) = &mut record.view {
             view.route = version.and_then(|version| version.path.clone());
-        }
-        if let Some(view) = &mut record.view {
-            view.pending = None;
         }
         record
     }

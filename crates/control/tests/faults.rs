@@ -6,7 +6,7 @@ use pathloom_model::{
     fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN,
     TCP_SYN,
 };
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Needs, Rejection};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, Rejection};
 use pathloom_testkit::{strategies, Network, Script, Timing};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -21,13 +21,22 @@ const fn ms(ms: u64) -> Nanos {
 const SLOW: Timing =
     Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
 
-fn controller(fabric: &Arc<Fabric>, script: &Script, epoch: u16) -> Controller {
+/// The same, with flows that move in place.
+const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
+
+/// Every way to move flows.
+fn ways() -> impl Strategy<Value = Needs> {
+    prop_oneof![Just(LABEL), Just(SFMM)]
+}
+
+fn controller(fabric: &Arc<Fabric>, script: &Script, needs: Needs, epoch: u16) -> Controller {
     let start = vec![Action::SetDefaults(DefaultRoutes::SinglePath)];
     let config = Config { epoch, ..Config::default() };
-    Controller::new(config, fabric.clone(), script.scheme_with(LABEL, start))
+    Controller::new(config, fabric.clone(), script.scheme_with(needs, start))
 }
 
 struct World {
+    needs: Needs,
     network: Network,
     script: Script,
     flow: Headers,
@@ -35,9 +44,9 @@ struct World {
 }
 
 impl World {
-    fn new(fabric: Arc<Fabric>, timing: Timing, seed: u64) -> World {
+    fn new(fabric: Arc<Fabric>, needs: Needs, timing: Timing, seed: u64) -> World {
         let script = Script::new();
-        let mut network = Network::new(fabric.clone(), controller(&fabric, &script, 1), timing, seed);
+        let mut network = Network::new(fabric.clone(), controller(&fabric, &script, needs, 1), timing, seed);
         network.start();
         let bare = network.switches.iter().map(|switch| switch.entries.len()).collect();
         let (src, dst) = (fabric.attachments()[0].address, fabric.attachments().last().unwrap().address);
@@ -46,11 +55,15 @@ impl World {
         network.send(Headers { tcp_flags: TCP_SYN, ..flow });
         let later = network.now() + ms(300);
         network.run_until(later);
-        World { network, script, flow, bare }
+        World { needs, network, script, flow, bare }
     }
 
     fn fat_tree() -> World {
-        World::new(Arc::new(fabric_from_spec("fat-tree:k=4").unwrap()), SLOW, 1)
+        World::with(LABEL)
+    }
+
+    fn with(needs: Needs) -> World {
+        World::new(Arc::new(fabric_from_spec("fat-tree:k=4").unwrap()), needs, SLOW, 1)
     }
 
     fn id(&self) -> FlowId {
@@ -106,7 +119,7 @@ impl World {
     fn restart(&mut self, epoch: u16) {
         self.network.kill_controller();
         let fabric = self.network.fabric.clone();
-        self.network.start_controller(controller(&fabric, &self.script, epoch));
+        self.network.start_controller(controller(&fabric, &self.script, self.needs, epoch));
     }
 
     fn connect_all(&mut self) {
@@ -239,7 +252,7 @@ fn a_full_table_rolls_the_path_back() {
 fn a_default_route_that_was_refused_is_sent_again() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
     let script = Script::new();
-    let mut network = Network::new(fabric.clone(), controller(&fabric, &script, 1), Timing::NONE, 1);
+    let mut network = Network::new(fabric.clone(), controller(&fabric, &script, LABEL, 1), Timing::NONE, 1);
     let tor = fabric.tors()[0];
     network.switches[tor.index()].room = Some(5);
     network.start();
@@ -335,7 +348,7 @@ fn flows_that_ended_while_nobody_looked_leave_nothing() {
 fn restored(world: &World, snapshot: Snapshot, epoch: u16) -> Result<Controller, RestoreError> {
     let fabric = world.network.fabric.clone();
     let start = vec![Action::SetDefaults(DefaultRoutes::SinglePath)];
-    let scheme = world.script.scheme_with(LABEL, start);
+    let scheme = world.script.scheme_with(world.needs, start);
     Controller::restore(Config { epoch, ..Config::default() }, fabric, scheme, snapshot, world.network.now())
 }
 
@@ -435,7 +448,7 @@ fn a_log_replays() {
     assert_eq!(records, world.network.log);
 
     // The scripted scheme has to be told the same again.
-    let again = || controller(&world.network.fabric, &world.script.from_the_start(), 1);
+    let again = || controller(&world.network.fabric, &world.script.from_the_start(), LABEL, 1);
     assert!(replay(&records, &mut again()).unwrap() > 100);
     let output = records.iter().rposition(|record| matches!(record.message, Message::Output(_))).unwrap();
     let at = records[output].at;
@@ -450,7 +463,7 @@ fn a_log_replays() {
 fn quick() -> ProptestConfig {
     let asked = std::env::var_os("PROPTEST_CASES").is_some();
     let standard = ProptestConfig::default();
-    ProptestConfig { cases: if asked { standard.cases } else { 100 }, ..standard }
+    ProptestConfig { cases: if asked { standard.cases } else { 150 }, ..standard }
 }
 
 /// Something that happens to the network.
@@ -516,10 +529,11 @@ proptest! {
     #[test]
     fn lost_sessions_and_restarts_lose_no_packet_and_leak_no_rule(
         fabric in strategies::fabrics(),
+        needs in ways(),
         blows in blows(),
         seed: u64,
     ) {
-        let mut world = World::new(fabric, SLOW, seed);
+        let mut world = World::new(fabric, needs, SLOW, seed);
         let mut epoch = 1;
         for (wait, blow) in &blows {
             strike(&mut world, blow, &mut epoch);
@@ -550,7 +564,7 @@ enum Gust {
     Cable(prop::sample::Index, bool),
     Room(prop::sample::Index, Option<usize>),
     NewController(bool),
-    NewScheme,
+    NewScheme(Needs),
 }
 
 fn storms() -> impl Strategy<Value = Vec<(u64, Gust)>> {
@@ -566,7 +580,7 @@ fn storms() -> impl Strategy<Value = Vec<(u64, Gust)>> {
         3 => (index(), any::<bool>()).prop_map(|(which, up)| Gust::Cable(which, up)),
         2 => (index(), prop::option::of(0..3usize)).prop_map(|(which, room)| Gust::Room(which, room)),
         1 => any::<bool>().prop_map(Gust::NewController),
-        1 => Just(Gust::NewScheme),
+        1 => ways().prop_map(Gust::NewScheme),
     ];
     prop::collection::vec((0..150u64, gust), 1..25)
 }
@@ -616,8 +630,8 @@ fn blow(world: &mut World, gust: &Gust, epoch: &mut u16) {
         Gust::NewController(remembers) => {
             strike(world, if *remembers { &Blow::Restore } else { &Blow::Restart }, epoch)
         }
-        Gust::NewScheme => {
-            let scheme = world.script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+        Gust::NewScheme(needs) => {
+            let scheme = world.script.scheme_with(*needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
             world.network.set_scheme(scheme);
         }
     }
@@ -629,10 +643,11 @@ proptest! {
     #[test]
     fn after_every_storm_all_is_as_it_should_be(
         fabric in strategies::fabrics(),
+        needs in ways(),
         storm in storms(),
         seed: u64,
     ) {
-        let mut world = World::new(fabric.clone(), SLOW, seed);
+        let mut world = World::new(fabric.clone(), needs, SLOW, seed);
         let mut epoch = 1;
         for (wait, gust) in &storm {
             blow(&mut world, gust, &mut epoch);

@@ -60,6 +60,8 @@ pub struct Report {
     pub headers: Headers,
     /// Empty while it is under way; more than one where it was doubled.
     pub fates: Vec<(Nanos, Fate)>,
+    /// The switches it has entered, in order.
+    pub switches: Vec<NodeId>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +92,10 @@ pub struct Network {
     pub packets: Vec<Report>,
     /// Everything that the controller was told and said, in order.
     pub log: Vec<pathloom_control::Record>,
+    /// A flow whose way is looked at whenever a switch has changed its rules.
+    pub watched: Option<Headers>,
+    /// Moments at which a packet of it would not have arrived, and what would have become of it.
+    pub failures: Vec<(Nanos, Vec<Fate>)>,
     timing: Timing,
     rng: Pcg64,
     agenda: BTreeMap<(Nanos, u64), Happening>,
@@ -115,6 +121,8 @@ impl Network {
                 .collect(),
             packets: Vec::new(),
             log: Vec::new(),
+            watched: None,
+            failures: Vec::new(),
             timing,
             rng: Pcg64::seed_from_u64(seed),
             agenda: BTreeMap::new(),
@@ -224,7 +232,7 @@ impl Network {
     /// A host sends a packet by the port that has its source address. Returns its number.
     pub fn send(&mut self, headers: Headers) -> usize {
         let at = *self.fabric.attachment(headers.five_tuple.src).expect("a host sends from an address it has");
-        self.packets.push(Report { sent: self.now, headers, fates: Vec::new() });
+        self.packets.push(Report { sent: self.now, headers, fates: Vec::new(), switches: Vec::new() });
         let packet = self.packets.len() - 1;
         self.cross(packet, at.uplink, headers, 0);
         packet
@@ -403,6 +411,9 @@ impl Network {
             self.report(switch, Input::Refused { switch, xid, why });
         }
         self.plan_expiry(switch);
+        if let Some(headers) = self.watched.filter(|&headers| !self.reaches(headers)) {
+            self.failures.push((self.now, self.fates(headers)));
+        }
     }
 
     fn plan_expiry(&mut self, switch: NodeId) {
@@ -447,6 +458,7 @@ impl Network {
         if self.fabric.is_host(node) {
             return self.packets[packet].fates.push((self.now, Fate::Arrived(node, headers.tag)));
         }
+        self.packets[packet].switches.push(node);
         let verdict = self.switches[node.index()].forward(in_port, headers, self.now, PACKET_BYTES);
         for headers in verdict.copies {
             self.report(node, Input::PacketIn { switch: node, in_port, headers });
@@ -461,6 +473,15 @@ impl Network {
             }
         }
         self.plan_expiry(node);
+    }
+
+    /// Packets that entered a switch twice.
+    pub fn strays(&self) -> Vec<&Report> {
+        let twice = |report: &&Report| {
+            let switches = &report.switches;
+            switches.iter().enumerate().any(|(index, switch)| switches[..index].contains(switch))
+        };
+        self.packets.iter().filter(twice).collect()
     }
 
     /// Packets that did not reach the host they were for, once and without a tag.
