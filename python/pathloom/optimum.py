@@ -1,0 +1,265 @@
+"""The exact optimum of a fabric for given demands, as a linear program solved by HiGHS: the yardstick.
+
+Traffic may be split over any paths in any shares, so no routing does better. Flows to one ToR are one commodity, with
+one variable per link: a k=16 FatTree takes half a million of them instead of one per path. What fails or is down from
+the start carries nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pathloom import _core
+from pathloom.errors import bad_input
+
+Flow = tuple[int, int, float]
+"""Sending and receiving host (node numbers, as in `_core.Fabric.nodes()`), demand in b/s; infinite if it takes all."""
+
+Method = Literal["choose", "simplex", "ipm", "pdlp"]
+
+TOLERANCE: Final = 1e-6
+"""To which constraints hold and the optimum is known, for PDLP and interior points."""
+
+LARGE: Final = 5_000
+"""Variables from which the first-order method (PDLP) is chosen: the others take many times as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimum:
+    """An optimum, or how far the solver came."""
+
+    value: float
+    """λ (`max_concurrent`), or b/s in all (`max_throughput`); NaN when the solver found nothing in its time."""
+    rates_bps: npt.NDArray[np.float64]
+    """Rate of each flow in the solution that was found."""
+    exact: bool
+    """Whether the solver proved it, to its tolerance; false when it ran out of time."""
+    time_s: float
+    """Time to build and to solve."""
+    variables: int
+    """Size of the program."""
+    method: str
+    """How it was solved."""
+
+
+def max_concurrent(
+    fabric: _core.Fabric,
+    flows: Sequence[Flow],
+    *,
+    access_links: bool = False,
+    method: Method = "choose",
+    time_limit_s: float = math.inf,
+    tolerance: float = TOLERANCE,
+) -> Optimum:
+    """The greatest λ such that every flow can send λ times its demand at once (maximum concurrent flow).
+
+    Links of hosts are no limit unless `access_links` is set, so λ is a matter of the demands between ToRs alone. Flows
+    within a ToR are then left out. Infinite when nothing limits λ. Raises `PathloomError` for unknown hosts, demands
+    that are not positive and finite, and no flows at all.
+    """
+    for index, (_, _, demand_bps) in enumerate(flows):
+        if not 0 < demand_bps < math.inf:
+            raise bad_input(f"flow {index}: a demand of {demand_bps} b/s; expected a positive, finite number")
+    program = _Program(fabric, flows, access_links)
+    level = program.variable(1.0)
+    for index, (_, _, demand_bps) in enumerate(flows):
+        row = program.row(0.0, 0.0)
+        program.put(row, level, -demand_bps / program.unit_bps)
+        for way in program.ways[index]:
+            program.put(row, way, 1.0)
+    return program.solve(method, time_limit_s, tolerance, lambda solution: float(solution[level]))
+
+
+def max_throughput(
+    fabric: _core.Fabric,
+    flows: Sequence[Flow],
+    *,
+    method: Method = "choose",
+    time_limit_s: float = math.inf,
+    tolerance: float = TOLERANCE,
+) -> Optimum:
+    """The greatest sum of rates, no flow above its demand, no link (those of hosts included) above its rate.
+
+    It bounds the throughput of any routing, with one path per flow or many. Raises as `max_concurrent` does, but a
+    demand may be infinite.
+    """
+    for index, (_, _, demand_bps) in enumerate(flows):
+        if not demand_bps > 0:
+            raise bad_input(f"flow {index}: a demand of {demand_bps} b/s; expected a positive number, or infinity")
+    program = _Program(fabric, flows, access_links=True)
+    for index, (_, _, demand_bps) in enumerate(flows):
+        row = program.row(0.0, demand_bps / program.unit_bps)
+        for way in program.ways[index]:
+            program.objective[way] = 1.0
+            program.put(row, way, 1.0)
+    ways = [way for ways in program.ways for way in ways]
+    return program.solve(
+        method, time_limit_s, tolerance, lambda solution: float(solution[ways].sum()) * program.unit_bps
+    )
+
+
+_Value = Callable[[npt.NDArray[np.float64]], float]
+"""What is wanted of a solution."""
+
+
+class _Program:
+    """A linear program under construction: conservation of every commodity at every switch, capacity of every link.
+
+    Rates are in units of the fastest link, so that the numbers are near 1.
+    """
+
+    def __init__(self, fabric: _core.Fabric, flows: Sequence[Flow], access_links: bool) -> None:
+        self.started = time.perf_counter()
+        if not flows:
+            raise bad_input("no flows: an optimum needs at least one")
+        links = fabric.links()
+        self.source: npt.NDArray[Any] = links["source"].astype(np.int64)
+        self.target: npt.NDArray[Any] = links["target"].astype(np.int64)
+        self.unit_bps = float(links["rate_bps"].max())
+        self.rate: npt.NDArray[Any] = np.where(links["up"], links["rate_bps"] / self.unit_bps, 0.0)
+        self.is_host: npt.NDArray[Any] = np.array([node["tier"] == "host" for node in fabric.nodes()])
+        self.flow_count = len(flows)
+        self.objective: list[float] = []
+        self.lower: list[float] = []
+        self.upper: list[float] = []
+        self.rows: list[int] = []
+        self.columns: list[int] = []
+        self.values: list[float] = []
+        self.blocks: list[tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self.ways: list[list[int]] = []
+        supplies = self._add_ways(flows, access_links)
+        self._add_commodities(supplies)
+
+    def variable(self, objective: float = 0.0) -> int:
+        """A variable of at least 0."""
+        self.objective.append(objective)
+        return len(self.objective) - 1
+
+    def row(self, lower: float, upper: float) -> int:
+        """A constraint."""
+        self.lower.append(lower)
+        self.upper.append(upper)
+        return len(self.lower) - 1
+
+    def put(self, row: int, column: int, value: float) -> None:
+        """An entry of the matrix."""
+        self.rows.append(row)
+        self.columns.append(column)
+        self.values.append(value)
+
+    def _add_ways(self, flows: Sequence[Flow], access_links: bool) -> dict[int, dict[int, list[int]]]:
+        """A variable for every flow and every pair of links of its two hosts. Returns them by last and first ToR."""
+        uplinks: dict[int, list[int]] = defaultdict(list)
+        downlinks: dict[int, list[int]] = defaultdict(list)
+        for link in np.flatnonzero(self.is_host[self.source] & (self.rate > 0)).tolist():
+            uplinks[int(self.source[link])].append(link)
+        for link in np.flatnonzero(self.is_host[self.target] & (self.rate > 0)).tolist():
+            downlinks[int(self.target[link])].append(link)
+        supplies: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        over: dict[int, list[int]] = defaultdict(list)
+        for index, (src, dst, _) in enumerate(flows):
+            for host in (src, dst):
+                if not (0 <= host < len(self.is_host) and self.is_host[host]):
+                    raise bad_input(f"flow {index}: node {host} is no host of the fabric")
+            self.ways.append([])
+            for up in uplinks[src]:
+                for down in downlinks[dst]:
+                    way = self.variable()
+                    self.ways[index].append(way)
+                    over[up].append(way)
+                    over[down].append(way)
+                    first, last = int(self.target[up]), int(self.source[down])
+                    if first != last:
+                        supplies[last][first].append(way)
+        for link, ways in over.items() if access_links else ():
+            row = self.row(-math.inf, float(self.rate[link]))
+            for way in ways:
+                self.put(row, way, 1.0)
+        return supplies
+
+    def _add_commodities(self, supplies: dict[int, dict[int, list[int]]]) -> None:
+        """A variable per destination ToR and link between switches, conservation at switches, capacity of links."""
+        between = np.flatnonzero(~self.is_host[self.source] & ~self.is_host[self.target] & (self.rate > 0))
+        switches = np.flatnonzero(~self.is_host)
+        first_capacity = len(self.lower)
+        capacity_row = np.full(len(self.source), -1)
+        capacity_row[between] = first_capacity + np.arange(len(between))
+        self.lower += [-math.inf] * len(between)
+        self.upper += self.rate[between].tolist()
+        for last, firsts in supplies.items():
+            # Nothing is gained by leaving the ToR that everything is for.
+            used = between[self.source[between] != last]
+            columns = len(self.objective) + np.arange(len(used))
+            self.objective += [0.0] * len(used)
+            node_row = np.full(len(self.is_host), -1)
+            others = switches[switches != last]
+            node_row[others] = len(self.lower) + np.arange(len(others))
+            self.lower += [0.0] * len(others)
+            self.upper += [0.0] * len(others)
+            ones = np.ones(len(used))
+            into = self.target[used] != last
+            self.blocks.append((capacity_row[used], columns, ones))
+            self.blocks.append((node_row[self.source[used]], columns, ones))
+            self.blocks.append((node_row[self.target[used[into]]], columns[into], -ones[into]))
+            for first, ways in firsts.items():
+                for way in ways:
+                    self.put(int(node_row[first]), way, -1.0)
+
+    def _matrix(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        """Starts, row indices and values by column."""
+        parts = [*self.blocks, (np.array(self.rows), np.array(self.columns), np.array(self.values))]
+        rows, columns, values = (np.concatenate([part[index] for part in parts]) for index in range(3))
+        order = np.lexsort((rows, columns))
+        starts = np.searchsorted(columns[order], np.arange(len(self.objective) + 1))
+        return starts.astype(np.int32), rows[order].astype(np.int32), values[order].astype(np.float64)
+
+    def solve(self, method: Method, time_limit_s: float, tolerance: float, value: _Value) -> Optimum:
+        """Hands the program to HiGHS."""
+        import highspy
+
+        starts, rows, values = self._matrix()
+        size = len(self.objective)
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = size, len(self.lower)
+        # Minimised: where it maximises, PDLP's dual values come with the wrong sign, and HiGHS doubts its answer.
+        program.col_cost_ = -np.array(self.objective)
+        program.col_lower_, program.col_upper_ = np.zeros(size), np.full(size, highspy.kHighsInf)
+        program.row_lower_ = np.maximum(np.array(self.lower), -highspy.kHighsInf)
+        program.row_upper_ = np.minimum(np.array(self.upper), highspy.kHighsInf)
+        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        program.a_matrix_.start_, program.a_matrix_.index_, program.a_matrix_.value_ = starts, rows, values
+        solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        chosen = ("pdlp" if size >= LARGE else "simplex") if method == "choose" else method
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("solver", chosen)
+        solver.setOptionValue("threads", 1)
+        solver.setOptionValue("kkt_tolerance", tolerance)
+        if time_limit_s < math.inf:
+            solver.setOptionValue("time_limit", float(time_limit_s))
+        solver.passModel(program)
+        solver.run()
+        return self._read(solver, chosen, value)
+
+    def _read(self, solver: Any, chosen: str, value: _Value) -> Optimum:
+        import highspy
+
+        status = solver.getModelStatus()
+        solution = np.array(solver.getSolution().col_value)
+        found, rates = math.nan, np.full(self.flow_count, math.nan)
+        if status in (highspy.HighsModelStatus.kUnbounded, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            # Nothing is infeasible here: no flow at all is a solution.
+            found = math.inf
+        elif len(solution) == len(self.objective):
+            found = value(solution)
+            rates = np.array([solution[ways].sum() for ways in self.ways]) * self.unit_bps
+        exact = status == highspy.HighsModelStatus.kOptimal or found == math.inf
+        elapsed = time.perf_counter() - self.started
+        return Optimum(found, rates, exact, elapsed, len(self.objective), chosen)
