@@ -15,6 +15,7 @@ __all__ = [
     "scheme_name",
     "schemes",
     "traffics",
+    "transport_settings",
 ]
 
 __version__: str
@@ -46,7 +47,14 @@ class Fabric:
         """One dict per node, in order: name, tier, pod, position."""
 
     def links(self) -> dict[str, npt.NDArray[Any]]:
-        """Columns of the directed links: source, target (node numbers), rate_bps, delay_ps, buffer_packets, up."""
+        """Columns of the directed links.
+
+        source, target (node numbers), source_port, target_port (counted from 1), rate_bps, delay_ps, buffer_packets,
+        up.
+        """
+
+    def addresses(self) -> list[tuple[str, int, int]]:
+        """Every address, its host (a node number) and the link from that host, in ascending order of address."""
 
     def to_node_link(self) -> str:
         """Node-link JSON, as networkx reads it."""
@@ -92,6 +100,17 @@ class Simulation:
     def notes(self) -> list[str]:
         """What a reader of the results should know of the workload."""
 
+    def offered(self) -> list[dict[str, Any]]:
+        """The flows as the run will offer them, so that another world can carry the same.
+
+        One dict per flow: `start_ns`, which counts from the end of the flows `after` where there are such; src, dst,
+        src_address, dst_address, src_port, dst_port, size_bytes, coflow, dscp, optimum_bps, ideal_fct_ns; `ways`, the
+        links that data and acknowledgements cross by the rules as they stand.
+        """
+
+    def switch_tables(self) -> str:
+        """What every switch has been told so far: JSON rows of node number, rules and groups."""
+
     def outcome(self) -> dict[str, Any]:
         """What the run gave so far: `flows` and `links` as columns, `packets`, `control`, `end_ns`.
 
@@ -115,3 +134,6 @@ def traffics() -> list[dict[str, Any]]:
 
 def fabrics() -> list[dict[str, Any]]:
     """Every fabric that has a name: name, example, about, common_keys."""
+
+def transport_settings(spec: str | None = None) -> dict[str, Any]:
+    """What a `--transport` says, or the default: sizes in bytes, times in ns."""

@@ -1,4 +1,4 @@
-"""What is raised on bad input."""
+"""What is raised on bad input, and when the machine will not do what it should."""
 
 from __future__ import annotations
 
@@ -12,3 +12,7 @@ def bad_input(text: str) -> PathloomError:
     PathloomError('schemes `a b`: expected one line')
     """
     return PathloomError(" ".join(text.split()))
+
+
+class ToolError(Exception):
+    """A tool of the system failed where it should not have; the text is one line."""

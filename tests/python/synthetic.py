@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from pathloom.experiments.execution import Execution, Job, RunOutcome
+from pathloom.experiments.execution import Execution, RunOutcome
 from pathloom.experiments.result import Result
-from pathloom.experiments.settings import Settings
+from pathloom.experiments.settings import Job, Settings
 from pathloom.fabrics import Fabric
 
 RATE_BPS = 10_000_000
@@ -97,14 +97,14 @@ def result(
         seed=1,
     )
     outcomes = [
-        outcome(fabric, Job(scheme, run, run), flows, speed, **rest)
+        outcome(fabric, Job(scheme, run, run, label=scheme), flows, speed, **rest)
         for scheme, speed in schemes.items()
         for run in range(1, runs + 1)
     ]
     if interrupted:
         outcomes = outcomes[:-2]
     execution = SimpleNamespace(outcomes=outcomes, interrupted=interrupted, description="made up", notes=["made up"])
-    return Result(settings, fabric, cast(Execution, execution))
+    return Result(settings, fabric, [cast(Execution, execution)])
 
 
 def numbers(text: str) -> Any:

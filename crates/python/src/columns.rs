@@ -2,7 +2,8 @@
 
 use numpy::{Element, IntoPyArray};
 use pathloom_model::Nanos;
-use pathloom_sim::{ControlOutcome, FlowOutcome, LinkOutcome, PacketTotals};
+use pathloom_sim::{ControlOutcome, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals};
+use pathloom_workload::Start;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -40,6 +41,30 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     column(&columns, "packets", flows, |flow| flow.packets)?;
     column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;
     Ok(columns)
+}
+
+/// A transfer as it is offered.
+pub fn offered_dict<'py>(py: Python<'py>, flow: &OfferedFlow) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let (after, start) = match &flow.spec.start {
+        Start::At(at) => (Vec::new(), at.0),
+        Start::After { flows, delay } => (flows.to_vec(), delay.0),
+    };
+    dict.set_item("after", after)?;
+    dict.set_item("start_ns", start)?;
+    dict.set_item("src", flow.spec.src.0)?;
+    dict.set_item("dst", flow.spec.dst.0)?;
+    dict.set_item("src_address", flow.five_tuple.src.to_string())?;
+    dict.set_item("dst_address", flow.five_tuple.dst.to_string())?;
+    dict.set_item("src_port", flow.five_tuple.src_port)?;
+    dict.set_item("dst_port", flow.five_tuple.dst_port)?;
+    dict.set_item("size_bytes", flow.spec.size_bytes)?;
+    dict.set_item("coflow", flow.spec.coflow)?;
+    dict.set_item("dscp", flow.dscp)?;
+    dict.set_item("optimum_bps", flow.optimum_bps)?;
+    dict.set_item("ideal_fct_ns", flow.ideal_fct.map(|time| time.0))?;
+    dict.set_item("ways", flow.ways.each_ref().map(|way| way.iter().map(|link| link.0).collect::<Vec<_>>()))?;
+    Ok(dict)
 }
 
 /// One row per directed link.

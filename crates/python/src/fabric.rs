@@ -5,7 +5,7 @@ use numpy::IntoPyArray;
 use pathloom_model::builders::{fabric_file, to_graphml, to_node_link_json};
 use pathloom_model::spec::nearest;
 use pathloom_model::{
-    fabric_from_file_text, fabric_from_spec, LinkId, LinkState, NodeId, PathSelection, PathSet, Tier,
+    fabric_from_file_text, fabric_from_spec, Attachment, LinkId, LinkState, NodeId, PathSelection, PathSet, Tier,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -87,12 +87,19 @@ impl Fabric {
         let columns = PyDict::new(py);
         columns.set_item("source", links.iter().map(|l| l.from.0).collect::<Vec<_>>().into_pyarray(py))?;
         columns.set_item("target", links.iter().map(|l| l.to.0).collect::<Vec<_>>().into_pyarray(py))?;
+        columns.set_item("source_port", links.iter().map(|l| l.from_port.0).collect::<Vec<_>>().into_pyarray(py))?;
+        columns.set_item("target_port", links.iter().map(|l| l.to_port.0).collect::<Vec<_>>().into_pyarray(py))?;
         columns.set_item("rate_bps", links.iter().map(|l| l.settings.rate_bps).collect::<Vec<_>>().into_pyarray(py))?;
         columns.set_item("delay_ps", links.iter().map(|l| l.settings.delay_ps).collect::<Vec<_>>().into_pyarray(py))?;
         let buffers: Vec<u32> = links.iter().map(|l| l.settings.buffer_packets).collect();
         columns.set_item("buffer_packets", buffers.into_pyarray(py))?;
         columns.set_item("up", up.into_pyarray(py))?;
         Ok(columns)
+    }
+
+    fn addresses(&self) -> Vec<(String, u32, u32)> {
+        let row = |at: &Attachment| (at.address.to_string(), at.host.0, at.uplink.0);
+        self.fabric.attachments().iter().map(row).collect()
     }
 
     fn to_node_link(&self, py: Python<'_>) -> String {

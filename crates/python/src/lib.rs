@@ -12,6 +12,7 @@ mod simulation;
 mod wrappers;
 
 use errors::Error;
+use pathloom_transport::TransportSpec;
 use pyo3::prelude::*;
 
 #[pymodule]
@@ -26,7 +27,7 @@ mod _core {
     use super::simulation::Simulation;
     use super::*;
     #[pymodule_export]
-    use super::{nearest, parse_time_s};
+    use super::{nearest, parse_time_s, transport_settings};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -55,4 +56,12 @@ fn parse_time_s(text: &str) -> Result<f64, Error> {
 fn nearest(word: &str, known: Vec<String>) -> Option<String> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     pathloom_model::spec::nearest(word, &known).map(str::to_owned)
+}
+
+#[pyfunction]
+#[pyo3(signature = (spec = None))]
+fn transport_settings<'py>(py: Python<'py>, spec: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    let parsed = spec.map_or_else(|| Ok(TransportSpec::default()), TransportSpec::parse).map_err(Error::from)?;
+    let text = serde_json::to_string(parsed.settings()).map_err(Error::from)?;
+    py.import("json")?.call_method1("loads", (text,))
 }

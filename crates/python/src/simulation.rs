@@ -1,6 +1,6 @@
 //! `pathloom._core.Simulation`.
 
-use crate::columns::{control_dict, flow_columns, link_columns, packet_dict};
+use crate::columns::{control_dict, flow_columns, link_columns, offered_dict, packet_dict};
 use crate::errors::{read_file, Error};
 use crate::fabric::Fabric;
 use crate::wrappers::{EventLog, Partial};
@@ -12,7 +12,7 @@ use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::BufWriter;
@@ -164,6 +164,19 @@ impl Simulation {
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.workload.notes.clone()
+    }
+
+    fn offered<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let flows = py.detach(|| of_run!(&*self.lock(), sim => sim.offered()));
+        PyList::new(py, flows.iter().map(|flow| offered_dict(py, flow)).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    fn switch_tables(&self, py: Python<'_>) -> Result<String, Error> {
+        py.detach(|| {
+            let tables = of_run!(&mut *self.lock(), sim => sim.switch_tables());
+            let rows = tables.iter().map(|of| (of.switch.0, &of.rules, &of.groups)).collect::<Vec<_>>();
+            Ok(serde_json::to_string(&rows)?)
+        })
     }
 
     fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

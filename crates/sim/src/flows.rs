@@ -87,6 +87,30 @@ impl Flows {
         &self.workload.flows[flow as usize]
     }
 
+    /// Number of transfers.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Both ends of a flow, and the five-tuple it starts under if that is free by then.
+    pub(crate) fn drawn(&self, flow: u32) -> (&Attachment, &Attachment, FiveTuple) {
+        let (src, dst, src_port) = &self.ends[flow as usize];
+        let tuple = FiveTuple {
+            src: src.address,
+            dst: dst.address,
+            proto: PROTO_TCP,
+            src_port: *src_port,
+            dst_port: SERVICE_PORT,
+        };
+        (src, dst, tuple)
+    }
+
+    /// See [`FlowOutcome::optimum_bps`] and [`FlowOutcome::ideal_fct`].
+    pub(crate) fn yardsticks(&self, flow: u32) -> (f64, Option<Nanos>) {
+        let record = &self.records[flow as usize];
+        (record.optimum_bps, record.ideal_fct)
+    }
+
     /// Five-tuple of a flow that has started.
     pub(crate) fn five_tuple(&self, flow: u32) -> Option<FiveTuple> {
         self.records.get(flow as usize)?.five_tuple
@@ -109,14 +133,13 @@ impl Flows {
 
     /// A flow starts; returns its five-tuple, which no other flow under way has.
     pub(crate) fn start(&mut self, flow: u32, now: Nanos) -> FiveTuple {
-        let (src, dst, port) = &self.ends[flow as usize];
-        let (src, dst) = (src.address, dst.address);
-        let mut five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: *port, dst_port: SERVICE_PORT };
+        let mut five_tuple = self.drawn(flow).2;
+        let port = five_tuple.src_port;
         while !self.active.insert(five_tuple) {
             let next = (five_tuple.src_port - EPHEMERAL.0 + 1) % EPHEMERAL.1;
             five_tuple.src_port = EPHEMERAL.0 + next;
             // All ports of this pair are taken: go on with the next service port.
-            five_tuple.dst_port += u16::from(five_tuple.src_port == *port);
+            five_tuple.dst_port += u16::from(five_tuple.src_port == port);
         }
         let record = &mut self.records[flow as usize];
         (record.five_tuple, record.start) = (Some(five_tuple), Some(now));

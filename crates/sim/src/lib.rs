@@ -11,6 +11,7 @@ mod flows;
 mod ideal;
 mod link;
 mod network;
+mod offer;
 mod outcome;
 mod packet;
 mod pcap;
@@ -22,6 +23,7 @@ mod trusted;
 mod wheel;
 
 pub use control_plane::Journal;
+pub use offer::{OfferedFlow, SwitchTables};
 pub use outcome::{ControlOutcome, FlowOutcome, LinkOutcome, Outcome, PacketTotals};
 pub use pcap::PcapTap;
 pub use settings::{ControlSettings, SimError, SimSettings};

@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 /// One run of one scheme.
 pub struct Simulation<T: Tap = NoTap> {
-    fabric: Arc<Fabric>,
-    network: Network<T>,
+    pub(crate) fabric: Arc<Fabric>,
+    pub(crate) network: Network<T>,
     control: ControlPlane,
     connections: Connections,
-    flows: Flows,
+    pub(crate) flows: Flows,
     agenda: Agenda,
     transport: Settings,
     detection: Detection,
@@ -365,7 +365,7 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// Headers of a flow's data; its host labels it if it is long.
-    fn headers(&self, flow: u32, five_tuple: FiveTuple) -> Headers {
+    pub(crate) fn headers(&self, flow: u32, five_tuple: FiveTuple) -> Headers {
         Headers { dscp: if self.is_long(flow) { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
     }
 

@@ -10,8 +10,9 @@ from typer.exceptions import Abort, TyperException
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.cli import EXIT_BAD_INPUT, EXIT_INTERRUPTED, bench, compare, fabric, lists
+from pathloom.cli import EXIT_BAD_INPUT, EXIT_ERROR, EXIT_INTERRUPTED, bench, compare, fabric, lab, lists
 from pathloom.cli.options import show_help_if_alone
+from pathloom.errors import ToolError
 
 app = typer.Typer(
     name="pathloom",
@@ -27,6 +28,7 @@ app.command("run")(compare.run)
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(lists.schemes, name="scheme")
 app.add_typer(lists.traffic, name="traffic")
+app.add_typer(lab.app, name="lab")
 app.add_typer(bench.app, name="bench")
 
 
@@ -52,6 +54,9 @@ def carry_out(arguments: list[str]) -> int:
         sys.stdout.flush()
     except PathloomError as error:
         return _bad_input(str(error))
+    except ToolError as error:
+        print("pathloom: " + " ".join(str(error).split()), file=sys.stderr)
+        return EXIT_ERROR
     except TyperException as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "pathloom")
         return _bad_input(f"{error.format_message()} (see `{command} --help`)")

@@ -15,12 +15,14 @@ from pathloom.cli.options import (
     FaultOption,
     JobsOption,
     JsonOption,
+    LabOption,
     OutOption,
     RunsOption,
     SeedOption,
     SpecFileOption,
     TrafficOption,
     TransportOption,
+    WorldsOption,
     whole_number,
 )
 from pathloom.errors import bad_input
@@ -48,6 +50,8 @@ def compare(
     seed: SeedOption = None,
     control: ControlOption = None,
     fault: FaultOption = None,
+    worlds: WorldsOption = None,
+    lab: LabOption = None,
     spec: SpecFileOption = None,
     jobs: JobsOption = None,
     out: OutOption = None,
@@ -68,6 +72,8 @@ def compare(
         "seed": whole_number("--seed", seed),
         "control": control,
         "faults": tuple(fault) if fault else None,
+        "worlds": tuple(worlds.split(",")) if worlds is not None else None,
+        "lab": lab,
     }
     return _carry_out("compare", _settings(given, spec), Wrappers(), whole_number("--jobs", jobs), out, json)
 
@@ -154,14 +160,14 @@ def _carry_out(
         return 0
     if not result.outcomes and folder is not None:
         folder.give_up()
-    done, planned = len(result.outcomes), settings.runs * len(settings.schemes)
+    done, planned = len(result.outcomes), settings.runs * len(settings.labels)
     kept = f", kept in {folder.path}" if folder is not None and done else ""
     raise Interrupted(f"interrupted: {done} of {planned} runs were finished{kept}")
 
 
 def _run_and_watch(verb: str, experiment: Experiment, jobs: int | None) -> Result:
     settings = experiment.settings
-    runs = settings.runs * len(settings.schemes)
+    runs = settings.runs * len(settings.labels)
     with console.progress_bar(verb, runs) as report:
         return experiment.carry_out(min(jobs or default_threads(), runs), report)
 

@@ -16,9 +16,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as RichTable
 
 from pathloom.errors import bad_input
-from pathloom.experiments.execution import Job
 from pathloom.experiments.execution import Progress as Report
 from pathloom.experiments.folder import reason, write_text
+from pathloom.experiments.settings import Job
 
 STDOUT = "-"
 

@@ -34,6 +34,14 @@ FaultOption = Annotated[
     list[str] | None,
     typer.Option("--fault", metavar="WHAT", help="10s:down:e0_0-a0_1 or 10s:up:c3; may be given several times."),
 ]
+WorldsOption = Annotated[
+    str | None,
+    typer.Option("--worlds", metavar="LIST", help="sim, lab or sim,lab: simulate, run live as root, or both."),
+]
+LabOption = Annotated[
+    str | None,
+    typer.Option("--lab", metavar="KEYS", help="For the lab: hosts=newreno|linux|linux/NAME,pin=on|off."),
+]
 DurationOption = Annotated[
     str | None,
     typer.Option("--duration", metavar="TIME", help="How long flows arrive, with its unit: 60s.  [default: 10s]"),

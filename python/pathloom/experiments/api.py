@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pathloom.errors import bad_input
 from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads, interruptible
 from pathloom.experiments.result import Result
-from pathloom.experiments.settings import Settings
+from pathloom.experiments.settings import SIM, Settings
 from pathloom.fabrics import Fabric
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from pathloom.lab.runs import LabExecution
 
 
 class Experiment:
@@ -22,15 +24,26 @@ class Experiment:
         """Prepares the first run of every scheme; `fabric` stands in for `settings.fabric` where it is given."""
         self.settings = settings
         self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
-        self._execution = Execution(settings, self.fabric.text, wrappers or Wrappers())
+        self._executions = [self._prepare(world, wrappers or Wrappers()) for world in settings.worlds]
+
+    def _prepare(self, world: str, wrappers: Wrappers) -> Execution | LabExecution:
+        if world == SIM:
+            return Execution(self.settings, self.fabric.text, wrappers)
+        from pathloom.lab.runs import LabExecution
+
+        return LabExecution(self.settings, self.fabric, wrappers)
 
     def carry_out(self, jobs: int | None = None, progress: Progress = lambda _job, _share: None) -> Result:
         """Carries out all runs on `jobs` threads, by default one per core.
 
         After a Ctrl-C the result holds the runs that were finished, and is not `complete`.
         """
-        self._execution.run(jobs or default_threads(), progress)
-        return Result(self.settings, self.fabric, self._execution)
+        for execution in self._executions:
+            # One world after the other: the lab has the machine to itself.
+            execution.run(jobs or default_threads(), progress)
+            if execution.interrupted:
+                break
+        return Result(self.settings, self.fabric, self._executions)
 
 
 def compare(
@@ -45,6 +58,8 @@ def compare(
     transport: str | None = None,
     control: str | None = None,
     faults: Sequence[str] = (),
+    worlds: Sequence[str] = ("sim",),
+    lab: str | None = None,
 ) -> Result:
     """Runs the same traffic under each scheme and compares them.
 
@@ -59,6 +74,8 @@ def compare(
         transport: what hosts run, such as `"newreno:iw=12KB"`; by default each scheme's own.
         control: control channel and controller, such as `"delay=1ms,service=20us"`.
         faults: what fails and comes back, such as `"10s:down:e0_0-a0_1"`.
+        worlds: `"sim"`, `"lab"` (network namespaces and Open vSwitch; needs root), or both.
+        lab: what only the lab has to be told, such as `"hosts=linux"`.
 
     Raises:
         PathloomError: on bad input, with one line that says what is wrong and what was expected.
@@ -80,6 +97,8 @@ def compare(
             "runs": runs,
             "seed": seed,
             "faults": tuple(faults),
+            "worlds": tuple(worlds),
+            "lab": lab,
         }
     )
     if jobs is not None and jobs < 1:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
-from pathloom.experiments.settings import Settings
+from pathloom.experiments.settings import SIM, Job, Settings
 
 Result = TypeVar("Result")
 
@@ -31,15 +31,6 @@ SLICE_CHANGE_MOST = 4.0
 """Two neighbouring slices differ at most by this factor."""
 LEAST_SLICE_S = 1e-8
 """Slices stay well above the simulator's nanosecond."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of one scheme."""
-
-    scheme: str
-    run: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -80,32 +71,14 @@ class Execution:
         self.wrappers = wrappers
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
-        numbers = range(1, settings.runs + 1)
-        self.jobs = [Job(scheme, run, settings.run_seed(run)) for scheme in settings.schemes for run in numbers]
+        self.jobs = settings.jobs(SIM)
         first = [job for job in self.jobs if job.run == 1]
         self._prepared = interruptible(lambda: {job: self._simulation(job) for job in first})
         self.description = self._prepared[first[0]].description
         self.notes = self._prepared[first[0]].notes
 
     def _simulation(self, job: Job) -> _core.Simulation:
-        settings = self.settings
-        return _core.Simulation(
-            json.dumps(
-                {
-                    "fabric": settings.fabric,
-                    "fabric_text": self.fabric_text,
-                    "traffic": settings.traffic,
-                    "scheme": job.scheme,
-                    "transport": settings.transport,
-                    "control": settings.control,
-                    "duration": settings.duration,
-                    "seed": job.seed,
-                    "faults": settings.faults,
-                    "pcap": self.wrappers.pcap,
-                    "event_log": self.wrappers.event_log,
-                }
-            )
-        )
+        return simulation(self.settings, self.fabric_text, job, self.wrappers)
 
     def run(self, threads: int, progress: Progress = lambda _job, _share: None) -> None:
         """Carries out all runs on so many threads.
@@ -153,6 +126,27 @@ class Execution:
         except PathloomError as error:
             raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
         return _advance(simulation, job, self.settings.duration_s, stop, progress)
+
+
+def simulation(settings: Settings, fabric_text: str | None, job: Job, wrappers: Wrappers) -> _core.Simulation:
+    """Prepares a run: its flows are drawn and default routes stand. Raises `PathloomError` on bad input."""
+    return _core.Simulation(
+        json.dumps(
+            {
+                "fabric": settings.fabric,
+                "fabric_text": fabric_text,
+                "traffic": settings.traffic,
+                "scheme": job.scheme,
+                "transport": settings.transport,
+                "control": settings.control,
+                "duration": settings.duration,
+                "seed": job.seed,
+                "faults": settings.faults,
+                "pcap": wrappers.pcap,
+                "event_log": wrappers.event_log,
+            }
+        )
+    )
 
 
 def interruptible(call: Callable[[], Result]) -> Result:

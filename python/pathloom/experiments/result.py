@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -16,6 +17,9 @@ from pathloom.experiments.settings import Settings
 from pathloom.experiments.summary import scheme_summary
 from pathloom.experiments.tables import flow_table, link_table
 from pathloom.fabrics import Fabric
+
+if TYPE_CHECKING:
+    from pathloom.lab.runs import LabExecution
 
 SCHEMA = 1
 """Version of `result.json`. Keys may be added within a version; none is renamed or dropped."""
@@ -34,14 +38,15 @@ class Result:
     4
     """
 
-    def __init__(self, settings: Settings, fabric: Fabric, execution: Execution) -> None:
+    def __init__(self, settings: Settings, fabric: Fabric, executions: Sequence[Execution | LabExecution]) -> None:
         self.settings = settings
         self.fabric = fabric
-        self.outcomes = execution.outcomes
-        self.complete = not execution.interrupted
-        self.description = execution.description
+        self.outcomes = [outcome for execution in executions for outcome in execution.outcomes]
+        self.complete = not any(execution.interrupted for execution in executions)
+        self.description = executions[0].description
         """What the traffic of the first run was, exactly."""
-        self.notes = [*fabric.notes, *execution.notes]
+        notes = [*fabric.notes, *(note for execution in executions for note in execution.notes)]
+        self.notes = list(dict.fromkeys(notes))
 
     @cached_property
     def flows(self) -> pl.DataFrame:
@@ -63,12 +68,15 @@ class Result:
             "versions": {"pathloom": _core.__version__},
             "seed": self.settings.seed,
             "traffic": {"description": self.description, "notes": self.notes},
-            "schemes": [self._scheme(scheme) for scheme in self.settings.schemes],
+            "schemes": [
+                self._scheme(scheme, world) for world in self.settings.worlds for scheme in self.settings.schemes
+            ],
         }
 
-    def _scheme(self, scheme: str) -> dict[str, Any]:
-        outcomes = [one for one in self.outcomes if one.job.scheme == scheme]
-        return scheme_summary(scheme, outcomes, self.flows.filter(pl.col("scheme") == scheme))
+    def _scheme(self, scheme: str, world: str) -> dict[str, Any]:
+        label = self.settings.label(scheme, world)
+        outcomes = [one for one in self.outcomes if one.job.label == label]
+        return {**scheme_summary(label, outcomes, self.flows.filter(pl.col("scheme") == label)), "world": world}
 
     def json(self) -> str:
         """The content of `result.json` as text."""
@@ -115,4 +123,4 @@ class Result:
 
     def __repr__(self) -> str:
         done = len(self.outcomes)
-        return f"Result({', '.join(self.settings.schemes)} on {self.settings.fabric}: {done} runs)"
+        return f"Result({', '.join(self.settings.labels)} on {self.settings.fabric}: {done} runs)"

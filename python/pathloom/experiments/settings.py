@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,10 +16,55 @@ from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.specs import split_specs
 
+SIM, LAB = "sim", "lab"
+WORLDS = (SIM, LAB)
+"""Where runs take place: the packet simulator, or network namespaces and Open vSwitch on this machine."""
 MOST_RUNS = 10_000
 """Most runs of one scheme."""
 MOST_SEED = 2**53 - MOST_RUNS
 """Seeds stay exact in every JSON reader."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of one scheme in one world."""
+
+    scheme: str
+    run: int
+    seed: int
+    world: str = SIM
+    label: str = ""
+    """What tables call the scheme in this world."""
+
+
+@dataclass(frozen=True)
+class LabSettings:
+    """What only the lab has to be told."""
+
+    hosts: str = "newreno"
+    """What the hosts' kernels run: `newreno`, as in the simulator, or `linux` or `linux/NAME`."""
+    pinned: bool = True
+    """Whether flows go where the simulator's switches would hash them to, by rules, or where the lab's own would."""
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self:
+        """Reads `hosts=linux,pin=off`. Raises `PathloomError`.
+
+        >>> LabSettings.parse("pin=off")
+        LabSettings(hosts='newreno', pinned=False)
+        """
+        values: dict[str, Any] = {}
+        for part in text.split(",") if text is not None else []:
+            key, _, value = (word.strip() for word in part.partition("="))
+            if key == "hosts" and value:
+                values["hosts"] = value
+            elif key == "pin" and value in ("on", "off"):
+                values["pinned"] = value == "on"
+            else:
+                raise bad_input(
+                    f"lab `{part}`: expected hosts=newreno, hosts=linux, hosts=linux/NAME, pin=on or pin=off"
+                )
+        return cls(**values)
 
 
 class Settings(BaseModel):
@@ -39,6 +85,8 @@ class Settings(BaseModel):
     runs: int = Field(default=3, ge=1, le=MOST_RUNS)
     seed: int = Field(default=1, ge=0, le=MOST_SEED)
     faults: tuple[str, ...] = ()
+    worlds: tuple[str, ...] = Field(default=(SIM,), min_length=1)
+    lab: str | None = None
 
     @field_validator("schemes")
     @classmethod
@@ -48,6 +96,24 @@ class Settings(BaseModel):
             if scheme in schemes[:index]:
                 raise bad_input(f"schemes: `{scheme}` is given twice; name each scheme once")
         return schemes
+
+    @field_validator("worlds")
+    @classmethod
+    def _known_worlds(cls, worlds: tuple[str, ...]) -> tuple[str, ...]:
+        for index, world in enumerate(worlds):
+            if world not in WORLDS:
+                near = _core.nearest(world, list(WORLDS))
+                hint = f"; did you mean `{near}`?" if near else ""
+                raise bad_input(f"worlds: `{world}` is not one of {', '.join(WORLDS)}{hint}")
+            if world in worlds[:index]:
+                raise bad_input(f"worlds: `{world}` is given twice; name each world once")
+        return worlds
+
+    @field_validator("lab")
+    @classmethod
+    def _lab_settings(cls, text: str | None) -> str | None:
+        LabSettings.parse(text)
+        return text
 
     @field_validator("transport", "control")
     @classmethod
@@ -77,6 +143,23 @@ class Settings(BaseModel):
         """The seed of run number `run`, counted from 1."""
         return self.seed + run - 1
 
+    def label(self, scheme: str, world: str) -> str:
+        """What tables call a scheme in a world: where there are two, those of the lab are marked."""
+        return scheme if world == SIM or len(self.worlds) == 1 else f"{scheme}@{world}"
+
+    @property
+    def labels(self) -> list[str]:
+        """What tables call the schemes, world by world."""
+        return [self.label(scheme, world) for world in self.worlds for scheme in self.schemes]
+
+    def jobs(self, world: str) -> list[Job]:
+        """All runs in a world: schemes, and in each the runs."""
+        return [
+            Job(scheme, run, self.run_seed(run), world, self.label(scheme, world))
+            for scheme in self.schemes
+            for run in range(1, self.runs + 1)
+        ]
+
     def command(self, verb: str = "compare") -> str:
         """The command line that gives this result again."""
         options: list[tuple[str, str | None]] = [
@@ -89,6 +172,8 @@ class Settings(BaseModel):
             ("--duration", self.duration),
             ("--runs", str(self.runs)),
             ("--seed", str(self.seed)),
+            ("--worlds", None if self.worlds == (SIM,) else ",".join(self.worlds)),
+            ("--lab", self.lab),
         ]
         words = ["pathloom", verb]
         for option, value in options:
@@ -128,6 +213,8 @@ def read_spec_file(path: Path) -> dict[str, Any]:
         values["schemes"] = [values.pop("scheme")]
     if isinstance(values.get("schemes"), str):
         values["schemes"] = split_specs(values["schemes"])
+    if isinstance(values.get("worlds"), str):
+        values["worlds"] = values["worlds"].split(",")
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
@@ -165,4 +252,6 @@ _EXPECTED = {
     "transport": "a specification such as newreno:iw=12KB",
     "control": "text such as delay=1ms,service=20us",
     "faults": "texts such as 10s:down:e0_0-a0_1",
+    "worlds": "names such as sim,lab",
+    "lab": "text such as hosts=newreno,pin=on",
 }

@@ -130,7 +130,7 @@ def _null_if_none(name: str) -> pl.Expr:
 
 
 def _labelled(frame: pl.DataFrame, one: RunOutcome, schema: Mapping[str, Any]) -> pl.DataFrame:
-    labels = [pl.lit(one.job.scheme).alias("scheme"), pl.lit(one.job.run).alias("run")]
+    labels = [pl.lit(one.job.label).alias("scheme"), pl.lit(one.job.run).alias("run")]
     return frame.with_columns(labels).select(pl.col(name).cast(kind) for name, kind in schema.items())
 
 

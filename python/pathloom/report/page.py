@@ -25,8 +25,8 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     """The report of a result as HTML text."""
     settings, summary = result.settings, result.summary
     schemes = summary["schemes"]
-    colours = {scheme: look.colour for scheme, look in looks(settings.schemes).items()}
-    title = f"{listed(settings.schemes)} on {settings.fabric.split(':', 1)[0]}"
+    colours = {scheme: look.colour for scheme, look in looks(settings.labels).items()}
+    title = f"{listed(settings.labels)} on {settings.fabric.split(':', 1)[0]}"
     css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
     runs = f"{settings.runs} run{'s' if settings.runs != 1 else ''} of {settings.duration}, seed {settings.seed}"
     parts = [
@@ -121,7 +121,7 @@ def _headline(schemes: Sequence[Mapping[str, Any]]) -> str:
 def _incomplete(result: Result) -> str:
     if result.complete:
         return ""
-    done, all_runs = len(result.outcomes), result.settings.runs * len(result.settings.schemes)
+    done, all_runs = len(result.outcomes), result.settings.runs * len(result.settings.labels)
     return (
         f'<div class="headline warning"><p><strong>Interrupted:</strong> {done} of {all_runs} runs were finished; '
         "what follows rests on these alone, and schemes may differ in their number of runs.</p></div>"
@@ -197,7 +197,7 @@ def _settings(result: Result) -> str:
         ("Fabric", settings.fabric),
         ("Traffic", settings.traffic),
         ("Generated in run 1", result.description),
-        ("Schemes", ", ".join(settings.schemes)),
+        ("Schemes", ", ".join(settings.labels)),
         ("Transport", settings.transport or "each scheme's own"),
         ("Control", settings.control or "default"),
         ("Duration", settings.duration),

@@ -70,7 +70,7 @@ class Plot:
 
 def plots(result: Result) -> list[Plot]:
     """The pictures that a result has data for, in the order of the report."""
-    look = looks(result.settings.schemes)
+    look = looks(result.settings.labels)
     makers: list[Callable[[Result, Mapping[str, Look]], Plot | None]] = [
         means,
         throughput_cdf,
@@ -277,7 +277,7 @@ def _by_scheme(result: Result, column: str) -> dict[str, list[float]]:
     """Ascending values of a column of the flows, of each scheme that has any."""
     known = result.flows.filter(pl.col(column).is_not_null())
     values = {
-        scheme: known.filter(pl.col("scheme") == scheme)[column].sort().to_list() for scheme in result.settings.schemes
+        scheme: known.filter(pl.col("scheme") == scheme)[column].sort().to_list() for scheme in result.settings.labels
     }
     return {scheme: ascending for scheme, ascending in values.items() if ascending}
 
@@ -301,7 +301,7 @@ def _steps(ascending: Sequence[float]) -> tuple[list[float], list[float]]:
 def _link_means(result: Result) -> dict[str, list[float]]:
     """Mean utilisation of each directed link over the runs, in the order of links, of each scheme with runs."""
     table: dict[str, list[float]] = {}
-    for scheme in result.settings.schemes:
+    for scheme in result.settings.labels:
         own = result.links.filter(pl.col("scheme") == scheme)
         if own.height:
             means_of_links = own.group_by("link").agg(pl.col("utilisation").mean()).sort("link")

@@ -1,0 +1,72 @@
+//! What a run is about to do, so that another world can do the same: the transfers under their five-tuples, what every
+//! switch has been told, and the ways that packets will go.
+
+use crate::simulation::Simulation;
+use crate::tap::Tap;
+use pathloom_model::rules::{Group, Rule};
+use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
+use pathloom_workload::FlowSpec;
+
+/// One transfer as the run will offer it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfferedFlow {
+    /// When it starts, between which hosts, and how much it sends.
+    pub spec: FlowSpec,
+    /// The five-tuple that was drawn for it. Should another flow under way bear it, the next free source port is taken.
+    pub five_tuple: FiveTuple,
+    /// Differentiated-services code point of its packets, the label of a long flow included.
+    pub dscp: u8,
+    /// See [`crate::FlowOutcome::optimum_bps`].
+    pub optimum_bps: f64,
+    /// See [`crate::FlowOutcome::ideal_fct`].
+    pub ideal_fct: Option<Nanos>,
+    /// Links that its data will cross by the rules as they stand, and those of its acknowledgements. An end that is not
+    /// a host says where packets would be lost.
+    pub ways: [Vec<LinkId>; 2],
+}
+
+/// What a switch has been told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwitchTables {
+    /// The switch.
+    pub switch: NodeId,
+    /// Its rules, ordered by key.
+    pub rules: Vec<Rule>,
+    /// Its groups by identifier.
+    pub groups: Vec<Group>,
+}
+
+impl<T: Tap> Simulation<T> {
+    /// Every transfer, in the order of the workload.
+    pub fn offered(&self) -> Vec<OfferedFlow> {
+        let way = |uplink, headers| self.network.trace(uplink, headers);
+        let flow = |flow: u32| {
+            let (src, dst, five_tuple) = self.flows.drawn(flow);
+            let there = self.headers(flow, five_tuple);
+            let back = pathloom_model::Headers { five_tuple: five_tuple.reverse(), ..there };
+            let (optimum_bps, ideal_fct) = self.flows.yardsticks(flow);
+            OfferedFlow {
+                spec: self.flows.spec(flow).clone(),
+                five_tuple,
+                dscp: there.dscp,
+                optimum_bps,
+                ideal_fct,
+                ways: [way(src.uplink, there), way(dst.uplink, back)],
+            }
+        };
+        (0..self.flows.len() as u32).map(flow).collect()
+    }
+
+    /// What every switch has been told so far, in the order of the fabric.
+    pub fn switch_tables(&mut self) -> Vec<SwitchTables> {
+        let fabric = self.fabric.clone();
+        let tables = fabric.switches().iter().filter_map(|&node| {
+            self.network.change_switch(node, |switch| SwitchTables {
+                switch: node,
+                rules: switch.rules().into_iter().map(|(rule, _)| rule.clone()).collect(),
+                groups: switch.groups().cloned().collect(),
+            })
+        });
+        tables.collect()
+    }
+}

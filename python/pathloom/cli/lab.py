@@ -1,0 +1,213 @@
+"""`pathloom lab`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from pathloom.cli import compare, console
+from pathloom.cli.options import (
+    ControlOption,
+    DurationOption,
+    FabricOption,
+    JsonOption,
+    LabOption,
+    OutOption,
+    RunsOption,
+    SeedOption,
+    SpecFileOption,
+    TrafficOption,
+    TransportOption,
+    show_help_if_alone,
+)
+from pathloom.errors import bad_input
+
+app = typer.Typer(
+    help="Build fabrics from network namespaces and Open vSwitch on this machine, as root.",
+    invoke_without_command=True,
+    callback=show_help_if_alone,
+)
+
+NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Several labs may stand side by side.")]
+HostsOption = Annotated[
+    str,
+    typer.Option(
+        "--hosts", metavar="STACK", help="TCP of the hosts: newreno as in the simulator, linux, or linux/NAME."
+    ),
+]
+
+
+@app.command("up")
+def up(
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="fat-tree:k=4,rate=10Mbps,buffer=150 or a file.")],
+    name: NameOption = "lab",
+    controller: Annotated[
+        str,
+        typer.Option(
+            "--controller",
+            metavar="TARGET",
+            help="none (static routes), tcp:127.0.0.1:6653 inside the lab, or unix:PATH in its run directory.",
+        ),
+    ] = "none",
+    scheme: Annotated[
+        str,
+        typer.Option("--scheme", metavar="SPEC", help="Whose default routes the switches get without a controller."),
+    ] = "ecmp",
+    hosts: HostsOption = "newreno",
+    transport: Annotated[
+        str | None, typer.Option("--transport", metavar="SPEC", help="Settings of newreno: newreno:iw=12KB.")
+    ] = None,
+) -> int:
+    """Put a lab up.
+
+    Example: pathloom lab up fat-tree:k=4,rate=10Mbps,buffer=150
+    """
+    from pathloom.fabrics import Fabric
+    from pathloom.lab import system
+    from pathloom.lab.hosts import host_stack
+    from pathloom.lab.lab import Lab
+
+    lab = Lab(name)
+    target = None if controller == "none" else _controller(controller)
+    stack = host_stack(hosts, transport)
+    built = Fabric(fabric)
+    system.end_in_order()
+    try:
+        blueprint = lab.up(built, target, scheme, stack, console.say)
+    finally:
+        lab.release()
+    print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")
+    return 0
+
+
+@app.command("status")
+def status(
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="One lab alone.")] = None,
+    json: JsonOption = None,
+) -> int:
+    """Say which labs there are, and how they are."""
+    from pathloom.lab.lab import known_labs
+    from pathloom.lab.status import lab_status
+
+    console.check_json_target(json)
+    rows = [lab_status(one) for one in ([name] if name is not None else known_labs())]
+    if json is not None:
+        console.put_json(json, {"schema": 1, "labs": rows})
+    if json != console.STDOUT:
+        _print_status(rows)
+    return 0
+
+
+@app.command("exec")
+def execute(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host, or `switches` for the switches' namespace.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run there.")],
+    name: NameOption = "lab",
+) -> None:
+    """Run a command on a host of a lab; the names of all hosts are known there.
+
+    Example: pathloom lab exec h0 -- ping -c 3 h15
+    """
+    from pathloom import _core
+    from pathloom.lab import system
+    from pathloom.lab.blueprint import SWITCHES
+    from pathloom.lab.lab import Lab
+
+    system.check_machine()
+    lab = Lab(name)
+    blueprint = lab.blueprint()
+    namespaces = {one.name: one.namespace for one in blueprint.hosts} | {SWITCHES: blueprint.namespace}
+    if host not in namespaces:
+        near = _core.nearest(host, list(namespaces))
+        hint = f"; did you mean `{near}`?" if near else ""
+        raise bad_input(f"lab `{name}`: no host is called `{host}`{hint}")
+    os.environ[system.MARK] = str(lab.directory)
+    os.environ["OVS_RUNDIR"] = str(lab.directory / "ovs")
+    try:
+        system.enter_for_good(namespaces[host], lab.directory / "hosts")
+        sys.stdout.flush()
+        os.execvp(command[0], command)
+    except OSError as error:
+        raise bad_input(f"lab exec: `{command[0]}`: {(error.strerror or str(error)).lower()}") from None
+
+
+@app.command("run")
+def run(
+    fabric: FabricOption = None,
+    traffic: TrafficOption = None,
+    schemes: Annotated[str | None, typer.Option("--schemes", metavar="LIST", help="spt,ecmp.")] = None,
+    transport: TransportOption = None,
+    duration: DurationOption = None,
+    runs: RunsOption = None,
+    seed: SeedOption = None,
+    control: ControlOption = None,
+    lab: LabOption = None,
+    spec: SpecFileOption = None,
+    out: OutOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Put a lab up, run experiments in it in real time, and take it down: `compare --worlds lab`.
+
+    Example: pathloom lab run --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic long-lived:pattern=stride
+    --schemes spt,ecmp --duration 20s --runs 1
+    """
+    return compare.compare(
+        fabric=fabric,
+        traffic=traffic,
+        schemes=schemes,
+        transport=transport,
+        duration=duration,
+        runs=runs,
+        seed=seed,
+        control=control,
+        worlds="lab",
+        lab=lab,
+        spec=spec,
+        out=out,
+        json=json,
+    )
+
+
+@app.command("down")
+def down(
+    name: NameOption = "lab",
+    every: Annotated[bool, typer.Option("--all", help="Every lab of this machine.")] = False,
+) -> int:
+    """Take a lab down, whatever state it is in: also what was left by one that was killed."""
+    from pathloom.lab import system
+    from pathloom.lab.lab import Lab, known_labs
+
+    system.check_machine()
+    for one in known_labs() if every else [name]:
+        gone = Lab(one).down()
+        print(f"lab `{one}` is down" if gone else f"lab `{one}`: there is none")
+    return 0
+
+
+def _controller(text: str) -> str:
+    kind, _, rest = text.partition(":")
+    if kind not in ("tcp", "ssl", "unix") or not rest:
+        raise bad_input(f"--controller `{text}`: expected none, tcp:127.0.0.1:PORT, ssl:127.0.0.1:PORT or unix:PATH")
+    return text
+
+
+def _print_status(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        print("no lab is up")
+    for row in rows:
+        print(f"{row['name']}: {row['state']}")
+        if row["state"] != "up":
+            continue
+        connected = sum(switch["connected"] is True for switch in row["switches"])
+        target = row["controller"]
+        steering = f"{target}: {connected} connected" if target else f"none; static routes of {row['scheme']}"
+        print(f"  fabric      {row['fabric']}")
+        print(f"  switches    {len(row['switches'])}, Open vSwitch {'runs' if row['switching'] else 'does not run'}")
+        print(f"  hosts       {len(row['hosts'])}, {row['stack']}")
+        print(f"  controller  {steering}")
+        print(f"  drops       {sum(link['dropped_packets'] for link in row['links'])} packets at switches")
+        for note in row["notes"]:
+            print(f"  note        {note}")

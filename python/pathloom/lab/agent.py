@@ -1,0 +1,305 @@
+"""The agent: carries the transfers of a run between the hosts of a lab, over the TCP of their kernels.
+
+A process of its own (`python -m pathloom.lab.agent`) that reads a plan as JSON from its standard input, writes lines of
+JSON to its standard output (`{"now_ns": …}` now and then, the result last), and ends when its input does. A socket
+belongs to the namespace it was made in, so one process serves all hosts: under one clock, a transfer that waits for
+others starts the moment the last of them is done, and FCT needs no clocks to agree.
+
+A transfer's clock starts when its application has data, which is when it connects, and stops when the receiving
+application has the last byte.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pathloom.lab.system import NETNS, set_namespace
+
+EPHEMERAL = (32_768, 28_232)
+"""First port and number of ports that sources take, as in the simulator."""
+CHUNK = 1 << 18
+LOW_WATER_BYTES = 1 << 15
+"""A receiver is woken for so much, or for the rest."""
+REPORT_NS = 500_000_000
+LEAD_NS = 50_000_000
+"""What passes between the last listener's start and time 0."""
+_INFO_BYTES = 256
+_PACKETS = memoryview(bytearray(CHUNK))
+_NOT_YET = (errno.EAGAIN, errno.EINPROGRESS, errno.EINTR)
+
+
+@dataclass(eq=False)
+class Transfer:
+    """One flow under way."""
+
+    index: int
+    spec: dict[str, Any]
+    waits_for: int
+    sender: socket.socket | None = None
+    receiver: socket.socket | None = None
+    src_port: int = -1
+    dst_port: int = -1
+    sent: int = 0
+    received: int = 0
+    start_ns: int = -1
+    finish_ns: int = -1
+    retransmits: int = 0
+    timeouts: int = 0
+    packets: int = 0
+    error: str | None = None
+
+    @property
+    def size(self) -> int | None:
+        """Payload bytes; None for a long-lived flow."""
+        size: int | None = self.spec["size_bytes"]
+        return size
+
+    def row(self) -> dict[str, Any]:
+        """What the result says of it."""
+        names = ("src_port", "dst_port", "start_ns", "finish_ns", "retransmits", "timeouts", "packets", "error")
+        return {**{name: getattr(self, name) for name in names}, "delivered_bytes": self.received}
+
+
+class Agent:
+    """All transfers of one run."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.duration_ns: int = plan["duration_ns"]
+        self.end_ns = self.duration_ns * (1 + plan["drain"])
+        self.namespaces: dict[str, str] = plan["namespaces"]
+        self.transfers = [
+            Transfer(index, spec, len(set(spec["after"]))) for index, spec in enumerate(plan["flows"])
+        ]  # fmt: skip
+        self.waiting: dict[int, list[Transfer]] = {}
+        for transfer in self.transfers:
+            for other in set(transfer.spec["after"]):
+                self.waiting.setdefault(other, []).append(transfer)
+        self.due: list[tuple[int, int]] = [
+            (spec["start_ns"], index) for index, spec in enumerate(plan["flows"]) if not spec["after"]
+        ]
+        heapq.heapify(self.due)
+        self.open: set[Transfer] = set()
+        self.expected: dict[tuple[str, int, str, int], Transfer] = {}
+        self.listeners: dict[int, tuple[socket.socket, str, int]] = {}
+        self.sockets: dict[int, tuple[Transfer, socket.socket]] = {}
+        self.epoll = select.epoll()
+        self.zero_ns = 0
+        self._descriptors: dict[str, int] = {}
+
+    def now_ns(self) -> int:
+        """Time of the run."""
+        return time.monotonic_ns() - self.zero_ns
+
+    def run(self) -> dict[str, Any]:
+        """Carries out the plan; returns the result."""
+        for address, port in sorted({(spec.spec["dst_address"], spec.spec["dst_port"]) for spec in self.transfers}):
+            self._listen(address, port)
+        self.epoll.register(sys.stdin.fileno(), select.EPOLLHUP | select.EPOLLERR)
+        self.zero_ns = time.monotonic_ns() + LEAD_NS
+        report_ns, stopped = 0, False
+        while True:
+            now = self.now_ns()
+            if now >= report_ns:
+                _say({"now_ns": max(now, 0), "open": len(self.open)})
+                report_ns = now + REPORT_NS
+            if now >= self.duration_ns and not stopped:
+                stopped = True
+                self._stop_long_lived()
+            while self.due and self.due[0][0] <= now:
+                _, index = heapq.heappop(self.due)
+                # Arrivals stop with the duration; what waited for others still starts.
+                if now < self.duration_ns or self.transfers[index].spec["after"]:
+                    self._start(self.transfers[index])
+            if now >= self.end_ns or (stopped and not self.open and not self.due):
+                break
+            limits = [report_ns, self.end_ns, *([] if stopped else [self.duration_ns])]
+            next_ns = min([*limits, self.due[0][0]] if self.due else limits)
+            for descriptor, events in self.epoll.poll(max(next_ns - self.now_ns(), 0) / 1e9, 512):
+                self._serve(descriptor, events)
+        end_ns = min(self.now_ns(), self.end_ns)
+        for transfer in list(self.open):
+            self._close(transfer)
+        return {"flows": [transfer.row() for transfer in self.transfers], "end_ns": end_ns}
+
+    def _socket(self, address: str) -> socket.socket:
+        """A socket of the host with that address."""
+        namespace = self.namespaces[address]
+        if namespace not in self._descriptors:
+            self._descriptors[namespace] = os.open(NETNS / namespace, os.O_RDONLY | os.O_CLOEXEC)
+        set_namespace(self._descriptors[namespace])
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return made
+
+    def _listen(self, address: str, port: int) -> None:
+        listener = self._socket(address)
+        listener.bind((address, port))
+        listener.listen(4096)
+        self.listeners[listener.fileno()] = (listener, address, port)
+        self.epoll.register(listener.fileno(), select.EPOLLIN)
+
+    def _start(self, transfer: Transfer) -> None:
+        spec = transfer.spec
+        transfer.start_ns = self.now_ns()
+        self.open.add(transfer)
+        first = spec["src_port"]
+        port, dst_port = first, spec["dst_port"]
+        while True:
+            key = (spec["src_address"], port, spec["dst_address"], dst_port)
+            if key not in self.expected and self._connect(transfer, key):
+                return
+            port = EPHEMERAL[0] + (port - EPHEMERAL[0] + 1) % EPHEMERAL[1]
+            if port == first:
+                transfer.error = "no source port is free"
+                self.open.discard(transfer)
+                return
+
+    def _connect(self, transfer: Transfer, key: tuple[str, int, str, int]) -> bool:
+        """Connects under a five-tuple; says no when the kernel has it in use."""
+        sender = self._socket(key[0])
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, transfer.spec["dscp"] << 2)
+        try:
+            sender.bind((key[0], key[1]))
+            number = sender.connect_ex((key[2], key[3]))
+        except OSError as error:
+            number = error.errno or errno.EINVAL
+        if number in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+            sender.close()
+            return False
+        transfer.sender, transfer.src_port, transfer.dst_port = sender, key[1], key[3]
+        self.expected[key] = transfer
+        if number not in (0, errno.EINPROGRESS):
+            self._fail(transfer, number)
+            return True
+        self.sockets[sender.fileno()] = (transfer, sender)
+        self.epoll.register(sender.fileno(), select.EPOLLOUT)
+        return True
+
+    def _serve(self, descriptor: int, events: int) -> None:
+        if descriptor in self.listeners:
+            return self._accept(*self.listeners[descriptor])
+        if descriptor == sys.stdin.fileno():
+            raise SystemExit(1)  # Who wanted the result has gone.
+        found = self.sockets.get(descriptor)
+        if found is None:
+            return None
+        transfer, its = found
+        if its is transfer.sender:
+            return self._send(transfer, its)
+        return self._receive(transfer, its)
+
+    def _accept(self, listener: socket.socket, address: str, port: int) -> None:
+        while True:
+            try:
+                receiver, peer = listener.accept()
+            except OSError:
+                return
+            transfer = self.expected.get((peer[0], peer[1], address, port))
+            if transfer is None or transfer.receiver is not None:
+                receiver.close()
+                continue
+            receiver.setblocking(False)
+            transfer.receiver = receiver
+            self._set_low_water(transfer, receiver)
+            self.sockets[receiver.fileno()] = (transfer, receiver)
+            self.epoll.register(receiver.fileno(), select.EPOLLIN)
+
+    def _send(self, transfer: Transfer, sender: socket.socket) -> None:
+        size = transfer.size
+        try:
+            while size is None or transfer.sent < size:
+                most = CHUNK if size is None else min(CHUNK, size - transfer.sent)
+                transfer.sent += sender.send(_PACKETS[:most])
+            sender.shutdown(socket.SHUT_WR)
+            self.epoll.unregister(sender.fileno())
+            self.sockets.pop(sender.fileno())
+        except OSError as error:
+            if error.errno not in _NOT_YET:
+                self._fail(transfer, error.errno or errno.EIO)
+
+    def _receive(self, transfer: Transfer, receiver: socket.socket) -> None:
+        size = transfer.size
+        try:
+            while got := receiver.recv_into(_PACKETS, CHUNK, socket.MSG_TRUNC):
+                transfer.received += got
+                if got < CHUNK:
+                    break
+        except OSError as error:
+            if error.errno not in _NOT_YET:
+                return self._fail(transfer, error.errno or errno.EIO)
+        if size is None or transfer.received < size:
+            return self._set_low_water(transfer, receiver)
+        transfer.finish_ns = self.now_ns()
+        self._close(transfer)
+        for other in self.waiting.get(transfer.index, ()):
+            other.waits_for -= 1
+            if other.waits_for == 0:
+                heapq.heappush(self.due, (transfer.finish_ns + other.spec["start_ns"], other.index))
+        return None
+
+    @staticmethod
+    def _set_low_water(transfer: Transfer, receiver: socket.socket) -> None:
+        rest = LOW_WATER_BYTES if transfer.size is None else min(LOW_WATER_BYTES, transfer.size - transfer.received)
+        receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, rest)
+
+    def _stop_long_lived(self) -> None:
+        for transfer in [one for one in self.open if one.size is None]:
+            if transfer.receiver is not None:
+                self._receive(transfer, transfer.receiver)
+            self._close(transfer)
+
+    def _fail(self, transfer: Transfer, number: int) -> None:
+        transfer.error = os.strerror(number)
+        self._close(transfer)
+
+    def _close(self, transfer: Transfer) -> None:
+        """Ends a transfer at once: what is not delivered by now is given up."""
+        self.open.discard(transfer)
+        self.expected.pop(
+            (transfer.spec["src_address"], transfer.src_port, transfer.spec["dst_address"], transfer.dst_port), None
+        )
+        for end in (transfer.sender, transfer.receiver):
+            if end is None:
+                continue
+            if self.sockets.pop(end.fileno(), None) is not None:
+                self.epoll.unregister(end.fileno())
+            self._count(transfer, end)
+            if transfer.finish_ns < 0:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            end.close()
+        transfer.sender = transfer.receiver = None
+
+    @staticmethod
+    def _count(transfer: Transfer, end: socket.socket) -> None:
+        info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+        # Places in struct tcp_info (linux/tcp.h); it has grown at its end with the kernel.
+        if len(info) >= 140:
+            transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
+            transfer.packets += struct.unpack_from("=I", info, 136)[0]
+        if len(info) >= 242:
+            transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Reads a plan, carries it out, and writes what came of it."""
+    agent = Agent(json.loads(sys.stdin.readline()))
+    _say(agent.run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""What a fabric becomes in the lab: names, numbers and addresses. Pure: the same fabric gives the same blueprint.
+
+The convention, which controllers share (docs/lab.md):
+
+- bridge `s<node name>` (`s+<node number>` where that is no good name for an interface),
+- datapath id = node number + 1, OpenFlow port = the fabric's own port number, which counts from 1,
+- `l<link number>` is the switch's end of the directed link that leaves it,
+- a host's n-th port is `eth<n>` in its namespace, with the fabric's address and the MAC
+  `02:00:<node number + 1>:<port>`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from pathloom.fabrics import Fabric
+
+NAMESPACE_PREFIX = "pathloom."
+SWITCHES = "switches"
+"""Last part of the name of the namespace that holds all switches."""
+
+_SAFE = re.compile(r"[A-Za-z0-9_-]+\Z")
+_INTERFACE_MOST = 15
+"""Longest name of an interface in Linux (IFNAMSIZ - 1)."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one direction of a cable does to packets."""
+
+    rate_bps: int
+    delay_ps: int
+    buffer_packets: int
+    up: bool
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A node that becomes a bridge."""
+
+    node: int
+    name: str
+    bridge: str
+    dpid: str
+    """16 hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class SwitchPort:
+    """A switch's end of a cable."""
+
+    switch: int
+    """Node number."""
+    number: int
+    """OpenFlow port."""
+    link: int
+    """The directed link that leaves by it."""
+    interface: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class HostPort:
+    """A host's end of a cable."""
+
+    interface: str
+    address: str
+    mac: str
+    link: int
+    """The directed link from the host."""
+    peer: str
+    """Interface of the switch at the other end."""
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Host:
+    """A node that becomes a namespace."""
+
+    node: int
+    name: str
+    namespace: str
+    ports: tuple[HostPort, ...]
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """Everything that a lab is built from."""
+
+    lab: str
+    fabric: str
+    """Specification."""
+    namespace: str
+    """Of the switches."""
+    switches: tuple[Switch, ...]
+    switch_ports: tuple[SwitchPort, ...]
+    hosts: tuple[Host, ...]
+
+    @classmethod
+    def of(cls, lab: str, fabric: Fabric) -> Self:
+        """The blueprint of a fabric in a lab of that name."""
+        links, nodes = fabric.links, fabric.nodes
+        is_host = [node["tier"] == "host" for node in nodes]
+        switches = tuple(
+            Switch(number, node["name"], bridge_name(node["name"], number), f"{number + 1:016x}")
+            for number, node in enumerate(nodes)
+            if not is_host[number]
+        )
+        ports = tuple(
+            SwitchPort(source, links["source_port"][link], link, f"l{link}", _shape(links, link))
+            for link, source in enumerate(links["source"])
+            if not is_host[source]
+        )
+        attached: dict[int, list[tuple[str, int]]] = {}
+        for address, host, uplink in fabric._core.addresses():
+            attached.setdefault(host, []).append((address, uplink))
+        hosts = tuple(
+            Host(number, node["name"], namespace_name(lab, node["name"], number), _host_ports(number, links, attached))
+            for number, node in enumerate(nodes)
+            if is_host[number]
+        )
+        return cls(lab, fabric.spec, f"{NAMESPACE_PREFIX}{lab}.{SWITCHES}", switches, ports, hosts)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The blueprint that `to_dict` gave."""
+        switch_ports = [SwitchPort(**{**port, "shape": Shape(**port["shape"])}) for port in values["switch_ports"]]
+        hosts = [
+            Host(
+                **{
+                    **host,
+                    "ports": tuple(HostPort(**{**port, "shape": Shape(**port["shape"])}) for port in host["ports"]),
+                }
+            )
+            for host in values["hosts"]
+        ]
+        return cls(
+            values["lab"],
+            values["fabric"],
+            values["namespace"],
+            tuple(Switch(**switch) for switch in values["switches"]),
+            tuple(switch_ports),
+            tuple(hosts),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Names of all its namespaces."""
+        return [self.namespace, *(host.namespace for host in self.hosts)]
+
+    @property
+    def longest_delay_ps(self) -> int:
+        """The greatest delay of any link."""
+        ends: list[SwitchPort | HostPort] = [*self.switch_ports, *(port for host in self.hosts for port in host.ports)]
+        return max(end.shape.delay_ps for end in ends)
+
+
+def bridge_name(name: str, number: int) -> str:
+    """Name of the bridge of a switch.
+
+    >>> bridge_name("a0_1", 9), bridge_name("a name, with spaces", 9)
+    ('sa0_1', 's+9')
+    """
+    bridge = f"s{name}"
+    return bridge if _SAFE.match(name) and len(bridge) <= _INTERFACE_MOST else f"s+{number}"
+
+
+def namespace_name(lab: str, name: str, number: int) -> str:
+    """Name of the namespace of a host.
+
+    >>> namespace_name("lab", "h3", 23), namespace_name("lab", "Oulu, north", 23)
+    ('pathloom.lab.h3', 'pathloom.lab.+23')
+    """
+    plain = _SAFE.match(name) and len(name) <= 64 and name != SWITCHES
+    return f"{NAMESPACE_PREFIX}{lab}.{name if plain else f'+{number}'}"
+
+
+def mac_of(node: int, port: int) -> str:
+    """MAC of a host's port, locally administered.
+
+    >>> mac_of(20, 1)
+    '02:00:00:00:15:01'
+    """
+    digits = f"0200{node + 1:06x}{port:02x}"
+    return ":".join(digits[place : place + 2] for place in range(0, 12, 2))
+
+
+def _host_ports(
+    node: int, links: dict[str, list[Any]], attached: dict[int, list[tuple[str, int]]]
+) -> tuple[HostPort, ...]:
+    in_port_order = sorted(attached[node], key=lambda one: links["source_port"][one[1]])
+    return tuple(
+        HostPort(
+            f"eth{index}", address, mac_of(node, links["source_port"][uplink]), uplink, f"l{uplink ^ 1}",
+            _shape(links, uplink),
+        )
+        for index, (address, uplink) in enumerate(in_port_order)
+    )  # fmt: skip
+
+
+def _shape(links: dict[str, list[Any]], link: int) -> Shape:
+    return Shape(links["rate_bps"][link], links["delay_ps"][link], links["buffer_packets"][link], links["up"][link])

@@ -1,0 +1,137 @@
+"""Hosts: addresses, routes, neighbours, and what their kernels' TCP does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pathloom import _core
+from pathloom.errors import bad_input
+from pathloom.lab.blueprint import Blueprint, Host
+from pathloom.lab.links import HOST_QUEUE_PACKETS, shape_lines
+
+WHOLE_LENGTH = 8
+"""Every address of a fabric is in 10.0.0.0/8, which is on the link of each host."""
+FIRST_TABLE = 101
+"""Routing table of a host's first port, where it has several."""
+
+QUIET = {
+    "net.ipv6.conf.all.disable_ipv6": "1",
+    "net.ipv6.conf.default.disable_ipv6": "1",
+}
+"""No packet crosses a lab that nobody asked for."""
+
+
+@dataclass(frozen=True)
+class HostStack:
+    """What the kernels of the hosts run."""
+
+    name: str
+    sysctls: dict[str, str]
+    route: str
+    """Attributes of the routes, as `ip route` takes them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"name": self.name, "sysctls": self.sysctls, "route": self.route}
+
+
+_REPEATABLE = {
+    "net.ipv4.tcp_no_metrics_save": "1",  # A connection learns nothing from those before it.
+    "net.ipv4.tcp_tw_reuse": "1",  # The next run opens the same connections again.
+    "net.ipv4.tcp_syncookies": "0",
+    "net.core.somaxconn": "4096",
+}
+_NEWRENO = {
+    "net.ipv4.tcp_congestion_control": "reno",
+    "net.ipv4.tcp_sack": "0",
+    "net.ipv4.tcp_dsack": "0",
+    "net.ipv4.tcp_recovery": "0",
+    "net.ipv4.tcp_early_retrans": "0",
+    "net.ipv4.tcp_frto": "0",
+    "net.ipv4.tcp_ecn": "0",
+}
+"""RFC 6582 as the simulator has it: no SACK, no RACK, no tail-loss probe, no F-RTO."""
+
+
+def host_stack(text: str, transport: str | None) -> HostStack:
+    """Reads `newreno` (as the simulator's hosts, with the settings of a `--transport`), `linux` or `linux/bbr`.
+
+    `linux` is what kernels do by themselves, with CUBIC or the congestion control named. Raises `PathloomError` when
+    the kernel cannot do what is asked.
+    """
+    if text == "newreno":
+        return _newreno(_core.transport_settings(transport))
+    name, _, control = text.partition("/")
+    if name != "linux" or (control and not control.isalnum()):
+        raise bad_input(f"hosts `{text}`: expected newreno, or linux, or linux/NAME with a congestion control")
+    if transport is not None:
+        raise bad_input(f"--transport `{transport}`: is for hosts that run newreno; with `{text}` leave it out")
+    control = control or "cubic"
+    return HostStack(f"linux/{control}", {**_REPEATABLE, "net.ipv4.tcp_congestion_control": control}, "")
+
+
+def _newreno(settings: dict[str, Any]) -> HostStack:
+    usual = _core.transport_settings(None)
+    for key in ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "pace_bps"):
+        if settings[key] != usual[key]:
+            raise bad_input(f"--transport: the lab's kernels cannot be told {key}; leave it at its default")
+    if settings["ack_every"] not in (1, 2):
+        raise bad_input(
+            "--transport: acks: the lab's kernels acknowledge every segment or every other one; take 1 or 2"
+        )
+    window = max(1, round(settings["initial_window_bytes"] / settings["mss_bytes"]))
+    route = [f"initcwnd {window}", f"rto_min {max(1, settings['min_rto'] // 1_000_000)}ms"]
+    if settings["mss_bytes"] != usual["mss_bytes"]:
+        route.append(f"advmss {settings['mss_bytes'] + 12}")  # The time-stamp option is counted into it.
+    if settings["ack_every"] == 1:
+        route.append("quickack 1")
+    receive = settings["receive_window_bytes"]
+    memory = {"net.ipv4.tcp_rmem": f"4096 131072 {2 * receive}"}
+    return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route))
+
+
+def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
+    """Lines for `ip -batch` in the host's namespace: its addresses and routes."""
+    yield "link set lo up"
+    several = len(host.ports) > 1
+    for index, port in enumerate(host.ports):
+        yield f"link set {port.interface} up" if port.shape.up else f"link set {port.interface} down"
+        yield f"address add {port.address}/{WHOLE_LENGTH} dev {port.interface} noprefixroute"
+        route = f"10.0.0.0/{WHOLE_LENGTH} dev {port.interface} src {port.address} {stack.route}".rstrip()
+        if not port.shape.up:
+            continue
+        yield f"route add {route} metric {100 + index}"
+        if several:
+            yield f"route add {route} table {FIRST_TABLE + index}"
+            yield f"rule add from {port.address} lookup {FIRST_TABLE + index}"
+
+
+def neighbour_lines(blueprint: Blueprint, host: Host) -> Iterator[str]:
+    """Lines for `ip -batch` in the host's namespace: the MAC of every other address, so that nobody asks."""
+    others = [port for other in blueprint.hosts if other is not host for port in other.ports]
+    for port in host.ports:
+        for other in others:
+            yield f"neighbour add {other.address} lladdr {other.mac} dev {port.interface} nud permanent"
+
+
+def host_shape_lines(host: Host) -> Iterator[str]:
+    """Lines for `tc -batch` in the host's namespace."""
+    for port in host.ports:
+        yield from shape_lines(port.interface, port.shape, HOST_QUEUE_PACKETS)
+
+
+def host_sysctls(host: Host, stack: HostStack) -> dict[str, str]:
+    """What is set in the host's namespace before its links are up."""
+    several = {"net.ipv4.conf.all.arp_ignore": "1", "net.ipv4.conf.all.arp_announce": "2"}
+    return {**QUIET, **stack.sysctls, **(several if len(host.ports) > 1 else {})}
+
+
+def hosts_file(blueprint: Blueprint) -> str:
+    """The names of all hosts, as /etc/hosts has them."""
+    lines = ["127.0.0.1 localhost"]
+    for host in blueprint.hosts:
+        for index, port in enumerate(host.ports):
+            lines.append(f"{port.address} {host.name.replace(' ', '_')}{f'-{index}' if index else ''}")
+    return "\n".join(lines) + "\n"

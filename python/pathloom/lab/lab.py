@@ -1,0 +1,315 @@
+"""A lab: put up, found again, taken down. What there is of it is found by names and run directory, never by memory."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pathloom import _core
+from pathloom.errors import ToolError, bad_input
+from pathloom.fabrics import Fabric
+from pathloom.lab import hosts, links, rules, system
+from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
+from pathloom.lab.hosts import HostStack
+from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
+
+RUN_DIRECTORY = Path("/run/pathloom")
+DEFAULT_NAME = "lab"
+STARTING, UP = "starting", "up"
+LOCK_PATIENCE_S = 10.0
+
+SwitchTables = tuple[int, list[Any], list[Any]]
+"""Node number, rules and groups of a switch."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
+
+
+class Lab:
+    """One lab of this machine, there or not."""
+
+    def __init__(self, name: str = DEFAULT_NAME) -> None:
+        """Names a lab; raises `PathloomError` on a name that will not do."""
+        if not _NAME.match(name):
+            raise bad_input(
+                f"--name `{name}`: expected up to 32 of a-z, 0-9, - and _, beginning with a letter or digit"
+            )
+        self.name = name
+        self.directory = RUN_DIRECTORY / name
+        self.prefix = f"{NAMESPACE_PREFIX}{name}."
+        self._lock: int | None = None
+
+    # --- what there is
+
+    def state(self) -> dict[str, Any] | None:
+        """What was written down of it when it was put up; None when nothing was, or not to the end."""
+        try:
+            found = json.loads((self.directory / "lab.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def blueprint(self) -> Blueprint:
+        """The blueprint of a lab that is up. Raises `PathloomError` when it is not."""
+        state = self.state()
+        if state is None or state.get("state") != UP:
+            known = ", ".join(known_labs())
+            hint = f"; there are: {known}" if known else ""
+            raise bad_input(f"lab `{self.name}`: is not up{hint} (put it up with `pathloom lab up FABRIC`)")
+        return Blueprint.from_dict(state["blueprint"])
+
+    def exists(self) -> bool:
+        """Whether anything is left of it."""
+        return self.directory.exists() or bool(system.namespaces_of(self.prefix))
+
+    def open_vswitch(self) -> OpenVSwitch:
+        """The switches of a lab that is up."""
+        return OpenVSwitch(self.blueprint(), self.directory)
+
+    # --- up
+
+    def up(
+        self,
+        fabric: Fabric,
+        controller: str | None = None,
+        scheme: str = "ecmp",
+        stack: HostStack | None = None,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> Blueprint:
+        """Builds the lab; without a controller, switches get the default routes of `scheme`.
+
+        Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
+        Raises `PathloomError`, `ToolError`.
+        """
+        system.check_machine()
+        self._claim()
+        try:
+            blueprint = Blueprint.of(self.name, fabric)
+            stack = stack or hosts.host_stack("newreno", None)
+            state = {
+                "schema": 1,
+                "state": STARTING,
+                "process": os.getpid(),
+                "fabric": fabric.spec,
+                "controller": controller,
+                "scheme": None if controller else scheme,
+                "stack": stack.to_dict(),
+                "blueprint": blueprint.to_dict(),
+            }
+            self._write_state(state)
+            self._build(blueprint, stack, controller)
+            if controller is None:
+                self.write_default_routes(fabric, scheme)
+            self._write_state({**state, "state": UP, "notes": links.departures(blueprint)})
+            for note in links.departures(blueprint):
+                say(note)
+            return blueprint
+        except BaseException:
+            with uninterrupted():
+                self._destroy()
+            raise
+
+    def _build(self, blueprint: Blueprint, stack: HostStack, controller: str | None) -> None:
+        keep = self._kept()
+        system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], keep)
+        system.inside(blueprint.namespace, lambda: system.write_sysctls(hosts.QUIET))
+        switches = OpenVSwitch(blueprint, self.directory)
+        (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
+        with _pool() as pool:
+            started = pool.submit(switches.start)
+            system.batch("ip", blueprint.namespace, ["link set lo up", *links.veth_lines(blueprint)], keep)
+            interfaces = [port.interface for port in blueprint.switch_ports]
+            system.inside(blueprint.namespace, lambda: links.turn_offloads_off(interfaces))
+            started.result()
+            built = pool.submit(switches.add_bridges, controller)
+            for done in [pool.submit(self._build_host, blueprint, host, stack) for host in blueprint.hosts]:
+                done.result()
+            built.result()
+        system.batch("tc", blueprint.namespace, links.switch_shape_lines(blueprint), keep)
+        switches.widen_send_buffer()
+
+    def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack) -> None:
+        def prepare() -> None:
+            system.write_sysctls(hosts.host_sysctls(host, stack))
+            links.turn_offloads_off(port.interface for port in host.ports)
+
+        try:
+            system.inside(host.namespace, prepare)
+        except OSError as error:
+            what = f"{error.filename}: " if error.filename else ""
+            raise ToolError(f"host {host.name}: {what}{(error.strerror or str(error)).lower()}") from None
+        lines = [*hosts.address_lines(host, stack), *hosts.neighbour_lines(blueprint, host)]
+        system.batch("ip", host.namespace, lines, self._kept())
+        system.batch("tc", host.namespace, hosts.host_shape_lines(host), self._kept())
+
+    def write_default_routes(self, fabric: Fabric, scheme: str) -> None:
+        """Gives every switch the default routes of a scheme, in place of what it has. Raises `PathloomError`."""
+        rows = default_tables(fabric, scheme)
+        self.write_tables(rows, {})
+
+    def write_tables(self, rows: list[SwitchTables], pins: dict[int, list[str]]) -> None:
+        """Gives every switch these rules and groups, and pins, in place of what it has. Raises `ToolError`."""
+        groups = {node: [rules.group_line(group, salt=node + 1) for group in own] for node, _, own in rows}
+        flows = {
+            node: [*(rules.flow_line(rule, copies=False) for rule in own), *pins.get(node, ())] for node, own, _ in rows
+        }
+        self.open_vswitch_of_state().write_tables(groups, flows)
+
+    def open_vswitch_of_state(self) -> OpenVSwitch:
+        """The switches of a lab that is up, or on its way up."""
+        state = self.state()
+        if state is None:
+            raise bad_input(f"lab `{self.name}`: is not up")
+        return OpenVSwitch(Blueprint.from_dict(state["blueprint"]), self.directory)
+
+    # --- down
+
+    def down(self) -> bool:
+        """Takes away whatever there is of the lab; says whether there was anything. Raises `PathloomError`."""
+        if not self.exists():
+            return False
+        if self._lock is None and not self._take_lock(LOCK_PATIENCE_S):
+            state = self.state() or {}
+            raise bad_input(
+                f"lab `{self.name}`: is in use by process {state.get('process', '?')}; interrupt that first"
+            )
+        with uninterrupted():
+            self._destroy()
+        return True
+
+    def _destroy(self) -> None:
+        system.end_processes(self.directory, self.prefix)
+        system.delete_namespaces(system.namespaces_of(self.prefix))
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.directory)
+        self.release()
+        # Other labs may stand, or be about to.
+        with suppress(OSError):
+            RUN_DIRECTORY.rmdir()
+
+    # --- the lock, which the kernel takes from a process that dies
+
+    def _claim(self) -> None:
+        """Makes the run directory ours, clearing what a start that was killed has left. Raises `PathloomError`."""
+        if not self._take_lock(0.0, make=True):
+            process = (self.state() or {}).get("process", "?")
+            raise bad_input(f"lab `{self.name}`: is in use by process {process}; choose another --name")
+        state = self.state()
+        if state is not None and state.get("state") == UP:
+            self.release()
+            raise bad_input(
+                f"lab `{self.name}`: is up already, with {state['fabric']}; take it down first "
+                f"(`pathloom lab down --name {self.name}`), or choose another --name"
+            )
+        system.end_processes(self.directory, self.prefix)
+        system.delete_namespaces(system.namespaces_of(self.prefix))
+        for entry in self.directory.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def _take_lock(self, patience_s: float, make: bool = False) -> bool:
+        deadline = time.monotonic() + patience_s
+        while True:
+            with suppress(FileNotFoundError, FileExistsError):
+                if make or not self.directory.exists():
+                    self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    # Who held it before us may have removed the directory that we opened.
+                    if os.path.samestat(os.fstat(descriptor), self.directory.stat()):
+                        self._lock = descriptor
+                        return True
+                except BlockingIOError:
+                    pass
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                os.close(descriptor)
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+
+    def _kept(self) -> list[int]:
+        """Tools hold the lock as well while they run: who takes it knows that they have ended."""
+        return [self._lock] if self._lock is not None else []
+
+    def hold(self) -> None:
+        """Locks a lab that is up, against `down`. Raises `PathloomError` when somebody else has."""
+        if not self._take_lock(LOCK_PATIENCE_S):
+            raise bad_input(f"lab `{self.name}`: is in use by process {(self.state() or {}).get('process', '?')}")
+
+    def release(self) -> None:
+        """Lets others take the lab down."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _write_state(self, state: dict[str, Any]) -> None:
+        partial = self.directory / "lab.json.partial"
+        partial.write_text(json.dumps(state), encoding="utf-8")
+        partial.replace(self.directory / "lab.json")
+
+
+def known_labs() -> list[str]:
+    """Names of all labs of which anything is left on this machine."""
+    names = {name.removeprefix(NAMESPACE_PREFIX).rpartition(".")[0] for name in system.namespaces_of(NAMESPACE_PREFIX)}
+    with suppress(FileNotFoundError):
+        names |= {entry.name for entry in RUN_DIRECTORY.iterdir() if entry.is_dir()}
+    return sorted(name for name in names if _NAME.match(name))
+
+
+def default_tables(fabric: Fabric, scheme: str) -> list[SwitchTables]:
+    """Node number, rules and groups of every switch, as the controller sets them up before the first flow."""
+    settings: dict[str, Any] = {
+        "fabric": fabric.spec,
+        "fabric_text": fabric.text,
+        "traffic": "long-lived:pattern=random",
+        "scheme": scheme,
+        "transport": None,
+        "control": None,
+        "duration": "1s",
+        "seed": 1,
+        "faults": [],
+        "pcap": None,
+        "event_log": None,
+    }
+    rows: list[SwitchTables] = json.loads(_core.Simulation(json.dumps(settings)).switch_tables())
+    return rows
+
+
+@contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads that start nothing more once something went wrong."""
+    pool = ThreadPoolExecutor(TOOLS_AT_ONCE)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Puts Ctrl-C off while something is taken away; it is answered after that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(one, lambda number, _frame: came.append(number)) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
+    if came:
+        raise KeyboardInterrupt

@@ -1,0 +1,94 @@
+"""Cables: veth pairs whose ends send at the fabric's rate from a drop-tail queue of the fabric's length.
+
+HTB paces to within 0.3 % of the rate and lets a `pfifo` below it count packets, as the fabric's buffers do. What a link
+does not keep is said by `departures`.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from pathloom.lab.blueprint import Blueprint, Shape
+from pathloom.words import time_text
+
+HOST_QUEUE_PACKETS = 1000
+"""Queue of a host's own card. The fabric's buffer would be too short there: a host may fill its card at once."""
+BURST_S = 0.004
+"""How much sending a link that was kept waiting by the machine may catch up on."""
+FULL_FRAME_BYTES = 1514
+LEAST_DELAY_PS = 100_000_000
+"""Shorter delays (0.1 ms) are lost in what the machine itself takes for a hop, and nothing is said of them."""
+
+_SIOCETHTOOL = 0x8946
+_OFFLOADS = {"rx": 0x15, "tx": 0x17, "sg": 0x19, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
+"""ETHTOOL_S... commands of what packets must not be subject to (linux/ethtool.h)."""
+
+
+def veth_lines(blueprint: Blueprint) -> Iterator[str]:
+    """Lines for `ip -batch` in the namespace of the switches: every cable, and its ends there up."""
+    namespaces = {port.peer: host.namespace for host in blueprint.hosts for port in host.ports}
+    host_ends = {port.peer: port for host in blueprint.hosts for port in host.ports}
+    for port in blueprint.switch_ports:
+        if host_end := host_ends.get(port.interface):
+            peer = f"{host_end.interface} address {host_end.mac} netns {namespaces[port.interface]}"
+        elif port.link % 2 == 0:
+            peer = f"l{port.link ^ 1}"
+        else:
+            continue
+        yield f"link add {port.interface} type veth peer name {peer}"
+    for port in blueprint.switch_ports:
+        yield f"link set {port.interface} {'up' if port.shape.up else 'down'}"
+
+
+def shape_lines(interface: str, shape: Shape, queue_packets: int) -> Iterator[str]:
+    """Lines for `tc -batch`: one end of a cable sends at the link's rate, from a queue of so many packets."""
+    burst = max(round(shape.rate_bps / 8 * BURST_S), 2 * FULL_FRAME_BYTES)
+    rate = f"rate {shape.rate_bps}bit burst {burst} cburst {burst} quantum {FULL_FRAME_BYTES}"
+    yield f"qdisc add dev {interface} root handle 1: htb default 1"
+    yield f"class add dev {interface} parent 1: classid 1:1 htb {rate}"
+    yield f"qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {queue_packets}"
+
+
+def switch_shape_lines(blueprint: Blueprint) -> Iterator[str]:
+    """Lines for `tc -batch` in the namespace of the switches. `add-port` takes queues away: they come after it."""
+    for port in blueprint.switch_ports:
+        yield from shape_lines(port.interface, port.shape, port.shape.buffer_packets)
+
+
+def turn_offloads_off(interfaces: Iterable[str]) -> None:
+    """Lets interfaces of this thread's namespace carry packets one by one, with real checksums. Raises `OSError`.
+
+    Segmentation offload would put super-packets into queues that count packets, and Open vSwitch in user space forwards
+    checksums that a host left to its card.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+        for interface in interfaces:
+            for command in _OFFLOADS.values():
+                value = array.array("B", struct.pack("=II", command, 0))
+                address, _ = value.buffer_info()
+                request = struct.pack("16sP16x", interface.encode(), address)
+                fcntl.ioctl(door, _SIOCETHTOOL, request)
+
+
+def departures(blueprint: Blueprint) -> list[str]:
+    """In what the links of the lab differ from those of the fabric, for the person who reads the results."""
+    longest = blueprint.longest_delay_ps
+    if longest < LEAST_DELAY_PS:
+        return []
+    text = time_text(longest / 1e12)
+    return [f"the lab does not keep link delays: the fabric asks for up to {text} one way, packets arrive at once"]
+
+
+def counters(rows: Sequence[dict[str, object]]) -> dict[str, tuple[int, int, int, int]]:
+    """By interface: bytes and packets sent, packets dropped, packets waiting; from `tc -s -json qdisc show`."""
+    found = {}
+    for row in rows:
+        if row.get("kind") == "pfifo":
+            numbers = [row.get(name, 0) for name in ("bytes", "packets", "drops", "qlen")]
+            sent_bytes, packets, drops, waiting = (number if isinstance(number, int) else 0 for number in numbers)
+            found[str(row["dev"])] = (sent_bytes, packets, drops, waiting)
+    return found

@@ -1,0 +1,307 @@
+"""Runs in the lab: the experiments of the simulator, on real kernels and real switches.
+
+The simulator prepares each run: it draws the same flows under the same five-tuples, and says what every switch has been
+told and which way its hash would send each flow. The lab gives its switches the same rules, the agent carries the same
+flows, and what comes of it has the form of a simulator's outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from pathloom import _core
+from pathloom.errors import ToolError, bad_input
+from pathloom.experiments.execution import Progress, RunOutcome, Wrappers, interruptible, simulation
+from pathloom.experiments.settings import LAB, Job, LabSettings, Settings
+from pathloom.fabrics import Fabric
+from pathloom.lab import hosts, links, rules, system
+from pathloom.lab.lab import Lab, SwitchTables, uninterrupted
+from pathloom.lab.status import link_counters
+from pathloom.lab.system import MARK
+
+DRAIN = 5
+"""How many times the duration flows under way have to finish, as in the simulator."""
+STATIC = ("spt", "ecmp")
+"""Schemes that are their default routes and nothing else."""
+MOST_PINNED = 5_000
+"""Flows for which rules are written in reasonable time."""
+_SAMPLE_S = 0.25
+
+
+@dataclass
+class Sample:
+    """The counters of all links at one moment: by link number, bytes, packets, drops and packets waiting."""
+
+    links: dict[int, tuple[int, int, int, int]]
+
+
+class LabExecution:
+    """All runs of an experiment in the lab, one after another, in one lab of its own."""
+
+    def __init__(self, settings: Settings, fabric: Fabric, wrappers: Wrappers) -> None:
+        """Prepares the first run of every scheme, so that bad input is found before any lab is built."""
+        if wrappers.pcap or wrappers.event_log:
+            raise bad_input("the lab writes no --pcap and no --event-log; `pathloom lab exec` reaches its interfaces")
+        if settings.faults:
+            raise bad_input("--fault: static routes in the lab answer no fault; leave the faults to the simulator")
+        system.check_machine()
+        self.settings = settings
+        self.fabric = fabric
+        self.options = LabSettings.parse(settings.lab)
+        self.stack = hosts.host_stack(self.options.hosts, settings.transport)
+        self.outcomes: list[RunOutcome] = []
+        self.interrupted = False
+        self.jobs = settings.jobs(LAB)
+        for job in self.jobs:
+            name = _core.scheme_name(job.scheme)
+            if name not in STATIC:
+                raise bad_input(f"scheme `{name}`: the lab runs {' and '.join(STATIC)} so far, with static routes")
+        first = [job for job in self.jobs if job.run == 1]
+        prepared = interruptible(lambda: [self._simulation(job) for job in first])
+        self.description = prepared[0].description
+        self.notes = list(prepared[0].notes)
+
+    def _simulation(self, job: Job) -> _core.Simulation:
+        return simulation(self.settings, self.fabric.text, job, Wrappers())
+
+    def run(self, _threads: int, progress: Progress = lambda _job, _share: None) -> None:
+        """Carries out all runs. After a Ctrl-C `interrupted` is set; `outcomes` holds the runs that were finished."""
+        lab = Lab(f"run-{os.getpid()}")
+        system.end_in_order()
+        try:
+            with _standing(lab):
+                blueprint = lab.up(self.fabric, scheme=self.jobs[0].scheme, stack=self.stack)
+                self._note(links.departures(blueprint))
+                for job in self.jobs:
+                    self.outcomes.append(self._carry_out(lab, job, progress))
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _note(self, notes: list[str]) -> None:
+        self.notes += [note for note in notes if note not in self.notes]
+
+    def _carry_out(self, lab: Lab, job: Job, progress: Progress) -> RunOutcome:
+        started = time.perf_counter()
+        run = self._simulation(job)
+        offered = run.offered()
+        tables: list[SwitchTables] = json.loads(run.switch_tables())
+        pins = self._pins(offered, tables)
+        lab.write_tables(tables, pins)
+        blueprint = lab.blueprint()
+        before = _counters(lab)
+        waiting: dict[int, list[int]] = {}
+
+        def report(now_s: float) -> None:
+            for interface, counts in link_counters(blueprint).items():
+                waiting.setdefault(int(interface[1:]), []).append(counts[3])
+            progress(job, min(now_s / self.settings.duration_s, 0.99))
+
+        result = run_agent(lab, self._plan(lab, offered), report)
+        time.sleep(0.05)  # What is still on its way to a closed connection arrives.
+        counts = _difference(before, _counters(lab))
+        failed = [row["error"] for row in result["flows"] if row["error"]]
+        if failed:
+            self._note([f"{len(failed)} connections failed in run {job.run} of {job.label}: {failed[0]}"])
+        outcome = {
+            "flows": _flow_columns(offered, result, self.settings.duration_s),
+            "links": _link_columns(self.fabric, counts, waiting, result["end_ns"] / 1e9),
+            "packets": self._packets(job, counts, result),
+            "control": {
+                "messages": 0,
+                "rules_max": max(len(own) + len(pins.get(node, ())) for node, own, _ in tables),
+                "reroutes": 0,
+                "busy_share": 0.0,
+            },
+            "end_ns": result["end_ns"],
+        }
+        progress(job, 1.0)
+        return RunOutcome(job, outcome, time.perf_counter() - started)
+
+    def _pins(self, offered: list[dict[str, Any]], tables: list[SwitchTables]) -> dict[int, list[str]]:
+        """By switch, the rules that send flows where the simulator's switches would."""
+        if not self.options.pinned:
+            return {}
+        if len(offered) > MOST_PINNED:
+            note = f"the switches' own hash spreads the flows: {len(offered)} are too many to pin"
+            self._note([note])
+            return {}
+        spread = {node: rules.spread_ports(groups) for node, _, groups in tables}
+        pins: dict[int, list[str]] = {}
+        for flow in offered:
+            for node, line in rules.pin_lines(flow, self.fabric.links, spread):
+                pins.setdefault(node, []).append(line)
+        return pins
+
+    def _plan(self, lab: Lab, offered: list[dict[str, Any]]) -> dict[str, Any]:
+        namespaces = {port.address: host.namespace for host in lab.blueprint().hosts for port in host.ports}
+        keys = ("start_ns", "after", "src_address", "dst_address", "src_port", "dst_port", "size_bytes", "dscp")
+        return {
+            "duration_ns": round(self.settings.duration_s * 1e9),
+            "drain": DRAIN,
+            "namespaces": namespaces,
+            "flows": [{key: flow[key] for key in keys} for flow in offered],
+        }
+
+    def _packets(self, job: Job, counts: Sample, result: dict[str, Any]) -> dict[str, int]:
+        nodes, ends = self.fabric.nodes, self.fabric.links
+        is_host = [node["tier"] == "host" for node in nodes]
+        sent = delivered = dropped = hops = forwarded = taken = 0
+        for link, (_, packets, drops, _) in counts.links.items():
+            hops += packets
+            dropped += drops
+            if is_host[ends["source"][link]]:
+                sent += packets + drops
+            else:
+                forwarded += packets + drops
+            if is_host[ends["target"][link]]:
+                delivered += packets
+            else:
+                taken += packets
+        # What went into switches and came to none of their queues.
+        lost = max(taken - forwarded, 0)
+        if lost > 0:
+            self._note([f"run {job.run} of {job.label}: {lost} packets were lost in switches, outside every queue"])
+        return {
+            "sent": sent,
+            "copied": 0,
+            "delivered": delivered,
+            "dropped": dropped + lost,
+            "in_flight": max(sent - delivered - dropped - lost, 0),
+            "hops": hops,
+            "events": hops + len(result["flows"]),
+        }
+
+
+@contextmanager
+def _standing(lab: Lab) -> Iterator[None]:
+    """Takes the lab down at the end, whatever happens."""
+    try:
+        yield
+    finally:
+        with uninterrupted():
+            lab.down()
+
+
+def run_agent(lab: Lab, plan: dict[str, Any], report: Callable[[float], None]) -> dict[str, Any]:
+    """Carries out a plan; `report` is told the time of the run now and then. Raises `ToolError`."""
+    command = [sys.executable, "-m", "pathloom.lab.agent"]
+    environment = {**os.environ, MARK: str(lab.directory)}
+    errors = lab.directory / "agent.log"
+    lines: list[dict[str, Any]] = []
+    with errors.open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
+        )
+    assert process.stdin is not None and process.stdout is not None
+    output = process.stdout
+
+    def read() -> None:
+        for line in output:
+            lines.append(json.loads(line))
+
+    reader = Thread(target=read, name="agent-output", daemon=True)
+    reader.start()
+    try:
+        os.setpriority(os.PRIO_PROCESS, process.pid, -5)
+        process.stdin.write(json.dumps(plan).encode() + b"\n")
+        process.stdin.flush()
+        while reader.is_alive():
+            reader.join(_SAMPLE_S)
+            if lines and "now_ns" in lines[-1]:
+                report(lines[-1]["now_ns"] / 1e9)
+    finally:
+        process.stdin.close()
+        process.kill()
+        process.wait()
+        reader.join()
+        output.close()
+    if not lines or "flows" not in lines[-1]:
+        said = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise ToolError(f"the agent ended early: {said[-1] if said else 'it said nothing'}")
+    return lines[-1]
+
+
+def _counters(lab: Lab) -> Sample:
+    """What every link has sent so far."""
+    blueprint = lab.blueprint()
+    found = {int(name[1:]): counts for name, counts in link_counters(blueprint).items()}
+    for host in blueprint.hosts:
+        text = system.run_tool(["tc", "-n", host.namespace, "-s", "-json", "qdisc", "show"])
+        by_name = links.counters(json.loads(text))
+        found.update({port.link: by_name[port.interface] for port in host.ports if port.interface in by_name})
+    return Sample(found)
+
+
+def _difference(before: Sample, after: Sample) -> Sample:
+    none = (0, 0, 0, 0)
+    rows = {}
+    for link, (sent_bytes, packets, drops, waiting) in after.links.items():
+        old = before.links.get(link, none)
+        rows[link] = (sent_bytes - old[0], packets - old[1], drops - old[2], waiting)
+    return Sample(rows)
+
+
+def _flow_columns(offered: list[dict[str, Any]], result: dict[str, Any], duration_s: float) -> dict[str, Any]:
+    rows = result["flows"]
+
+    def whole(values: Iterator[int | None]) -> np.ndarray[Any, Any]:
+        return np.array([-1 if value is None else value for value in values], dtype=np.int64)
+
+    throughput = [_throughput(flow, row, duration_s) for flow, row in zip(offered, rows, strict=True)]
+    columns = {name: whole(flow[name] for flow in offered) for name in ("src", "dst", "size_bytes", "coflow")}
+    columns["ideal_fct_ns"] = whole(flow["ideal_fct_ns"] for flow in offered)
+    for name in (
+        "start_ns",
+        "finish_ns",
+        "src_port",
+        "dst_port",
+        "delivered_bytes",
+        "retransmits",
+        "timeouts",
+        "packets",
+    ):
+        columns[name] = whole(row[name] for row in rows)
+    columns["index"] = np.arange(len(rows))
+    columns["optimum_bps"] = np.array([flow["optimum_bps"] for flow in offered])
+    columns["throughput"] = np.array([np.nan if value is None else value for value in throughput])
+    return columns
+
+
+def _throughput(flow: dict[str, Any], row: dict[str, Any], duration_s: float) -> float | None:
+    """As the simulator has it: ideal FCT over FCT, or goodput over optimum; None where there is none yet."""
+    if row["start_ns"] < 0:
+        return None
+    if flow["size_bytes"] is None:
+        seconds = duration_s - row["start_ns"] / 1e9
+        return float(row["delivered_bytes"] * 8 / seconds / flow["optimum_bps"]) if seconds > 0 else None
+    if row["finish_ns"] < 0:
+        return None
+    # Without a queue, HTB lets a packet go when its sending begins: a few bytes alone may beat the ideal.
+    return min(float(flow["ideal_fct_ns"] / max(row["finish_ns"] - row["start_ns"], 1)), 1.0)
+
+
+def _link_columns(fabric: Fabric, counts: Sample, waiting: dict[int, list[int]], end_s: float) -> dict[str, Any]:
+    rates = fabric.links["rate_bps"]
+    none = (0, 0, 0, 0)
+    rows = [counts.links.get(link, none) for link in range(len(rates))]
+    capacity = np.maximum(np.array(rates, dtype=float) * end_s / 8, 1.0)
+    sent = np.array([row[0] for row in rows], dtype=np.int64)
+    queues = [float(np.mean(waiting[link])) if waiting.get(link) else np.nan for link in range(len(rates))]
+    return {
+        "sent_bytes": sent,
+        "sent_packets": np.array([row[1] for row in rows], dtype=np.int64),
+        "dropped_packets": np.array([row[2] for row in rows], dtype=np.int64),
+        "mean_queue": np.array(queues),
+        "utilisation": np.clip(sent / capacity, 0.0, 1.0),
+    }

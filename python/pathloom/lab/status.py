@@ -1,0 +1,89 @@
+"""What there is of a lab, and how it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pathloom.errors import ToolError
+from pathloom.lab import links, system
+from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.lab import STARTING, UP, Lab
+
+
+def lab_status(name: str) -> dict[str, Any]:
+    """The row of a lab in `pathloom lab status --json`.
+
+    `state` is `up`, `starting`, `broken` (parts of it are gone) or `down`; all but the first two hold nothing more.
+    """
+    lab = Lab(name)
+    if not lab.exists():
+        return {"name": name, "state": "down"}
+    state = lab.state()
+    if state is None or state.get("state") != UP:
+        alive = state is not None and state.get("state") == STARTING and Path(f"/proc/{state['process']}").exists()
+        return {"name": name, "state": STARTING if alive else "broken"}
+    blueprint = Blueprint.from_dict(state["blueprint"])
+    switching = _runs(lab.directory / "ovs" / "ovs-vswitchd.pid")
+    missing = set(blueprint.namespaces) - set(system.namespaces_of(lab.prefix))
+    connected = lab.open_vswitch().connected_bridges() if switching and state["controller"] else {}
+    return {
+        "name": name,
+        "state": UP if switching and not missing else "broken",
+        "fabric": state["fabric"],
+        "controller": state["controller"],
+        "scheme": state["scheme"],
+        "stack": state["stack"]["name"],
+        "switching": switching,
+        "run_directory": str(lab.directory),
+        "switches": [
+            {"name": one.name, "bridge": one.bridge, "dpid": one.dpid, "connected": connected.get(one.bridge)}
+            for one in blueprint.switches
+        ],
+        "hosts": [
+            {"name": one.name, "namespace": one.namespace, "addresses": [port.address for port in one.ports]}
+            for one in blueprint.hosts
+        ],
+        "links": _links(blueprint) if not missing else [],
+        "notes": state.get("notes", []),
+    }
+
+
+def _links(blueprint: Blueprint) -> list[dict[str, Any]]:
+    found = link_counters(blueprint)
+    names = {one.node: one.name for one in blueprint.switches}
+    rows = []
+    for port in blueprint.switch_ports:
+        sent_bytes, packets, drops, waiting = found.get(port.interface, (0, 0, 0, 0))
+        rows.append(
+            {
+                "link": port.link,
+                "switch": names[port.switch],
+                "port": port.number,
+                "interface": port.interface,
+                "rate_bps": port.shape.rate_bps,
+                "sent_bytes": sent_bytes,
+                "sent_packets": packets,
+                "dropped_packets": drops,
+                "waiting_packets": waiting,
+            }
+        )
+    return rows
+
+
+def link_counters(blueprint: Blueprint) -> dict[str, tuple[int, int, int, int]]:
+    """By interface of a switch: bytes and packets sent, packets dropped and waiting. Raises `ToolError`."""
+    text = system.run_tool(["tc", "-n", blueprint.namespace, "-s", "-json", "qdisc", "show"])
+    try:
+        return links.counters(json.loads(text))
+    except ValueError:
+        raise ToolError("`tc`: its JSON cannot be read; iproute2 5.0 or later is needed") from None
+
+
+def _runs(pid_file: Path) -> bool:
+    try:
+        process = int(pid_file.read_text(encoding="ascii"))
+        return Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith("ovs-vswitchd")
+    except (OSError, ValueError):
+        return False

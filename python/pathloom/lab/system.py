@@ -1,0 +1,238 @@
+"""The door to the kernel and its tools: namespaces, processes, batches of `ip` and `tc`, files of the run directory."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pathloom.errors import ToolError, bad_input
+
+Value = TypeVar("Value")
+
+NETNS = Path("/run/netns")
+MARK = "PATHLOOM_LAB"
+"""Environment variable of every process that belongs to a lab; its value is the lab's run directory."""
+TOOLS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-ofctl": "openvswitch-switch",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ovsdb-server": "openvswitch-switch",
+    "ovsdb-tool": "openvswitch-switch",
+}
+"""What a lab needs, and the Debian package that it comes with."""
+
+_CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
+_MS_REC, _MS_SLAVE, _MS_BIND = 0x4000, 1 << 19, 0x1000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check_machine() -> None:
+    """Raises `PathloomError` with the way out when a lab cannot be built here."""
+    if os.geteuid() != 0:
+        raise bad_input("lab: needs root, for namespaces and Open vSwitch; run it with sudo, or as root")
+    for tool, package in TOOLS.items():
+        if find_tool(tool) is None:
+            raise bad_input(f"lab: `{tool}` is missing; on Debian: apt-get install {package}")
+
+
+def end_in_order() -> None:
+    """Lets SIGTERM and SIGHUP end this process as Ctrl-C does: what it has built is taken away first."""
+    if threading.current_thread() is threading.main_thread():
+        for one in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(one, signal.default_int_handler)
+
+
+def find_tool(name: str) -> str | None:
+    """Path of a tool; those of administrators are found whatever PATH says."""
+    places = [*os.environ.get("PATH", os.defpath).split(os.pathsep), "/usr/local/sbin", "/usr/sbin", "/sbin"]
+    return shutil.which(name, path=os.pathsep.join(places))
+
+
+def run_tool(
+    arguments: Sequence[str | Path],
+    text: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    keep_open: Sequence[int] = (),
+    timeout_s: float = 60.0,
+) -> str:
+    """Runs a tool to its end, with `text` as its input; returns what it printed.
+
+    It has a session of its own, so that a Ctrl-C at the terminal does not cut it short. The descriptors `keep_open`
+    stay open in it. Raises `ToolError` with the last line that it said.
+    """
+    name = str(arguments[0])
+    command = [find_tool(name) or name, *map(str, arguments[1:])]
+    try:
+        done = subprocess.run(
+            command,
+            input=text if text is not None else "",
+            capture_output=True,
+            text=True,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+            pass_fds=tuple(keep_open),
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(f"`{name}` did not end within {timeout_s:g} s") from None
+    except OSError as error:
+        raise ToolError(f"`{name}` could not be started: {error.strerror}") from None
+    if done.returncode != 0:
+        said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("Command failed")]
+        raise ToolError(f"`{name}`: {said[0] if said else f'ended with {done.returncode}'}")
+    return done.stdout
+
+
+def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Sequence[int] = ()) -> None:
+    """Gives `ip` or `tc` many lines at once. Raises `ToolError`."""
+    text = "".join(f"{line}\n" for line in lines)
+    if text:
+        within = ["-n", namespace] if namespace is not None else []
+        run_tool([tool, *within, "-batch", "-"], text, keep_open=keep_open)
+
+
+def set_namespace(descriptor: int) -> None:
+    """Moves the calling thread into a network namespace. Raises `OSError`."""
+    if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def inside(namespace: str, act: Callable[[], Value]) -> Value:
+    """Calls `act` on a thread that has entered a network namespace, and returns what it returns or raises."""
+    results: list[Value] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with (NETNS / namespace).open("rb") as file:
+                set_namespace(file.fileno())
+            results.append(act())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name=f"in-{namespace}")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def write_sysctls(values: Mapping[str, str]) -> None:
+    """Sets sysctls of the calling thread's network namespace. Raises `OSError` naming the file."""
+    for name, value in values.items():
+        Path("/proc/sys", *name.split(".")).write_text(value, encoding="ascii")
+
+
+def enter_for_good(namespace: str, hosts_file: Path) -> None:
+    """Moves this process into a namespace, with a mount table of its own in which names are looked up in `hosts_file`.
+
+    For the process that becomes another program. Raises `OSError`.
+    """
+    with (NETNS / namespace).open("rb") as file:
+        set_namespace(file.fileno())
+    if _libc.unshare(_CLONE_NEWNS) != 0:
+        raise OSError(ctypes.get_errno(), "cannot unshare mounts")
+    _mount(None, "/", None, _MS_REC | _MS_SLAVE)
+    if hosts_file.exists():
+        _mount(str(hosts_file), "/etc/hosts", None, _MS_BIND)
+    # Programs that read /sys/class/net should see the namespace's interfaces.
+    if _libc.umount2(b"/sys", 2) == 0:
+        _mount("pathloom", "/sys", "sysfs", 0)
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int) -> None:
+    encoded = [None if text is None else text.encode() for text in (source, target, kind)]
+    if _libc.mount(*encoded, ctypes.c_ulong(flags), None) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def namespaces_of(prefix: str) -> list[str]:
+    """Names of the namespaces that begin so."""
+    try:
+        return sorted(entry.name for entry in NETNS.iterdir() if entry.name.startswith(prefix))
+    except FileNotFoundError:
+        return []
+
+
+def processes_of(run_directory: Path, prefix: str) -> list[int]:
+    """Processes that bear the mark of a lab or are in one of its namespaces, this process and its parents excepted."""
+    mark = f"{MARK}={run_directory}".encode()
+    inodes = set()
+    for name in namespaces_of(prefix):
+        try:
+            status = (NETNS / name).stat()
+            inodes.add((status.st_dev, status.st_ino))
+        except OSError:
+            continue
+    ours = _own_line()
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdecimal() or int(entry.name) in ours:
+            continue
+        try:
+            status = Path(f"/proc/{entry.name}/ns/net").stat()
+            within = (status.st_dev, status.st_ino) in inodes
+            if within or mark in Path(f"/proc/{entry.name}/environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def _own_line() -> set[int]:
+    line, process = set(), os.getpid()
+    while process > 0 and process not in line:
+        line.add(process)
+        try:
+            stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            break
+        process = int(stat.rpartition(")")[2].split()[1])
+    return line
+
+
+def end_processes(run_directory: Path, prefix: str, patience_s: float = 10.0) -> None:
+    """Ends every process of a lab at once. Raises `ToolError` when one does not go."""
+    deadline = time.monotonic() + patience_s
+    while left := [process for process in processes_of(run_directory, prefix) if not _is_zombie(process)]:
+        if time.monotonic() > deadline:
+            raise ToolError(f"process {left[0]} does not end")
+        for process in left:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.01)
+
+
+def _is_zombie(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        return error.errno in (errno.ENOENT, errno.ESRCH)
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
+def delete_namespaces(names: Iterable[str]) -> None:
+    """Deletes namespaces, those that were only half made included."""
+    for name in names:
+        path = NETNS / name
+        # A detached mount goes away even where something still looks into it.
+        while _libc.umount2(str(path).encode(), 2) == 0:
+            pass
+        path.unlink(missing_ok=True)
