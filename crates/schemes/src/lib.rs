@@ -5,12 +5,18 @@
 //! `registry.rs`, and one folder of recorded cases under `tests/conformance`.
 
 pub mod allocation;
+mod board;
+mod cost;
 mod defaults_only;
 mod ecmp;
 mod hedera;
 mod hedera_sa;
+mod lessor;
 mod path_book;
 mod registry;
+mod remaining;
+mod rests;
+mod router;
 mod spt;
 
 pub use registry::{entries, names, parse, EntryInfo, HostProgram, KeyInfo, SchemeSpec, SwitchProgram};

@@ -105,6 +105,12 @@ fn annealing_is_better_and_gets_better_by_the_round() {
 }
 
 #[test]
+fn lessor_is_better_than_first_fit() {
+    let mean = mean_over_seeds("lessor", 2);
+    assert!((0.82..=1.0).contains(&mean), "{mean}");
+}
+
+#[test]
 fn rounds_without_news_move_nothing() {
     let mut world = run("hedera", 1, 1);
     let before = world.view.clone();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 #[test]
 fn every_scheme_reads_its_own_defaults() {
-    assert_eq!(names(), ["spt", "ecmp", "hedera", "hedera-sa"]);
+    assert_eq!(names(), ["spt", "ecmp", "hedera", "hedera-sa", "lessor"]);
     for entry in entries() {
         let plain = parse(entry.name).unwrap();
         assert_eq!((plain.name, plain.label.as_str()), (entry.name, entry.name));
@@ -37,9 +37,15 @@ fn settings_reach_the_scheme() {
 fn what_is_wrong_is_named() {
     for (text, expected) in [
         ("", "is empty"),
-        ("hadera", "did you mean `hedera`? (known: spt, ecmp, hedera, hedera-sa)"),
+        ("hadera", "did you mean `hedera`? (known: spt, ecmp, hedera, hedera-sa, lessor)"),
         ("hedera_sa", "did you mean `hedera-sa`?"),
-        ("lessor", "no scheme is called `lessor`"),
+        ("lesser", "did you mean `lessor`?"),
+        ("lessor:lower=0.8", "lower is greater than upper"),
+        ("lessor:period=100ms", "expected min_period <= period <= max_period"),
+        ("lessor:min_period=0s", "min_period: expected 1ms to 1h"),
+        ("lessor:alpha=0", "alpha: `0` is not a number from 0.01 to 0.5"),
+        ("lessor:sizes=known", "did you mean `unknown`?"),
+        ("lessor:gain=2", "gain: `2` is not a number from 0 to 1"),
         ("ecmp:period=5s", "unknown key `period`"),
         ("hedera:perod=5s", "did you mean `period`?"),
         ("hedera:period=5", "period: `5` is not a time"),
@@ -65,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_it_panic(text in "(spt|ecmp|hedera|hedera-sa|[a-z]{1,8})(:(elephant|period|placement|iterations|cooling|[a-z]{1,4})=[0-9a-z.+-]{0,8}){0,1}(,[a-z]{1,9}=[ -~]{0,8}){0,3}") {
+    fn no_text_makes_it_panic(text in "(spt|ecmp|hedera|hedera-sa|lessor|[a-z]{1,8})(:(elephant|period|lower|upper|sizes|placement|iterations|cooling|[a-z]{1,4})=[0-9a-z.+-]{0,8}){0,1}(,[a-z]{1,9}=[ -~]{0,8}){0,3}") {
         if let Err(error) = parse(&text) {
             prop_assert!(!error.to_string().contains('\n'));
         }

@@ -18,7 +18,15 @@ const FABRICS: [&str; 7] = [
     "parallel-paths:rates=100Mbps/50Mbps,delays=1ms/20ms,hosts=2",
     "fat-tree:k=4,fail=0.2",
 ];
-const SCHEMES: [&str; 5] = ["spt", "ecmp", "hedera", "hedera-sa:iterations=50,cooling=1", "hedera:elephant=0.5"];
+const SCHEMES: [&str; 7] = [
+    "spt",
+    "ecmp",
+    "hedera",
+    "hedera-sa:iterations=50,cooling=1",
+    "hedera:elephant=0.5",
+    "lessor",
+    "lessor:sizes=announced,gain=0",
+];
 
 /// Something that happens. Numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
@@ -192,7 +200,7 @@ proptest! {
         let again = tell_all(fabric, scheme, &steps);
         prop_assert_eq!(&story.told, &again.told);
         // Left in peace until the longest rest is over, Global First Fit comes to one.
-        if scheme.starts_with("hedera") && !scheme.contains("sa") {
+        if !scheme.starts_with("hedera-sa") {
             for _ in 0..70 {
                 story.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
                 story.world.settle();
@@ -207,7 +215,7 @@ proptest! {
 
 #[test]
 fn states_of_others_are_refused() {
-    for scheme in ["hedera", "hedera-sa"] {
+    for scheme in ["hedera", "hedera-sa", "lessor"] {
         let mut fresh = World::new(FABRICS[0], scheme, 1).scheme;
         for value in [serde_json::json!(null), serde_json::json!({"round": -1}), serde_json::json!({"name": "ofpt"})] {
             let error = fresh.restore(State(value.clone())).unwrap_err().to_string();

@@ -8,6 +8,7 @@
 mod job;
 mod placing;
 
+use crate::cost::Cost;
 use crate::defaults_only::no_paths;
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use job::{Answer, Job};
@@ -115,7 +116,7 @@ struct Memory {
     /// Simulated Annealing starts from the slots of the last round (Hedera §4.3.2), by destination address.
     slots: BTreeMap<Ipv4Addr, u32>,
     /// Cost of the last job, from which that of the next is foretold.
-    cost: job::Cost,
+    cost: Cost,
 }
 
 /// A flow is left alone for one round after its path was refused, then for two, four and so on.

@@ -1,7 +1,8 @@
 //! One round: who is an elephant, what it would take, and which path it gets.
 
-use super::job::{AnnealingJob, Answer, Cost, Job, Move};
+use super::job::{AnnealingJob, Answer, Job, Move};
 use super::Annealing;
+use crate::cost::Cost;
 use crate::path_book::PathBook;
 use pathloom_mcf::placement::{
     anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, Paths, Placed, Request,

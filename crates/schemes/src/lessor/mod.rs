@@ -1,0 +1,203 @@
+//! lessor: every long flow gets the lightest path when it comes, from a picture of the network that is as new as the
+//! controller's load allows.
+//!
+//! LESSOR (Frontiers of Information Technology & Electronic Engineering 17(7), 2016). PRE (§4.2) asks the ToRs, by a
+//! period that follows the controller's load, and predicts the rate of each flow; PMPT (§4.3) puts flows on paths, from
+//! the available bandwidth of each path on. A flow is taken to want its natural demand, but at most twice its
+//! predicted rate: one that sends less because its application has no more leaves room for others. What is reserved for
+//! a flow is a figure of the controller's; nothing enforces it.
+
+mod period;
+mod pre;
+mod prediction;
+
+use crate::board::{access, most_wanted_bps};
+use crate::defaults_only::no_paths;
+use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use crate::router::{self, Router, RouterSettings};
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Nanos;
+use pathloom_scheme::{Action, Detection, Event, FlowId, Needs, Scheme, State, StateError, View};
+use period::PeriodSettings;
+use pre::{Due, Pre};
+use serde::{Deserialize, Serialize};
+
+const NAME: &str = "lessor";
+
+const PERIOD_KEY: KeyInfo = ("period", "5s", "polling period at the start, T");
+const LEAST_KEY: KeyInfo = ("min_period", "500ms", "T is never less: flows are steady for 1.5 s, three rounds of this");
+const MOST_KEY: KeyInfo = ("max_period", "60s", "T is never more");
+const LOWER_KEY: KeyInfo = ("lower", "0.5", "LT: T is halved while the controller is less busy than that");
+const UPPER_KEY: KeyInfo = ("upper", "0.7", "UT: T is doubled while it is busier than that");
+const ALPHA_KEY: KeyInfo = ("alpha", "0.05", "first step of T between these two, as a share of T");
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: NAME,
+        summary: "each long flow gets the lightest path; ToRs are polled as often as the controller's load allows",
+        paper: "LESSOR, FITEE 17(7):647-660, 2016",
+        keys: &[
+            PERIOD_KEY,
+            LEAST_KEY,
+            MOST_KEY,
+            LOWER_KEY,
+            UPPER_KEY,
+            ALPHA_KEY,
+            router::SIZES_KEY,
+            router::EPSILON_KEY,
+            router::GAIN_KEY,
+            router::LONG_KEY,
+        ],
+    },
+    read: |spec| {
+        let (settings, period) = (Settings::read(spec)?, read_period(spec)?);
+        Ok(Parts::central(move |_| Box::new(Lessor::new(settings, period))))
+    },
+};
+
+#[derive(Clone, Copy)]
+struct Settings {
+    detection: Detection,
+    router: RouterSettings,
+}
+
+impl Settings {
+    fn read(spec: &Spec) -> Result<Settings, SpecError> {
+        Ok(Settings { detection: router::read_sizes(spec)?, router: RouterSettings::read(spec)? })
+    }
+}
+
+fn read_period(spec: &Spec) -> Result<PeriodSettings, SpecError> {
+    let period = |key| router::read_period(spec, key);
+    let settings = PeriodSettings {
+        lower: spec.number("lower", 0.0, 1.0)?.unwrap_or(0.5),
+        upper: spec.number("upper", 0.0, 1.0)?.unwrap_or(0.7),
+        first: period("period")?.unwrap_or(Nanos::from_secs(5)),
+        least: period("min_period")?.unwrap_or(Nanos::from_millis(500)),
+        most: period("max_period")?.unwrap_or(Nanos::from_secs(60)),
+        alpha: spec.number("alpha", 0.01, 0.5)?.unwrap_or(0.05),
+    };
+    if settings.lower > settings.upper {
+        return Err(spec.error("lower is greater than upper; expected lower <= upper, such as lower=0.5,upper=0.7"));
+    }
+    if !(settings.least..=settings.most).contains(&settings.first) {
+        return Err(spec.error("expected min_period <= period <= max_period, such as 500ms, 5s and 60s"));
+    }
+    Ok(settings)
+}
+
+struct Lessor {
+    settings: Settings,
+    pre: Pre,
+    router: Router,
+    /// Whether a round is wanted as soon as the one under way is over.
+    stale: bool,
+}
+
+/// What survives a restart.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    pre: pre::Memory,
+    router: router::Memory,
+}
+
+impl Scheme for Lessor {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { detection: self.settings.detection, ..Needs::NOTHING }
+    }
+
+    fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+        match event {
+            Event::Started => {
+                self.stale = false;
+                self.router.start(view, actions);
+                self.pre.begin(now, view);
+                actions.push(Action::Measure);
+            }
+            Event::FlowArrived { flow } | Event::FlowAdopted { flow } => self.router.arrive(now, view, *flow, actions),
+            Event::FlowFinished { flow } => {
+                self.router.depart(*flow);
+                self.pre.forget(*flow);
+            }
+            Event::RatesMeasured { .. } => {
+                let due = self.pre.answered(now, view);
+                self.carry_out(due, view, actions);
+            }
+            Event::Timeout => {
+                let due = self.pre.wake(now, view);
+                self.carry_out(due, view, actions);
+            }
+            Event::LinkChanged { link, up } => {
+                if self.router.link_changed(now, view, (*link, *up), actions) {
+                    self.allocate(view, actions);
+                }
+            }
+            Event::Solved { ticket, answer } => {
+                let ours = self.router.solved(now, view, (*ticket, answer), actions);
+                if ours && std::mem::take(&mut self.stale) {
+                    self.allocate(view, actions);
+                }
+            }
+            Event::RouteConfirmed { flow } => self.router.confirmed(*flow),
+            Event::RouteRejected { flow, why } => self.router.rejected(now, view, *flow, why),
+            Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
+            Event::SubflowArrived { .. } => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.pre.next()
+    }
+
+    fn solver(&self) -> fn(&View, &State) -> State {
+        router::solve
+    }
+
+    fn save(&self) -> State {
+        let memory = Memory { pre: self.pre.memory().clone(), router: self.router.memory().clone() };
+        // Maps with integer keys and plain fields: there is nothing in it that JSON cannot say.
+        State(serde_json::to_value(memory).unwrap_or_default())
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), StateError> {
+        let wrong = |error: serde_json::Error| StateError { scheme: NAME, problem: error.to_string() };
+        let Memory { pre, router } = serde_json::from_value(state.0).map_err(wrong)?;
+        self.pre.recall(pre);
+        self.router.recall(router);
+        Ok(())
+    }
+}
+
+impl Lessor {
+    fn new(settings: Settings, period: PeriodSettings) -> Lessor {
+        Lessor { settings, pre: Pre::new(period), router: Router::new(settings.router), stale: false }
+    }
+
+    fn carry_out(&mut self, due: Due, view: &View, actions: &mut Vec<Action>) {
+        if due.ask {
+            actions.push(Action::Measure);
+        }
+        if due.allocate {
+            self.allocate(view, actions);
+        }
+    }
+
+    /// PMPT over all flows, with what they are predicted to send.
+    fn allocate(&mut self, view: &View, actions: &mut Vec<Action>) {
+        if self.router.is_solving() {
+            self.stale = true;
+            return;
+        }
+        let most = view.long_flows().filter_map(|(id, flow)| {
+            let (_, access_bps) = access(view, flow)?;
+            Some((id, most_wanted_bps(self.pre.predicted(id)?, access_bps)))
+        });
+        let most: Vec<(FlowId, u64)> = most.collect();
+        self.router.solve(view, most, actions);
+    }
+}

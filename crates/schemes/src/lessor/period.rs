@@ -1,0 +1,155 @@
+//! How often to ask: the polling period follows the controller's load (LESSOR §4.2, Algorithm 1).
+
+use pathloom_model::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Least that α falls to, and what it falls by (Alg. 1 line 6).
+const ALPHA_LEAST: f64 = 0.01;
+const ALPHA_STEP: f64 = 0.01;
+/// A round trip counts as grown from twice its average on (§4.2).
+const GROWN: u128 = 2;
+/// Weight of the latest round trip in the average: that of TCP's smoothed one (RFC 6298 §2.3). The paper gives none.
+const RTT_WEIGHT: u64 = 8;
+
+/// Settings of Algorithm 1.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct PeriodSettings {
+    /// LT: below this busy share of the controller the period is halved.
+    pub lower: f64,
+    /// UT: above this it is doubled.
+    pub upper: f64,
+    /// T at the start.
+    pub first: Nanos,
+    /// Bounds of T, which the paper does not give: an idle controller would ask for ever more often.
+    pub least: Nanos,
+    pub most: Nanos,
+    /// α at the start.
+    pub alpha: f64,
+}
+
+/// The period T, with what its next change depends on.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Period {
+    /// T.
+    pub now: Nanos,
+    alpha: f64,
+    /// Average round trip to a switch.
+    rtt: Option<Nanos>,
+}
+
+impl Period {
+    pub(super) fn new(settings: &PeriodSettings) -> Period {
+        Period { now: settings.first, alpha: settings.alpha, rtt: None }
+    }
+
+    /// Algorithm 1: the period of the next round, from the busy share of the controller (0..=1) and the round trip to
+    /// its switches, if one was measured.
+    pub(super) fn adjust(&mut self, settings: &PeriodSettings, busy_share: f64, rtt: Option<Nanos>) {
+        let direction = self.direction(rtt);
+        let factor = if busy_share < settings.lower {
+            0.5
+        } else if busy_share <= settings.upper {
+            let factor = 1.0 + self.alpha * direction;
+            self.alpha = (self.alpha - ALPHA_STEP).max(ALPHA_LEAST);
+            factor
+        } else {
+            2.0
+        };
+        let next = Nanos((self.now.0 as f64 * factor) as u64);
+        self.now = next.clamp(settings.least, settings.most);
+    }
+
+    /// `dir`: up when the round trip has grown to twice its average, down otherwise.
+    fn direction(&mut self, rtt: Option<Nanos>) -> f64 {
+        let Some(rtt) = rtt else { return -1.0 };
+        let average = self.rtt.unwrap_or(rtt);
+        // In an order that cannot overflow.
+        self.rtt = Some(Nanos(average.0 - average.0 / RTT_WEIGHT + rtt.0 / RTT_WEIGHT));
+        let grown = rtt.0 > 0 && u128::from(rtt.0) >= GROWN * u128::from(average.0);
+        if grown {
+            1.0
+        } else {
+            -1.0
+        }
+    }
+}
+
+/// The round trip to the switches of a view: the mean of those measured.
+pub(super) fn mean_rtt(of_switches: &[Option<Nanos>]) -> Option<Nanos> {
+    let (sum, count) =
+        of_switches.iter().flatten().fold((0u128, 0u128), |(sum, n), rtt| (sum + u128::from(rtt.0), n + 1));
+    sum.checked_div(count).map(|mean| Nanos(mean as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: PeriodSettings = PeriodSettings {
+        lower: 0.5,
+        upper: 0.7,
+        first: Nanos::from_secs(5),
+        least: Nanos::from_millis(500),
+        most: Nanos::from_secs(60),
+        alpha: 0.05,
+    };
+    const RTT: Option<Nanos> = Some(Nanos::from_millis(1));
+
+    fn ms(period: &Period) -> f64 {
+        (period.now.0 as f64 / 1e3).round() / 1e3
+    }
+
+    #[test]
+    fn idle_halves_and_overload_doubles_within_bounds() {
+        let mut period = Period::new(&SETTINGS);
+        let mut seen = Vec::new();
+        for busy in [0.0, 0.49, 0.2, 0.1, 0.0, 0.71, 1.0, 0.9, 0.8, 0.75, 0.99, 1.0, 1.0] {
+            period.adjust(&SETTINGS, busy, RTT);
+            seen.push(ms(&period));
+        }
+        let expected =
+            [2500.0, 1250.0, 625.0, 500.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0, 32000.0, 60000.0, 60000.0];
+        assert_eq!(seen, expected);
+        assert_eq!(period.alpha, SETTINGS.alpha, "α changes within the band alone");
+    }
+
+    #[test]
+    fn within_the_band_the_steps_get_smaller() {
+        let mut period = Period::new(&SETTINGS);
+        let mut seen = Vec::new();
+        for busy in [0.5, 0.6, 0.7, 0.55, 0.6, 0.6] {
+            period.adjust(&SETTINGS, busy, RTT);
+            seen.push(ms(&period));
+        }
+        // 5 s · 0.95 · 0.96 · 0.97 · 0.98 · 0.99 · 0.99
+        assert_eq!(seen, [4750.0, 4560.0, 4423.2, 4334.736, 4291.389, 4248.475]);
+        assert!((period.alpha - ALPHA_LEAST).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_round_trip_of_twice_the_average_turns_the_direction() {
+        let mut period = Period::new(&SETTINGS);
+        period.adjust(&SETTINGS, 0.6, RTT);
+        assert_eq!(ms(&period), 4750.0);
+        period.adjust(&SETTINGS, 0.6, Some(Nanos::from_micros(1999)));
+        assert_eq!(ms(&period), 4560.0, "not twice yet");
+        // The average is 1.125 ms by now.
+        period.adjust(&SETTINGS, 0.6, Some(Nanos::from_micros(2250)));
+        assert_eq!(ms(&period), 4696.8);
+        period.adjust(&SETTINGS, 0.6, None);
+        assert_eq!(ms(&period), 4602.864, "no round trip was measured");
+    }
+
+    #[test]
+    fn round_trips_are_averaged_over_switches() {
+        assert_eq!(mean_rtt(&[None, None]), None);
+        assert_eq!(mean_rtt(&[Some(Nanos(4)), None, Some(Nanos(8))]), Some(Nanos(6)));
+        assert_eq!(mean_rtt(&[Some(Nanos::MAX), Some(Nanos::MAX)]), Some(Nanos::MAX));
+        let mut period = Period::new(&SETTINGS);
+        for _ in 0..3 {
+            period.adjust(&SETTINGS, 0.6, Some(Nanos::MAX));
+        }
+        assert!(period.now < SETTINGS.first);
+    }
+}

@@ -1,0 +1,165 @@
+//! What a flow will send in the next period, from what it sent in the last ones (LESSOR §4.2, Eq. 4).
+
+use pathloom_scheme::{FlowId, View};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is known of one flow's rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reading {
+    /// Vp: the value asked for last.
+    previous: Option<u64>,
+    /// Vp + Vc of a flow that is asked for again.
+    unsettled: Option<u64>,
+    /// V.
+    predicted: Option<u64>,
+}
+
+/// Predicted rates of flows, in bits per second.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Predictions(BTreeMap<FlowId, Reading>);
+
+impl Predictions {
+    /// Takes the answers of a round. Tells whether a flow has to be asked for again.
+    pub(super) fn read(&mut self, view: &View) -> bool {
+        let mut again = false;
+        for (id, current) in measured(view) {
+            let reading = self.0.entry(id).or_default();
+            // The first value of a flow covers a part of the round only: there is nothing to predict from yet.
+            if let Some(previous) = reading.previous.replace(current) {
+                let sum = previous.saturating_add(current);
+                if is_stable(previous, current) {
+                    (reading.predicted, reading.unsettled) = (Some(sum / 2), None);
+                } else {
+                    reading.unsettled = Some(sum);
+                    again = true;
+                }
+            }
+        }
+        again
+    }
+
+    /// Takes the answers to the second question of a round: V = (Vp + Vc + Vn) / 3 for flows that were not stable.
+    pub(super) fn read_again(&mut self, view: &View) {
+        for (id, newest) in measured(view) {
+            let Some(reading) = self.0.get_mut(&id) else { continue };
+            if let Some(sum) = reading.unsettled.take() {
+                reading.predicted = Some(sum.saturating_add(newest) / 3);
+                reading.previous = Some(newest);
+            }
+        }
+    }
+
+    /// V of a flow, once there is one.
+    pub(super) fn of(&self, flow: FlowId) -> Option<u64> {
+        self.0.get(&flow)?.predicted
+    }
+
+    /// Forgets a flow.
+    pub(super) fn forget(&mut self, flow: FlowId) {
+        self.0.remove(&flow);
+    }
+
+    /// Forgets all flows but those of the view.
+    pub(super) fn keep_known(&mut self, view: &View) {
+        self.0.retain(|flow, _| view.flows.contains_key(flow));
+    }
+}
+
+/// The long flows whose rate was read.
+fn measured(view: &View) -> impl Iterator<Item = (FlowId, u64)> + '_ {
+    view.long_flows().filter_map(|(id, flow)| Some((id, flow.rate_bps?)))
+}
+
+/// 0.9·Vp ≤ Vc ≤ 1.1·Vp.
+fn is_stable(previous: u64, current: u64) -> bool {
+    let (previous, current) = (u128::from(previous), u128::from(current));
+    (9 * previous..=11 * previous).contains(&(10 * current))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::{fabric_from_spec, FiveTuple, Nanos};
+    use pathloom_scheme::FlowView;
+    use std::sync::Arc;
+
+    const FLOW: FlowId = FlowId(7);
+
+    fn view() -> View {
+        let fabric = fabric_from_spec("dumbbell").unwrap();
+        let (from, to) = (fabric.attachments()[0], fabric.attachments()[1]);
+        let flow = FlowView {
+            five_tuple: FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 },
+            src_host: from.host,
+            dst_host: to.host,
+            src_tor: from.tor,
+            dst_tor: to.tor,
+            arrived: Nanos::ZERO,
+            size_bytes: None,
+            mptcp_token: None,
+            long: true,
+            route: None,
+            pending: None,
+            allocated_bps: None,
+            bytes: 0,
+            rate_bps: None,
+        };
+        let mut view = View::new(Arc::new(fabric));
+        view.flows.insert(FLOW, flow);
+        view
+    }
+
+    fn at(rate_bps: u64) -> View {
+        let mut view = view();
+        view.flows.get_mut(&FLOW).unwrap().rate_bps = Some(rate_bps);
+        view
+    }
+
+    #[test]
+    fn a_steady_flow_is_taken_at_the_mean_of_two_values() {
+        let mut predictions = Predictions::default();
+        assert!(!predictions.read(&view()), "not measured");
+        assert!(!predictions.read(&at(1000)));
+        assert_eq!(predictions.of(FLOW), None, "one value alone says nothing");
+        assert!(!predictions.read(&at(1100)));
+        assert_eq!(predictions.of(FLOW), Some(1050));
+        assert!(!predictions.read(&at(990)), "a tenth below the value before is steady still");
+        assert_eq!(predictions.of(FLOW), Some(1045));
+        predictions.read_again(&at(5));
+        assert_eq!(predictions.of(FLOW), Some(1045), "it was not asked for");
+    }
+
+    #[test]
+    fn an_unsteady_flow_is_asked_for_again() {
+        let mut predictions = Predictions::default();
+        predictions.read(&at(1000));
+        assert!(predictions.read(&at(1101)));
+        assert_eq!(predictions.of(FLOW), None);
+        predictions.read_again(&at(899));
+        assert_eq!(predictions.of(FLOW), Some(1000));
+        // The value before is the one asked for last.
+        assert!(!predictions.read(&at(901)));
+        assert_eq!(predictions.of(FLOW), Some(900));
+    }
+
+    #[test]
+    fn the_bounds_belong_to_the_band() {
+        assert!(is_stable(1000, 900) && is_stable(1000, 1100) && is_stable(0, 0));
+        assert!(!is_stable(1000, 899) && !is_stable(1000, 1101) && !is_stable(0, 1));
+        assert!(is_stable(u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let mut predictions = Predictions::default();
+        predictions.read(&at(1));
+        predictions.forget(FlowId(1));
+        predictions.keep_known(&view());
+        assert_ne!(predictions, Predictions::default());
+        predictions.forget(FLOW);
+        assert_eq!(predictions, Predictions::default());
+    }
+}

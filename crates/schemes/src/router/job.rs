@@ -1,0 +1,117 @@
+//! A round over all flows as a job: the papers' Algorithm 2, run beside the controller.
+
+use crate::board::Board;
+use crate::cost::Cost;
+use pathloom_mcf::placement::PlacerSettings;
+use pathloom_model::Path;
+use pathloom_scheme::{FlowId, FlowView, State, View};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What the job gets beside the view.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub epsilon: f64,
+    /// Least gain in satisfaction for which flows that stand on a path are moved.
+    pub gain: f64,
+    /// Payload bytes from which on a flow of announced size is worth a path.
+    pub long_bytes: u64,
+    /// Most that flows are taken to want, where it is less than their access links could give them.
+    pub most_bps: Vec<(FlowId, u64)>,
+}
+
+/// A flow, and the path it is to be on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub flow: FlowId,
+    pub path: Path,
+    /// What it can have there.
+    pub rate_bps: u64,
+}
+
+/// What comes out: the difference to what stands (OFPT Alg. 3 line 1).
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    pub routes: Vec<Wanted>,
+    pub cost: Cost,
+}
+
+impl From<Job> for State {
+    fn from(job: Job) -> State {
+        State(serde_json::to_value(job).unwrap_or_default())
+    }
+}
+
+impl From<&State> for Answer {
+    /// What is no answer moves nothing.
+    fn from(state: &State) -> Answer {
+        Answer::deserialize(&state.0).unwrap_or_default()
+    }
+}
+
+/// The solver: a plain function of a view and a [`Job`]. What is no job moves nothing.
+pub(crate) fn solve(view: &View, input: &State) -> State {
+    let answer = Job::deserialize(&input.0).map(|job| run(view, &job)).unwrap_or_default();
+    State(serde_json::to_value(answer).unwrap_or_default())
+}
+
+/// Whether a flow is short: it was announced, and with less than `long_bytes`.
+pub(crate) fn is_short(flow: &FlowView, long_bytes: u64) -> bool {
+    flow.size_bytes.is_some_and(|size| size < long_bytes)
+}
+
+/// Looks at links that it takes to enter a flow, to estimate what it wants and to work out what it gets.
+const OPERATIONS_PER_FLOW: u64 = 32;
+
+fn run(view: &View, job: &Job) -> Answer {
+    let mut board = Board::new(view, PlacerSettings { epsilon: job.epsilon, ..PlacerSettings::default() });
+    let flows = || view.long_flows().filter(|(_, flow)| !is_short(flow, job.long_bytes));
+    for (id, flow) in flows() {
+        match flow.intended_route().is_some() {
+            true => drop(board.arrive(view, id)),
+            false => board.wait(view, id),
+        }
+    }
+    for &(id, most_bps) in &job.most_bps {
+        // It fails for flows that have gone.
+        let _ = board.placer().set_announced(id.0, Some(most_bps));
+    }
+    let flow_count = flows().count() as u64;
+    let links = view.fabric.links().len() as u64;
+    let operations = links + OPERATIONS_PER_FLOW * flow_count + board.placer().round(0).operations;
+    let mut cost = Cost { operations, flows: flow_count };
+    let mut standing = Outcome::of(&mut board);
+    if board.is_crowded() {
+        let before = standing;
+        cost.operations += board.placer().round(usize::MAX).operations;
+        let after = Outcome::of(&mut board);
+        let better = after.satisfaction >= before.satisfaction * (1.0 + job.gain);
+        standing = if better { after } else { before };
+    }
+    let differs = |id: &FlowId, path: &Path| view.flows[id].intended_route() != Some(path);
+    let routes = standing.paths.into_iter().filter(|(id, (path, _))| differs(id, path));
+    let routes = routes.map(|(flow, (path, rate_bps))| Wanted { flow, path, rate_bps }).collect();
+    Answer { routes, cost }
+}
+
+/// Where flows are, and what they get there.
+struct Outcome {
+    paths: BTreeMap<FlowId, (Path, u64)>,
+    /// Sum over flows of what each gets as a share of what it wants.
+    satisfaction: f64,
+}
+
+impl Outcome {
+    fn of(board: &mut Board) -> Outcome {
+        let mut outcome = Outcome { paths: BTreeMap::new(), satisfaction: 0.0 };
+        for (id, rate) in board.placer().max_min_bps() {
+            let id = FlowId(id);
+            let demand_bps = board.demand_bps(id).unwrap_or(0).max(1);
+            outcome.satisfaction += (rate / demand_bps as f64).min(1.0);
+            if let Some(path) = board.path(id) {
+                outcome.paths.insert(id, (path, rate as u64));
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,249 @@
+//! What OFPT and LESSOR have in common: each flow gets the lightest path when it comes, and rounds over all flows put
+//! right what has become uneven.
+//!
+//! An arrival is placed at once, by the [`Board`] that is kept flow by flow; a round is a job on a snapshot of the
+//! view, from which it starts: what stands in the network, not what was wanted. Its answer is the difference.
+
+mod job;
+
+use crate::board::{is_only_way, Board};
+use crate::cost::Cost;
+use crate::registry::KeyInfo;
+use crate::remaining::remaining_time;
+use crate::rests::Rests;
+pub(crate) use job::{is_short, solve};
+use job::{Answer, Job, Wanted};
+use pathloom_mcf::placement::PlacerSettings;
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::{LinkId, Nanos};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, FlowId, Rejection, State, View};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+
+pub(crate) const EPSILON_KEY: KeyInfo =
+    ("epsilon", "0.05", "growth of a link's length as it fills, which decides between paths that are equally light");
+pub(crate) const GAIN_KEY: KeyInfo =
+    ("gain", "0.01", "flows are moved when all together get at least this share more of what they want, 0 to 1");
+pub(crate) const LONG_KEY: KeyInfo = ("long", "100KB", "flows announced with less stay on the default routes");
+
+pub(crate) const SIZES_KEY: KeyInfo = (
+    "sizes",
+    "unknown",
+    "unknown (hosts label long flows, by DSCP) or announced (applications tell size and five-tuple before they send)",
+);
+
+/// How flows are found, by whether their sizes are to be known.
+pub(crate) fn read_sizes(spec: &Spec) -> Result<Detection, SpecError> {
+    let words = [("unknown", Detection::Label), ("announced", Detection::Announced)];
+    Ok(spec.choice("sizes", &words)?.unwrap_or(Detection::Label))
+}
+
+/// A polling period.
+pub(crate) fn read_period(spec: &Spec, key: &'static str) -> Result<Option<Nanos>, SpecError> {
+    let period = spec.time(key)?;
+    if period.is_some_and(|period| period < Nanos::from_millis(1) || period > Nanos::from_secs(3600)) {
+        return Err(spec.error(format!("{key}: expected 1ms to 1h, such as 5s")));
+    }
+    Ok(period)
+}
+
+/// Settings of a [`Router`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct RouterSettings {
+    pub epsilon: f64,
+    pub gain: f64,
+    pub long_bytes: u64,
+}
+
+impl RouterSettings {
+    pub(crate) fn read(spec: &Spec) -> Result<RouterSettings, SpecError> {
+        Ok(RouterSettings {
+            epsilon: spec.number("epsilon", 0.0, 1.0)?.unwrap_or(0.05),
+            gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(0.01),
+            long_bytes: spec.size_bytes("long")?.unwrap_or(100_000),
+        })
+    }
+}
+
+/// Puts flows on paths.
+pub(crate) struct Router {
+    settings: RouterSettings,
+    board: Option<Board>,
+    memory: Memory,
+    /// The job under way. It is not saved: a restart loses it, and the next round sends another.
+    solving: Option<u64>,
+}
+
+/// What survives a restart.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Memory {
+    /// Mark of the next job; never used twice, so that an answer to a job from before a restart is not taken for ours.
+    next_ticket: u64,
+    /// Flows whose path was refused, for example by a full table.
+    rests: Rests,
+    /// Cost of the last job, from which that of the next is foretold.
+    cost: Cost,
+}
+
+impl Router {
+    pub(crate) fn new(settings: RouterSettings) -> Router {
+        Router { settings, board: None, memory: Memory::default(), solving: None }
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn recall(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
+    /// Begins with no flows.
+    pub(crate) fn start(&mut self, view: &View, actions: &mut Vec<Action>) {
+        self.solving = None;
+        self.board = None;
+        self.memory.rests.keep(|flow| view.flows.contains_key(&flow));
+        // OFPT §4: rules for short flows are there before them, by server-level load balancing.
+        actions.push(Action::SetDefaults(DefaultRoutes::PerHost));
+    }
+
+    fn board(&mut self, view: &View) -> &mut Board {
+        let settings = PlacerSettings { epsilon: self.settings.epsilon, ..PlacerSettings::default() };
+        self.board.get_or_insert_with(|| Board::new(view, settings))
+    }
+
+    /// Whether a flow is left to the default routes for its size.
+    pub(crate) fn is_short(&self, view: &View, flow: FlowId) -> bool {
+        view.flows.get(&flow).is_some_and(|flow| is_short(flow, self.settings.long_bytes))
+    }
+
+    /// A flow has come, or was found standing on a path.
+    pub(crate) fn arrive(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
+        if !self.is_short(view, flow) && self.board(view).arrive(view, flow) {
+            self.route(now, view, flow, actions);
+        }
+    }
+
+    /// A flow is over.
+    pub(crate) fn depart(&mut self, flow: FlowId) {
+        self.memory.rests.end(flow);
+        if let Some(board) = &mut self.board {
+            board.depart(flow);
+        }
+    }
+
+    /// A link came up or went down: flows on it get another path at once, least remaining time first. Tells whether that
+    /// is news: both directions of a cable are reported.
+    pub(crate) fn link_changed(
+        &mut self,
+        now: Nanos,
+        view: &View,
+        (link, up): (LinkId, bool),
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let board = self.board(view);
+        if board.is_up(link) == up {
+            return false;
+        }
+        let mut changed = board.set_cable(link, up);
+        changed.sort_by_cached_key(|flow| self.remaining(view, *flow));
+        for flow in changed {
+            self.route(now, view, flow, actions);
+        }
+        true
+    }
+
+    /// The path of a flow is there.
+    pub(crate) fn confirmed(&mut self, flow: FlowId) {
+        self.memory.rests.end(flow);
+    }
+
+    /// The path of a flow could not be set up: it stays where it was.
+    pub(crate) fn rejected(&mut self, now: Nanos, view: &View, flow: FlowId, why: &Rejection) {
+        self.memory.rests.rejected(now, flow, why);
+        if let Some(board) = &mut self.board {
+            board.put_back(view, flow);
+        }
+    }
+
+    /// Whether a round is under way.
+    pub(crate) fn is_solving(&self) -> bool {
+        self.solving.is_some()
+    }
+
+    /// Begins a round over all flows, unless there are none. `most_bps` is what flows want at most, where that is known.
+    pub(crate) fn solve(&mut self, view: &View, most_bps: Vec<(FlowId, u64)>, actions: &mut Vec<Action>) {
+        let RouterSettings { epsilon, gain, long_bytes } = self.settings;
+        let flows = view.long_flows().filter(|(_, flow)| !is_short(flow, long_bytes)).count() as u64;
+        if flows == 0 || self.solving.is_some() {
+            return;
+        }
+        let ticket = self.memory.next_ticket;
+        self.memory.next_ticket += 1;
+        self.solving = Some(ticket);
+        let input = Job { epsilon, gain, long_bytes, most_bps };
+        actions.push(Action::Solve { ticket, input: input.into(), modelled: self.memory.cost.foretell(flows) });
+    }
+
+    /// A job is done. Tells whether it was the one under way, and carries out what it found (OFPT Alg. 3).
+    pub(crate) fn solved(
+        &mut self,
+        now: Nanos,
+        view: &View,
+        (ticket, answer): (u64, &State),
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        if self.solving != Some(ticket) {
+            return false;
+        }
+        self.solving = None;
+        let Answer { routes, cost } = answer.into();
+        self.memory.cost = cost;
+        for Wanted { flow, path, rate_bps } in in_order(view, routes) {
+            let stands = view.flows.get(&flow).is_some_and(|flow| flow.long);
+            if stands && path.is_up(&view.links) && !self.memory.rests.holds(now, flow) {
+                let board = self.board(view);
+                board.move_to(view, flow, &path);
+                self.route_at(view, flow, rate_bps, actions);
+            }
+        }
+        true
+    }
+
+    /// Asks for the path a flow is to be on, if it is not there.
+    fn route(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
+        if !self.memory.rests.holds(now, flow) {
+            let demand_bps = self.board.as_ref().and_then(|board| board.demand_bps(flow));
+            self.route_at(view, flow, demand_bps.unwrap_or(0), actions);
+        }
+    }
+
+    fn route_at(&mut self, view: &View, flow: FlowId, rate_bps: u64, actions: &mut Vec<Action>) {
+        let path = self.board.as_ref().and_then(|board| board.path(flow));
+        let Some((path, known)) = path.zip(view.flows.get(&flow)) else { return };
+        let there = known.intended_route() == Some(&path);
+        let needless = known.intended_route().is_none() && is_only_way(view, &path);
+        if !there && !needless && path.is_up(&view.links) {
+            actions.push(Action::Route { flow, path, rate_bps: Some(rate_bps) });
+        }
+    }
+
+    fn remaining(&self, view: &View, flow: FlowId) -> Nanos {
+        let demand_bps = self.board.as_ref().and_then(|board| board.demand_bps(flow));
+        view.flows.get(&flow).map_or(Nanos::MAX, |flow| remaining_time(flow, demand_bps.unwrap_or(0)))
+    }
+}
+
+/// OFPT Alg. 3: first the flows that are to be moved, those with most remaining time first; then the new ones, those
+/// with least first.
+fn in_order(view: &View, routes: Vec<Wanted>) -> Vec<Wanted> {
+    let standing = |wanted: &Wanted| view.flows.get(&wanted.flow).is_some_and(|flow| flow.intended_route().is_some());
+    let time =
+        |wanted: &Wanted| view.flows.get(&wanted.flow).map_or(Nanos::MAX, |flow| remaining_time(flow, wanted.rate_bps));
+    let (mut moved, mut new): (Vec<Wanted>, Vec<Wanted>) = routes.into_iter().partition(standing);
+    moved.sort_by_cached_key(|wanted| (Reverse(time(wanted)), wanted.flow));
+    new.sort_by_cached_key(|wanted| (time(wanted), wanted.flow));
+    moved.extend(new);
+    moved
+}
