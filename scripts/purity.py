@@ -29,7 +29,8 @@ ARROWS = {
     "control": {"model", "scheme"},
     "sim": {"model", "workload", "mcf", "transport", "switching", "scheme", "schemes", "control"},
     "openflow": {"model"},
-    "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow"},
+    "discovery": {"model"},
+    "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow", "discovery"},
     "python": {"model", "workload", "mcf", "transport", "schemes", "control", "sim"},
     "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},
 }

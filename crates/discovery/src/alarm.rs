@@ -1,0 +1,233 @@
+//! What went wrong and where, said in a way that a log can bear.
+
+use crate::arp::ArpError;
+use crate::{Dpid, Mac, Place};
+use pathloom_model::{Nanos, PortNo};
+use rustc_hash::FxHashMap;
+use std::fmt;
+use std::mem::{discriminant, Discriminant};
+use std::net::Ipv4Addr;
+
+/// Something that should not happen, at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alarm {
+    /// What.
+    pub what: Trouble,
+    /// Where the offender is; port 0 is the switch as a whole.
+    pub place: Place,
+    /// How often the same happened there since it was last said, this time included.
+    pub times: u64,
+}
+
+/// What can be wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// LLDP that pretends to be a probe of ours.
+    ForgedProbe,
+    /// A probe of ours, but older than any wire can make it.
+    StaleProbe {
+        /// The port it once left by.
+        from: Place,
+        /// How long ago.
+        age: Nanos,
+    },
+    /// A probe that had already arrived here.
+    ReplayedProbe {
+        /// The port it once left by.
+        from: Place,
+    },
+    /// One probe arrived at two ports: a shared medium, or somebody relays probes.
+    TwoPlaces {
+        /// The port it left by.
+        from: Place,
+        /// Where it arrived first.
+        first: Place,
+    },
+    /// A probe arrived at, or came from, a port at which a host lives: somebody relays probes.
+    ProbeOnHostPort {
+        /// The port it left by.
+        from: Place,
+    },
+    /// A host lives at an end of a link: the link, which somebody may have made up, is given up.
+    HostOnLink {
+        /// The other end.
+        peer: Place,
+    },
+    /// A probe from a port arrived here, though one of the two is part of another link that stands.
+    Contradiction {
+        /// The port it left by.
+        from: Place,
+    },
+    /// A cable that leads back to its own switch.
+    Looped {
+        /// The port the probe left by.
+        from: Place,
+    },
+    /// Probes get from here to there, but none comes back.
+    OneWay {
+        /// Where they arrive.
+        to: Place,
+    },
+    /// The port goes up and down.
+    Flapping {
+        /// Failures remembered.
+        failures: u32,
+        /// How long it must be quiet before it is used again.
+        wait: Nanos,
+    },
+    /// More LLDP than a port may send.
+    LldpFlood,
+    /// A second switch with this datapath id; it is ignored.
+    DuplicateSwitch,
+    /// More ports than a switch can have here; the others are ignored.
+    TooManyPorts,
+    /// More ARP than a port may send.
+    ArpFlood,
+    /// More questions for unknown addresses than a port may have flooded.
+    UnknownTargets,
+    /// An ARP frame that no honest host sends.
+    BadArp(ArpError),
+    /// ARP from a port that is not known to face hosts.
+    ArpOffEdge,
+    /// More hosts than a port may have, or than there is room for.
+    TooManyHosts,
+    /// Someone speaks for an address, or with a hardware address, whose owner is alive elsewhere.
+    Spoofed {
+        /// The address claimed.
+        address: Ipv4Addr,
+        /// The hardware address it was claimed with.
+        mac: Mac,
+        /// Where the owner is.
+        owner: Place,
+    },
+}
+
+impl Alarm {
+    pub(crate) fn of_switch(dpid: Dpid) -> Place {
+        Place { dpid, port: PortNo(0) }
+    }
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.place.port == PortNo(0) {
+            write!(f, "switch {}: {}", self.place.dpid, self.what)?;
+        } else {
+            write!(f, "{}: {}", self.place, self.what)?;
+        }
+        if self.times > 1 {
+            write!(f, " ({} times since last said)", self.times)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |time: Nanos| time.0 / 1_000_000;
+        match self {
+            Trouble::ForgedProbe => f.write_str("sends LLDP that pretends to be a probe of this controller; ignored"),
+            Trouble::StaleProbe { from, age } => {
+                write!(f, "a probe that left {from} arrived after {} ms; replayed, or the control channel is too slow; ignored", ms(*age))
+            }
+            Trouble::ReplayedProbe { from } => write!(f, "a probe that left {from} arrived here again; ignored"),
+            Trouble::TwoPlaces { from, first } => {
+                write!(
+                    f,
+                    "a probe that left {from} arrived here and at {first}: a shared medium or a relay; no link there"
+                )
+            }
+            Trouble::ProbeOnHostPort { from } => {
+                write!(
+                    f,
+                    "a probe that left {from} arrived here, though a host lives at one of the two: a relay; no link"
+                )
+            }
+            Trouble::HostOnLink { peer } => {
+                write!(f, "a host lives at this end of a link to {peer}; the link is given up")
+            }
+            Trouble::Contradiction { from } => {
+                write!(
+                    f,
+                    "a probe that left {from} arrived here, but one of the two is part of another link that stands"
+                )
+            }
+            Trouble::Looped { from } => write!(f, "is cabled to its own switch: a probe that left {from} arrived here"),
+            Trouble::OneWay { to } => write!(f, "probes get from here to {to}, but none comes back; no link"),
+            Trouble::Flapping { failures, wait } => {
+                write!(f, "went down {failures} times in a row; must be quiet for {} ms before it is used", ms(*wait))
+            }
+            Trouble::LldpFlood => f.write_str("sends more LLDP than a port may; the rest is dropped"),
+            Trouble::DuplicateSwitch => {
+                f.write_str("a second switch says it has this datapath id; ignored: give each switch its own")
+            }
+            Trouble::TooManyPorts => f.write_str("has more ports than are looked after; the others are ignored"),
+            Trouble::ArpFlood => f.write_str("sends more ARP than a port may; the rest is dropped"),
+            Trouble::UnknownTargets => f.write_str("asks for too many unknown addresses; not all are passed on"),
+            Trouble::BadArp(error) => write!(f, "an ARP frame {error}; dropped"),
+            Trouble::ArpOffEdge => f.write_str("ARP from a port that is not known to face hosts; dropped"),
+            Trouble::TooManyHosts => f.write_str("has more hosts than are looked after; the others are ignored"),
+            Trouble::Spoofed { address, mac, owner } => {
+                write!(f, "{mac} speaks for {address} or with the hardware address of a host that is alive at {owner}; dropped")
+            }
+        }
+    }
+}
+
+/// Lets one alarm of a kind through per place and span, and counts the others.
+///
+/// Holds at most one entry per known port and kind.
+#[derive(Clone, Debug)]
+pub(crate) struct AlarmFilter {
+    every: Nanos,
+    /// For look-ups alone.
+    said: FxHashMap<(Place, Discriminant<Trouble>), (Nanos, u64)>,
+}
+
+impl AlarmFilter {
+    pub(crate) fn new(every: Nanos) -> AlarmFilter {
+        AlarmFilter { every, said: FxHashMap::default() }
+    }
+
+    /// The alarm, if it is time to say it.
+    pub(crate) fn raise(&mut self, now: Nanos, place: Place, what: Trouble) -> Option<Alarm> {
+        let entry = self.said.entry((place, discriminant(&what)));
+        let mut first = false;
+        let (last, silent) = entry.or_insert_with(|| {
+            first = true;
+            (now, 0)
+        });
+        if !first && now.saturating_sub(*last) < self.every {
+            *silent += 1;
+            return None;
+        }
+        *last = now;
+        Some(Alarm { what, place, times: std::mem::take(silent) + 1 })
+    }
+
+    /// Forgets a port that no longer exists.
+    pub(crate) fn forget(&mut self, place: Place) {
+        self.said.retain(|&(at, _), _| at != place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offender_is_named_once_per_span_with_its_count() {
+        let mut filter = AlarmFilter::new(Nanos::from_secs(10));
+        let place = Place::new(0x2a, 3);
+        let mut said = Vec::new();
+        for second in 0..25 {
+            said.extend(filter.raise(Nanos::from_secs(second), place, Trouble::ArpFlood).map(|alarm| alarm.times));
+        }
+        assert_eq!(said, [1, 10, 10]);
+        let other = filter.raise(Nanos::from_secs(25), place, Trouble::ForgedProbe).expect("another kind");
+        assert!(other.to_string().starts_with("switch 000000000000002a port 3: sends LLDP"), "{other}");
+        let whole = Alarm { what: Trouble::DuplicateSwitch, place: Alarm::of_switch(Dpid(1)), times: 3 };
+        assert!(whole.to_string().starts_with("switch 0000000000000001: a second"), "{whole}");
+        assert!(whole.to_string().ends_with("(3 times since last said)"), "{whole}");
+    }
+}

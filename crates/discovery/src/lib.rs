@@ -1,0 +1,20 @@
+//! What hangs where on live switches, found out and kept true: which cable joins which ports ([`LinkDiscovery`], by LLDP
+//! that nobody can forge), and how that compares with the cabling that is configured ([`cabling`]).
+//!
+//! State machines without sockets or clocks: `handle(now, input)`, `poll_output()`, `poll_timeout()`. What is wrong is an
+//! [`Alarm`] that names the place; the offender is limited, everyone else goes on.
+
+mod agenda;
+mod alarm;
+pub mod arp;
+pub mod cabling;
+mod damping;
+mod limits;
+mod links;
+pub mod lldp;
+mod names;
+
+pub use alarm::{Alarm, Trouble};
+pub use limits::{PortLimiter, Rate};
+pub use links::{LinkDiscovery, LinkInput, LinkLoss, LinkOutput, PortState, ProbeSettings};
+pub use names::{Dpid, Mac, Place};

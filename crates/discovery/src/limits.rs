@@ -1,0 +1,123 @@
+//! How much one port may ask of the controller: a token bucket each, so that an offender spends its own tokens only.
+
+use crate::Place;
+use pathloom_model::{units::NS_PER_S, Nanos};
+use std::collections::BTreeMap;
+
+/// Tokens come in at a steady rate and may be saved up to a burst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    /// Tokens per second; at least 1.
+    pub per_s: u32,
+    /// Most that can be saved; at least 1.
+    pub burst: u32,
+}
+
+/// A token bucket, in integers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bucket {
+    rate: Rate,
+    /// Tokens times a second's nanoseconds: a nanosecond brings `per_s` of these.
+    level: u64,
+    filled: Nanos,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(crate) fn new(now: Nanos, rate: Rate) -> Bucket {
+        Bucket { rate, level: u64::from(rate.burst.max(1)) * NS_PER_S, filled: now }
+    }
+
+    fn fill(&mut self, now: Nanos) {
+        let gained = now.saturating_sub(self.filled).0.saturating_mul(u64::from(self.rate.per_s.max(1)));
+        self.level = self.level.saturating_add(gained).min(u64::from(self.rate.burst.max(1)) * NS_PER_S);
+        self.filled = self.filled.max(now);
+    }
+
+    /// Takes a token if there is one.
+    pub(crate) fn take(&mut self, now: Nanos) -> bool {
+        self.fill(now);
+        let granted = self.level >= NS_PER_S;
+        if granted {
+            self.level -= NS_PER_S;
+        }
+        granted
+    }
+
+    /// When there will be a token.
+    pub(crate) fn ready_at(&self) -> Nanos {
+        let lacking = NS_PER_S.saturating_sub(self.level);
+        self.filled.saturating_add(Nanos(lacking.div_ceil(u64::from(self.rate.per_s.max(1)))))
+    }
+}
+
+/// A bucket per port.
+///
+/// The number of buckets is bounded by the number of ports: a driver asks only for ports that a switch really has, and
+/// forgets those of a switch that is gone for good.
+#[derive(Clone, Debug)]
+pub struct PortLimiter {
+    rate: Rate,
+    buckets: BTreeMap<Place, Bucket>,
+}
+
+impl PortLimiter {
+    /// Every port gets `rate`.
+    pub fn new(rate: Rate) -> PortLimiter {
+        PortLimiter { rate, buckets: BTreeMap::new() }
+    }
+
+    /// Whether a frame from this port may be looked at now. A refused one costs next to nothing.
+    pub fn admit(&mut self, now: Nanos, place: Place) -> bool {
+        self.buckets.entry(place).or_insert_with(|| Bucket::new(now, self.rate)).take(now)
+    }
+
+    /// Drops the bucket of a port that no longer exists.
+    pub fn forget(&mut self, place: Place) {
+        self.buckets.remove(&place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_port_that_floods_leaves_the_others_alone() {
+        let mut limiter = PortLimiter::new(Rate { per_s: 100, burst: 20 });
+        let (bad, good) = (Place::new(1, 1), Place::new(1, 2));
+        let (mut of_bad, mut of_good) = (0, 0);
+        for step in 0..100_000u64 {
+            let now = Nanos(step * 10_000);
+            of_bad += u32::from(limiter.admit(now, bad));
+            if step % 10_000 == 0 {
+                of_good += u32::from(limiter.admit(now, good));
+            }
+        }
+        assert_eq!((of_bad, of_good), (119, 10), "20 saved, and 100 a second");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_span_grants_more_than_burst_and_rate(
+            gaps in prop::collection::vec(0..50_000_000u64, 1..200), per_s in 1..1000u32, burst in 1..50u32,
+        ) {
+            let mut bucket = Bucket::new(Nanos::ZERO, Rate { per_s, burst });
+            let (mut now, mut granted) = (Nanos::ZERO, 0u64);
+            for gap in gaps {
+                now += Nanos(gap);
+                if bucket.take(now) {
+                    granted += 1;
+                } else {
+                    let mut later = bucket;
+                    prop_assert!(bucket.ready_at() > now);
+                    prop_assert!(later.take(bucket.ready_at()), "there is a token when it said so");
+                }
+                prop_assert!(granted <= u64::from(burst) + now.0 * u64::from(per_s) / NS_PER_S);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What an LLDP frame that came in is taken for.
+
+use super::ports::Heard;
+use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
+use crate::alarm::Trouble;
+use crate::lldp::{parse, Probe, Received};
+use crate::Place;
+
+impl LinkDiscovery {
+    pub(super) fn frame(&mut self, at: Place, frame: &[u8]) {
+        let Some(port) = self.ports.get_mut(&at) else { return };
+        if !port.bucket.take(self.now) {
+            return self.alarm(at, Trouble::LldpFlood);
+        }
+        match parse(frame, &self.key) {
+            Received::Ours(probe) => self.probe_heard(at, probe),
+            Received::Forged => self.alarm(at, Trouble::ForgedProbe),
+            // A neighbour's own LLDP says nothing that could be trusted.
+            Received::Foreign | Received::Malformed => {}
+        }
+    }
+
+    fn probe_heard(&mut self, at: Place, probe: Probe) {
+        let from = probe.from;
+        if !self.accept(at, probe) {
+            return;
+        }
+        let (Some(sender), Some(receiver)) = (self.ports.get(&from), self.ports.get(&at)) else { return };
+        if sender.host || receiver.host {
+            return self.alarm(at, Trouble::ProbeOnHostPort { from });
+        }
+        if !sender.usable() || !receiver.usable() || sender.shared_until > self.now {
+            return;
+        }
+        let known = sender.link.is_some();
+        let elsewhere = sender.link.is_some_and(|peer| peer != at) || receiver.link.is_some_and(|peer| peer != from);
+        let other_way = receiver.heard.is_some_and(|heard| heard.at == from);
+        if elsewhere {
+            return self.alarm(at, Trouble::Contradiction { from });
+        }
+        self.note_heard(from, at);
+        if known {
+            self.rest(from);
+        } else if other_way {
+            self.link(from, at);
+        } else {
+            self.probe_back(at);
+        }
+    }
+
+    fn note_heard(&mut self, from: Place, at: Place) {
+        let now = self.now;
+        if let Some(receiver) = self.ports.get_mut(&at) {
+            receiver.last_in = Some(now);
+        }
+        let Some(sender) = self.ports.get_mut(&from) else { return };
+        sender.unheard = 0;
+        if sender.heard.replace(Heard { at, last: now }).is_none() {
+            self.timers.set(Timer::Check(from), now.saturating_add(self.settings.window()));
+        }
+    }
+
+    /// Whether a probe is fresh, arrived for the first time, and came over a cable to another switch.
+    fn accept(&mut self, at: Place, probe: Probe) -> bool {
+        let from = probe.from;
+        let age = self.now.saturating_sub(probe.sent);
+        let hold = self.settings.idle_interval.saturating_add(self.settings.window());
+        let sent = self.ports.get_mut(&from).map(|port| port.sent.iter_mut().flatten());
+        let sent = sent.and_then(|mut sent| sent.find(|sent| sent.nonce == probe.nonce));
+        let Some(sent) = sent.filter(|_| age <= self.settings.max_age) else {
+            self.alarm(at, Trouble::StaleProbe { from, age });
+            return false;
+        };
+        if from.dpid == at.dpid {
+            self.alarm(at, Trouble::Looped { from });
+            return false;
+        }
+        match sent.arrived.replace(at) {
+            None => true,
+            Some(first) if first == at => {
+                self.alarm(at, Trouble::ReplayedProbe { from });
+                false
+            }
+            Some(first) => {
+                sent.arrived = Some(first);
+                if let Some(port) = self.ports.get_mut(&from) {
+                    port.shared_until = self.now.saturating_add(hold);
+                    port.heard = None;
+                }
+                self.alarm(at, Trouble::TwoPlaces { from, first });
+                self.unlink(from, LinkLoss::Doubtful);
+                false
+            }
+        }
+    }
+
+    fn link(&mut self, from: Place, at: Place) {
+        for (end, peer) in [(from, at), (at, from)] {
+            self.leave_edge(end);
+            self.timers.cancel(Timer::Settle(end));
+            if let Some(port) = self.ports.get_mut(&end) {
+                port.link = Some(peer);
+            }
+            self.rest(end);
+        }
+        self.outputs.push_back(LinkOutput::LinkUp { a: from.min(at), b: from.max(at) });
+    }
+}

@@ -1,0 +1,298 @@
+//! Switches and ports coming and going.
+
+use super::{LinkDiscovery, LinkLoss, LinkOutput, PortState, Timer};
+use crate::alarm::{Alarm, Trouble};
+use crate::damping::Damper;
+use crate::limits::Bucket;
+use crate::{Dpid, Mac, Place};
+use pathloom_model::Nanos;
+
+/// Highest number of a port that is not reserved (OpenFlow 1.3.5 §7.2.1, `OFPP_MAX`).
+const HIGHEST_PORT: u32 = 0xffff_ff00;
+/// Ports looked after, per switch: a switch that lies must not fill the memory.
+const MOST_PORTS: usize = 4096;
+/// Probes of a port that may be on their way.
+pub(super) const IN_FLIGHT: usize = 8;
+
+/// A switch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Switch {
+    /// Whether its session stands.
+    pub(super) session: bool,
+}
+
+/// A probe sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) nonce: u64,
+    pub(super) arrived: Option<Place>,
+}
+
+/// Where probes of a port arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Heard {
+    pub(super) at: Place,
+    pub(super) last: Nanos,
+}
+
+/// What is known of a port.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    pub(super) mac: Mac,
+    /// Carrier, as last reported.
+    pub(super) up: bool,
+    pub(super) damper: Damper,
+    /// Up, but must be quiet first.
+    pub(super) held: bool,
+    /// A host lives here.
+    pub(super) host: bool,
+    /// Said to face hosts.
+    pub(super) edge: bool,
+    pub(super) up_since: Nanos,
+    /// The latest probes sent, a ring.
+    pub(super) sent: [Option<Sent>; IN_FLIGHT],
+    pub(super) last_sent: Option<Nanos>,
+    /// Probes sent since it came up.
+    pub(super) probes: u32,
+    /// Probes sent since one last arrived.
+    pub(super) unheard: u32,
+    /// Wait after the next probe.
+    pub(super) gap: Nanos,
+    pub(super) heard: Option<Heard>,
+    /// When a probe of another port last arrived here.
+    pub(super) last_in: Option<Nanos>,
+    pub(super) link: Option<Place>,
+    /// A link ended here that may still be cabled: hosts are not to be expected before carrier was lost once.
+    pub(super) was_link: bool,
+    /// One of its probes arrived at two places; not to be believed until then.
+    pub(super) shared_until: Nanos,
+    pub(super) bucket: Bucket,
+}
+
+impl Port {
+    /// Up and not held back.
+    pub(super) fn usable(&self) -> bool {
+        self.up && !self.held
+    }
+}
+
+impl LinkDiscovery {
+    pub(super) fn switch_up(&mut self, dpid: Dpid, ports: &[PortState]) {
+        if self.is_duplicate(dpid, ports) {
+            return self.alarm(Alarm::of_switch(dpid), Trouble::DuplicateSwitch);
+        }
+        self.timers.cancel(Timer::Grace(dpid));
+        self.switches.insert(dpid, Switch { session: true });
+        let gone: Vec<Place> =
+            self.ports_of(dpid).filter(|place| !ports.iter().any(|state| state.port == place.port)).collect();
+        for place in gone {
+            self.remove_port(place, LinkLoss::PortDown);
+        }
+        for &state in ports {
+            self.port_status(dpid, state);
+        }
+        // Links that stood while nobody looked get a whole window to show that they still do.
+        for place in self.ports_of(dpid).collect::<Vec<_>>() {
+            self.resume(place);
+        }
+    }
+
+    fn resume(&mut self, place: Place) {
+        let port = self.ports.get_mut(&place).expect("listed just now");
+        if !port.usable() || port.host {
+            return;
+        }
+        (port.gap, port.unheard) = (self.settings.first_gap, 0);
+        let peer = port.link;
+        self.probe_now(place);
+        for end in [Some(place), peer].into_iter().flatten() {
+            let now = self.now;
+            if let Some(heard) = self.ports.get_mut(&end).and_then(|port| port.heard.as_mut()) {
+                heard.last = now;
+            }
+        }
+    }
+
+    pub(super) fn switch_down(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.session) else { return };
+        switch.session = false;
+        for place in self.ports_of(dpid).collect::<Vec<_>>() {
+            self.stop_probing(place);
+        }
+        self.timers.set(Timer::Grace(dpid), self.now.saturating_add(self.settings.session_grace));
+    }
+
+    pub(super) fn give_up_switch(&mut self, dpid: Dpid) {
+        for place in self.ports_of(dpid).collect::<Vec<_>>() {
+            self.remove_port(place, LinkLoss::SwitchGone);
+        }
+        self.switches.remove(&dpid);
+    }
+
+    pub(super) fn port_status(&mut self, dpid: Dpid, state: PortState) {
+        if !self.has_session(dpid) || !(1..HIGHEST_PORT).contains(&state.port.0) {
+            return;
+        }
+        let place = Place { dpid, port: state.port };
+        if !self.ports.contains_key(&place) {
+            if self.ports_of(dpid).count() >= MOST_PORTS {
+                return self.alarm(Alarm::of_switch(dpid), Trouble::TooManyPorts);
+            }
+            self.ports.insert(place, self.new_port(state.mac));
+        }
+        let port = self.ports.get_mut(&place).expect("there or inserted");
+        port.mac = state.mac;
+        match (port.up, state.up) {
+            (true, false) => self.port_down(place, LinkLoss::PortDown),
+            (false, true) => self.port_up(place),
+            _ => {}
+        }
+    }
+
+    fn new_port(&self, mac: Mac) -> Port {
+        Port {
+            mac,
+            up: false,
+            damper: Damper::default(),
+            held: false,
+            host: false,
+            edge: false,
+            up_since: self.now,
+            sent: [None; IN_FLIGHT],
+            last_sent: None,
+            probes: 0,
+            unheard: 0,
+            gap: self.settings.first_gap,
+            heard: None,
+            last_in: None,
+            link: None,
+            was_link: false,
+            shared_until: Nanos::ZERO,
+            bucket: Bucket::new(self.now, self.settings.lldp),
+        }
+    }
+
+    fn port_up(&mut self, place: Place) {
+        let port = self.ports.get_mut(&place).expect("known");
+        port.up = true;
+        let Some(wait) = port.damper.wait(self.now) else { return self.use_port(place) };
+        port.held = true;
+        let failures = port.damper.failures();
+        self.timers.set(Timer::Quiet(place), self.now.saturating_add(wait));
+        self.alarm(place, Trouble::Flapping { failures, wait });
+    }
+
+    /// A port that was held back has been quiet.
+    pub(super) fn quiet(&mut self, place: Place) {
+        if self.ports.get(&place).is_some_and(|port| port.up && port.held) {
+            self.use_port(place);
+        }
+    }
+
+    fn use_port(&mut self, place: Place) {
+        let now = self.now;
+        let port = self.ports.get_mut(&place).expect("known");
+        (port.held, port.up_since, port.probes, port.gap) = (false, now, 0, self.settings.first_gap);
+        self.timers.set(Timer::Settle(place), now.saturating_add(self.settings.settle));
+        self.probe_now(place);
+    }
+
+    pub(super) fn port_down(&mut self, place: Place, why: LinkLoss) {
+        self.unlink(place, why);
+        self.leave_edge(place);
+        self.stop_probing(place);
+        for timer in [Timer::Check(place), Timer::Quiet(place), Timer::Settle(place)] {
+            self.timers.cancel(timer);
+        }
+        let now = self.now;
+        let port = self.ports.get_mut(&place).expect("known");
+        if port.up {
+            port.damper.failed(now);
+        }
+        let before = port.heard.take().map(|heard| heard.at);
+        (port.up, port.held, port.host, port.was_link, port.last_in) = (false, false, false, false, None);
+        // What is on its way belongs to the time before, and so does what arrived from the other end.
+        port.sent = [None; IN_FLIGHT];
+        if let Some(other) = before.and_then(|at| self.ports.get_mut(&at)) {
+            other.heard = other.heard.filter(|heard| heard.at != place);
+            other.last_in = None;
+        }
+    }
+
+    pub(super) fn remove_port(&mut self, place: Place, why: LinkLoss) {
+        if self.ports.contains_key(&place) {
+            self.port_down(place, why);
+            self.ports.remove(&place);
+            self.alarms.forget(place);
+        }
+    }
+
+    pub(super) fn host_seen(&mut self, place: Place) {
+        let Some(port) = self.ports.get_mut(&place).filter(|port| port.usable()) else { return };
+        port.host = true;
+        if let Some(peer) = port.link {
+            self.alarm(place, Trouble::HostOnLink { peer });
+            self.unlink(place, LinkLoss::Doubtful);
+        }
+        // Whoever lives there must not get probes to pass on.
+        self.stop_probing(place);
+        self.timers.set(Timer::Settle(place), self.now);
+    }
+
+    pub(super) fn hosts_gone(&mut self, place: Place) {
+        let Some(port) = self.ports.get_mut(&place).filter(|port| port.host) else { return };
+        port.host = false;
+        port.gap = self.settings.idle_interval;
+        self.schedule(place);
+    }
+
+    /// No switch answers: the port faces hosts. A port whose probes arrive somewhere, or that hears some, may yet turn
+    /// out to be part of a link.
+    pub(super) fn settle(&mut self, place: Place) {
+        let again = self.now.saturating_add(self.settings.settle);
+        let Some(port) = self.ports.get_mut(&place) else { return };
+        if !port.usable() || port.edge || port.link.is_some() {
+            return;
+        }
+        let since = |last: Option<Nanos>| last.is_some_and(|at| self.now.saturating_sub(at) < self.settings.window());
+        let answered = since(port.heard.map(|heard| heard.last)) || since(port.last_in);
+        let asked =
+            port.probes >= self.settings.missed || self.now.saturating_sub(port.up_since) > self.settings.window();
+        if port.host || (!answered && asked && !port.was_link && port.shared_until <= self.now) {
+            port.edge = true;
+            return self.outputs.push_back(LinkOutput::EdgeUp { place });
+        }
+        let long = self.now.saturating_sub(port.up_since) >= self.settings.window();
+        let one_way = port.heard.map(|heard| heard.at).filter(|_| long && !since(port.last_in));
+        self.timers.set(Timer::Settle(place), again);
+        if let Some(to) = one_way.filter(|to| self.has_session(to.dpid)) {
+            self.alarm(place, Trouble::OneWay { to });
+        }
+    }
+
+    pub(super) fn leave_edge(&mut self, place: Place) {
+        if let Some(port) = self.ports.get_mut(&place).filter(|port| port.edge) {
+            port.edge = false;
+            self.outputs.push_back(LinkOutput::EdgeDown { place });
+        }
+    }
+
+    /// Takes down the link that a port is part of, if any. Its ends are probed fast again, for it may be back soon.
+    pub(super) fn unlink(&mut self, place: Place, why: LinkLoss) {
+        let Some(peer) = self.ports.get_mut(&place).and_then(|port| port.link.take()) else { return };
+        let (a, b) = (place.min(peer), place.max(peer));
+        self.outputs.push_back(LinkOutput::LinkDown { a, b, why });
+        if let Some(port) = self.ports.get_mut(&peer) {
+            port.link = None;
+        }
+        for end in [place, peer] {
+            let port = self.ports.get_mut(&end).expect("both ends are known");
+            port.was_link = why != LinkLoss::Doubtful;
+            if port.usable() {
+                (port.gap, port.probes, port.up_since) = (self.settings.first_gap, 0, self.now);
+                self.timers.set(Timer::Settle(end), self.now.saturating_add(self.settings.settle));
+                self.probe_now(end);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! When probes are sent, and when their silence means something.
+
+use super::ports::Sent;
+use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
+use crate::lldp::{emit, Probe};
+use crate::Place;
+use pathloom_model::Nanos;
+use rand::RngExt;
+
+/// A port that was probed this lately is not probed again because of a probe heard.
+const LATELY: Nanos = Nanos::from_millis(10);
+
+impl LinkDiscovery {
+    /// Whether a port is to be probed at all. One at which a host lives is not: the host could pass the probe on.
+    fn probed(&self, place: Place) -> bool {
+        self.has_session(place.dpid) && self.ports.get(&place).is_some_and(|port| port.usable() && !port.host)
+    }
+
+    pub(super) fn stop_probing(&mut self, place: Place) {
+        self.urgent.cancel(place);
+        self.routine.cancel(place);
+    }
+
+    /// As soon as the pace allows.
+    pub(super) fn probe_now(&mut self, place: Place) {
+        if self.probed(place) {
+            self.routine.cancel(place);
+            self.urgent.set(place, self.now);
+        }
+    }
+
+    /// The other end of a cable has just been heard: does our probe get there?
+    pub(super) fn probe_back(&mut self, place: Place) {
+        let Some(port) = self.ports.get_mut(&place) else { return };
+        if port.last_sent.is_none_or(|at| self.now.saturating_sub(at) >= LATELY) {
+            port.gap = self.settings.first_gap;
+            self.probe_now(place);
+        }
+    }
+
+    /// The next probe after one was sent, or when hosts are gone.
+    pub(super) fn schedule(&mut self, place: Place) {
+        if !self.probed(place) {
+            return;
+        }
+        let gap = match self.ports.get_mut(&place) {
+            Some(port) if port.link.is_some() => self.settings.retry,
+            Some(port) => {
+                let gap = port.gap.min(self.settings.idle_interval);
+                port.gap = Nanos(gap.0.saturating_mul(2));
+                gap
+            }
+            None => return,
+        };
+        if gap <= self.settings.retry {
+            self.urgent.set(place, self.now.saturating_add(gap));
+        } else {
+            let gap = self.spread(gap);
+            self.routine.set(place, self.now.saturating_add(gap));
+        }
+    }
+
+    /// A probe of a link arrived: the next one after an interval.
+    pub(super) fn rest(&mut self, place: Place) {
+        if self.probed(place) {
+            self.urgent.cancel(place);
+            let gap = self.spread(self.settings.interval);
+            self.routine.set(place, self.now.saturating_add(gap));
+        }
+    }
+
+    /// Drawn from the last quarter of the span, so that ports which came up together drift apart.
+    fn spread(&mut self, gap: Nanos) -> Nanos {
+        Nanos(gap.0 - self.rng.random_range(0..=gap.0 / 4))
+    }
+
+    /// Sends what is due, urgent ones first, as far as the pace allows.
+    pub(super) fn send_due(&mut self) {
+        loop {
+            let next = [self.urgent.next(), self.routine.next()].into_iter().flatten().min();
+            if next.is_none_or(|at| at > self.now) || !self.pace.take(self.now) {
+                return;
+            }
+            let place = self.urgent.pop(self.now).or_else(|| self.routine.pop(self.now));
+            self.send(place.expect("one of the two is due"));
+        }
+    }
+
+    fn send(&mut self, place: Place) {
+        let Some(port) = self.ports.get_mut(&place) else { return };
+        let probe = Probe { from: place, nonce: self.nonce, sent: self.now };
+        port.sent.rotate_right(1);
+        port.sent[0] = Some(Sent { nonce: self.nonce, arrived: None });
+        self.nonce += 1;
+        port.last_sent = Some(self.now);
+        port.probes = port.probes.saturating_add(1);
+        port.unheard = port.unheard.saturating_add(1);
+        let ttl_s = (self.settings.window().0 / 1_000_000_000 + 1).min(u64::from(u16::MAX)) as u16;
+        let frame = emit(&probe, port.mac, ttl_s, &self.key);
+        self.outputs.push_back(LinkOutput::Send { place, frame });
+        self.schedule(place);
+    }
+
+    /// Looks whether probes from `place` still arrive. Silence counts only if probes were sent and both sessions stood:
+    /// a controller that was held up, or a switch that is away, is no reason to give up a link that forwards.
+    pub(super) fn check(&mut self, place: Place) {
+        let window = self.settings.window();
+        let Some(heard) = self.ports.get(&place).and_then(|port| port.heard) else { return };
+        let watched = self.has_session(place.dpid) && self.has_session(heard.at.dpid);
+        let port = self.ports.get_mut(&place).expect("found above");
+        let quiet_until = heard.last.saturating_add(window);
+        if self.now < quiet_until {
+            return self.timers.set(Timer::Check(place), quiet_until);
+        }
+        if watched && (port.unheard >= self.settings.missed || port.link.is_none()) {
+            port.heard = None;
+            return self.unlink(place, LinkLoss::Silent);
+        }
+        self.timers.set(Timer::Check(place), self.now.saturating_add(self.settings.interval));
+    }
+}

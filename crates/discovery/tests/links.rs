@@ -1,0 +1,379 @@
+//! Link discovery on whole fabrics: every true cable is found, none other, quickly, and nobody can make one up.
+
+mod support;
+
+use pathloom_discovery::cabling::{compare, place_of};
+use pathloom_discovery::lldp::{emit, Probe, ProbeKey};
+use pathloom_discovery::{Dpid, LinkInput, LinkLoss, Mac, Place, PortState, ProbeSettings, Trouble};
+use pathloom_model::{fabric_from_spec, Fabric, LinkId, Nanos, PortNo};
+use pathloom_testkit::strategies::fabrics;
+use proptest::prelude::*;
+use std::sync::Arc;
+use support::{mac_of, Net};
+
+const MS: Nanos = Nanos::from_millis(1);
+
+fn ms(count: u64) -> Nanos {
+    Nanos::from_millis(count)
+}
+
+fn fabric(spec: &str) -> Arc<Fabric> {
+    Arc::new(fabric_from_spec(spec).unwrap())
+}
+
+fn settled(spec: &str) -> Net {
+    let mut net = Net::new(fabric(spec), 1);
+    net.connect_all();
+    net.run_for(ms(1000));
+    assert_eq!(net.up, net.wanted());
+    net
+}
+
+fn first_cable(net: &Net) -> (LinkId, Place, Place) {
+    let link = net.fabric.switch_cables().next().unwrap();
+    let (a, b) = (place_of(&net.fabric, link), place_of(&net.fabric, link.reverse()));
+    (link, a.min(b), a.max(b))
+}
+
+#[test]
+fn fat_trees_that_connect_at_once_are_found_within_their_bars_and_without_bursts() {
+    for (spec, cables, bar) in [("fat-tree:k=4", 32, 100), ("fat-tree:k=8", 256, 100), ("fat-tree:k=16", 2048, 1000)] {
+        let mut net = Net::new(fabric(spec), 3);
+        net.connect_all();
+        let took = net.run_until_right(ms(bar)).unwrap_or_else(|| panic!("{spec}: {} links in {bar} ms", net.up.len()));
+        assert_eq!(net.up.len(), cables);
+        net.run_for(ms(2000));
+        assert_eq!((net.up == net.wanted(), &net.edges), (true, &net.host_ports()), "{spec}");
+        assert_eq!(net.alarms, [], "{spec}, up in {took:?}");
+        assert!(compare(&net.fabric, net.links.links()).is_right());
+        let settings = ProbeSettings::default();
+        for window in net.sent.windows(settings.sends.burst as usize + 100) {
+            let span = window[window.len() - 1].0 - window[0].0;
+            assert!(span >= Nanos(99 * 50_000), "{spec}: a burst at {:?}", window[0].0);
+        }
+    }
+}
+
+#[test]
+fn steady_probes_are_few_and_spread_out() {
+    let mut net = settled("fat-tree:k=8");
+    net.run_for(ms(10_000));
+    net.sent.clear();
+    net.run_for(ms(10_000));
+    // 512 ports with links at 1 to 1.33 per second, 128 of hosts at 0.2 to 0.27.
+    assert!((5_300..7_200).contains(&net.sent.len()), "{}", net.sent.len());
+    let mut per_tenth = vec![0; 100];
+    let start = net.sent[0].0;
+    net.sent.iter().for_each(|(at, ..)| per_tenth[((*at - start).0 / 100_000_000) as usize % 100] += 1);
+    assert!(per_tenth.iter().all(|&count| count < 2 * net.sent.len() / 100), "{per_tenth:?}");
+}
+
+#[test]
+fn a_port_that_comes_up_is_known_within_100_ms_and_lost_at_once() {
+    let mut net = settled("fat-tree:k=8");
+    let (link, a, b) = first_cable(&net);
+    net.carrier(link, false);
+    assert!(!net.up.contains(&(a, b)), "lost in the same instant");
+    assert_eq!(net.losses, [LinkLoss::PortDown]);
+    net.run_for(ms(500));
+    net.carrier(link, true);
+    let took = net.run_until_right(ms(100)).expect("found again");
+    assert!(took < ms(10), "{took:?} with control channels of about 1 ms");
+}
+
+#[test]
+fn a_link_that_falls_silent_is_lost_after_three_intervals_and_never_taken_for_an_edge() {
+    let mut net = settled("fat-tree:k=4");
+    let (_, a, b) = first_cable(&net);
+    net.mute.insert(a);
+    net.run_for(ms(2400));
+    assert!(net.up.contains(&(a, b)));
+    net.run_for(ms(2200));
+    assert!(!net.up.contains(&(a, b)));
+    assert_eq!(net.losses, [LinkLoss::Silent]);
+    net.run_for(ms(20_000));
+    assert!(!net.edges.contains(&a) && !net.edges.contains(&b));
+    let one_way = |alarm: &pathloom_discovery::Alarm| alarm.place == b && alarm.what == Trouble::OneWay { to: a };
+    assert!(net.has_alarm(one_way), "{:?}", net.alarms);
+    net.mute.clear();
+    net.run_until_right(ms(6000)).expect("back");
+}
+
+#[test]
+fn a_lost_session_does_not_take_links_down_and_a_switch_that_stays_away_does() {
+    let mut net = settled("fat-tree:k=4");
+    let node = net.fabric.switches()[0];
+    net.disconnect(node);
+    net.run_for(ms(30_000));
+    assert_eq!(net.losses, []);
+    net.connect(node);
+    net.run_for(ms(10_000));
+    assert_eq!((&net.losses, net.up == net.wanted()), (&vec![], true));
+    net.disconnect(node);
+    net.run_for(ms(61_000));
+    assert_eq!(net.losses, [LinkLoss::SwitchGone; 2]);
+    net.connect(node);
+    net.run_until_right(ms(100)).expect("found again");
+}
+
+#[test]
+fn a_link_that_broke_while_its_switch_was_away_is_lost_when_it_is_back() {
+    let mut net = settled("fat-tree:k=4");
+    let (link, a, b) = first_cable(&net);
+    let node = net.fabric.link(link).from;
+    net.disconnect(node);
+    net.cut.insert(link.cable());
+    net.run_for(ms(1000));
+    assert!(net.up.contains(&(a, b)), "nobody has said anything");
+    net.connect(node);
+    assert!(!net.up.contains(&(a, b)));
+}
+
+#[test]
+fn a_port_that_flaps_100_times_a_second_is_damped_and_named_and_the_others_go_on() {
+    let mut net = settled("fat-tree:k=4");
+    let (link, a, _) = first_cable(&net);
+    net.sent.clear();
+    for _ in 0..500 {
+        net.carrier(link, false);
+        net.run_for(ms(5));
+        net.carrier(link, true);
+        net.run_for(ms(5));
+    }
+    assert!(net.losses.len() <= 4, "{} losses", net.losses.len());
+    let flaps: Vec<_> =
+        net.alarms.iter().filter(|alarm| matches!(alarm.what, Trouble::Flapping { .. }) && alarm.place == a).collect();
+    assert_eq!(flaps.len(), 1, "{:?}", net.alarms);
+    let of_port = net.sent.iter().filter(|(_, place, _)| *place == a).count();
+    assert!(of_port < 12, "{of_port} probes");
+    assert_eq!(net.up.len(), 31);
+    net.run_until_right(ms(10_100)).expect("used again when it has been quiet for 10 s");
+}
+
+#[test]
+fn a_second_switch_with_the_same_id_is_reported_and_ignored_and_a_reconnect_is_not() {
+    let mut net = settled("fat-tree:k=4");
+    let dpid = Dpid(1);
+    let strange: Vec<PortState> = (1..=4)
+        .map(|port| PortState { port: PortNo(port), mac: Mac([0x66, 0, 0, 0, 0, port as u8]), up: false })
+        .collect();
+    assert!(net.links.is_duplicate(dpid, &strange));
+    net.tell(LinkInput::SwitchUp { dpid, ports: &strange });
+    assert_eq!(
+        net.alarms.last().map(|alarm| (alarm.what, alarm.place)),
+        Some((Trouble::DuplicateSwitch, Place::new(1, 0)))
+    );
+    assert_eq!(net.up, net.wanted());
+    let alarms = net.alarms.len();
+    net.connect(net.fabric.switches()[0]);
+    net.run_for(ms(5000));
+    assert_eq!((net.alarms.len(), net.up == net.wanted()), (alarms, true));
+}
+
+/// The latest probe out of a port.
+fn latest_probe(net: &Net, place: Place) -> Vec<u8> {
+    net.sent.iter().rev().find(|(_, at, _)| *at == place).map(|(.., frame)| frame.clone()).expect("probed")
+}
+
+/// Runs until a port is probed once more; gives that probe.
+fn next_probe(net: &mut Net, place: Place) -> Vec<u8> {
+    let done = net.sent.len();
+    while !net.sent[done..].iter().any(|(_, at, _)| *at == place) {
+        net.run_for(MS);
+    }
+    latest_probe(net, place)
+}
+
+#[test]
+fn replayed_old_relayed_and_foreign_probes_are_named_and_make_no_link() {
+    let mut net = settled("fat-tree:k=4");
+    let hosts: Vec<Place> = net.host_ports().into_iter().collect();
+    let (evil, other) = (hosts[0], hosts[5]);
+    let (_, a, b) = first_cable(&net);
+    let before = net.up.clone();
+    // A probe of a true link, once more at its true place and at another one.
+    let probe = latest_probe(&net, a);
+    net.inject(b, &probe);
+    net.inject(evil, &probe);
+    // Long after.
+    net.run_for(ms(700));
+    net.inject(evil, &probe);
+    // Of another start of the controller, or made up.
+    let made_up = Probe { from: other, nonce: 1, sent: net.now };
+    net.inject(evil, &emit(&made_up, mac_of(other), 4, &ProbeKey::new([9; 32])));
+    // Of a host's own port.
+    net.inject(evil, &latest_probe(&net, evil));
+    assert_eq!(net.up, before);
+    net.run_for(ms(20_000));
+    assert_eq!(net.up, before);
+    let said: Vec<Trouble> = net.alarms.iter().filter(|alarm| alarm.place == evil).map(|alarm| alarm.what).collect();
+    assert!(said.iter().any(|what| matches!(what, Trouble::StaleProbe { .. })), "{said:?}");
+    assert!(said.contains(&Trouble::ForgedProbe), "{said:?}");
+}
+
+/// Two hosts pass on each other's probes at once: what content cannot show, what was seen of the hosts does.
+#[test]
+fn a_relay_between_hosts_is_refused_once_they_are_seen_and_broken_when_they_show() {
+    let mut net = settled("fat-tree:k=4");
+    let hosts: Vec<Place> = net.host_ports().into_iter().collect();
+    let (evil, other, innocent) = (hosts[0], hosts[5], hosts[9]);
+    let relay = |net: &mut Net| {
+        for _ in 0..12_000 {
+            let done = net.sent.len();
+            net.run_for(MS);
+            let new = net.sent[done..].to_vec();
+            for (_, place, frame) in new {
+                if let Some(to) = [(evil, other), (other, evil)].iter().find(|pair| pair.0 == place).map(|pair| pair.1)
+                {
+                    net.arrive_at(net.now + MS, to, frame);
+                }
+            }
+        }
+    };
+    net.tell(LinkInput::HostSeen { place: evil });
+    relay(&mut net);
+    assert_eq!(net.up, net.wanted(), "one of them was seen as a host");
+    assert!(net.has_alarm(|alarm| matches!(alarm.what, Trouble::ProbeOnHostPort { .. })));
+    net.tell(LinkInput::HostsGone { place: evil });
+    relay(&mut net);
+    let fake = (evil.min(other), evil.max(other));
+    assert!(net.up.contains(&fake), "not told apart by content, as the documentation says");
+    let report = compare(&net.fabric, net.links.links());
+    assert_eq!(report.miscabled.len(), 2, "but the configured cabling shows it");
+    net.tell(LinkInput::HostSeen { place: other });
+    assert_eq!(net.up, net.wanted());
+    assert!(net.has_alarm(|alarm| alarm.what == Trouble::HostOnLink { peer: evil }));
+    relay(&mut net);
+    assert_eq!(net.up, net.wanted());
+    assert!(net.edges.contains(&innocent) && net.edges.contains(&other));
+}
+
+#[test]
+fn a_probe_that_arrives_at_two_ports_takes_the_link_down() {
+    let mut net = settled("fat-tree:k=4");
+    let (_, a, b) = first_cable(&net);
+    let evil = net.host_ports().into_iter().next_back().unwrap();
+    let probe = next_probe(&mut net, a);
+    net.run_for(ms(20));
+    net.inject(evil, &probe);
+    assert!(net.has_alarm(|alarm| alarm.what == Trouble::TwoPlaces { from: a, first: b } && alarm.place == evil));
+    assert_eq!(net.losses, [LinkLoss::Doubtful]);
+    net.run_for(ms(3000));
+    assert!(!net.up.contains(&(a, b)));
+    net.run_until_right(ms(15_000)).expect("believed again when it stopped");
+}
+
+#[test]
+fn a_cable_back_to_its_own_switch_is_named() {
+    let mut net = settled("fat-tree:k=4");
+    let hosts: Vec<Place> = net.host_ports().into_iter().collect();
+    assert_eq!(hosts[0].dpid, hosts[1].dpid);
+    let probe = next_probe(&mut net, hosts[0]);
+    net.inject(hosts[1], &probe);
+    let said: Vec<_> = net.alarms.iter().map(|alarm| (alarm.place, alarm.what)).collect();
+    assert_eq!(said, [(hosts[1], Trouble::Looped { from: hosts[0] })]);
+    assert_eq!(net.up, net.wanted());
+}
+
+#[test]
+fn a_flood_of_lldp_costs_its_own_port_alone() {
+    let mut net = settled("fat-tree:k=4");
+    let evil = net.host_ports().into_iter().next().unwrap();
+    let junk = emit(&Probe { from: evil, nonce: 0, sent: net.now }, mac_of(evil), 4, &ProbeKey::new([1; 32]));
+    let before = net.alarms.len();
+    for _ in 0..3000 {
+        for _ in 0..100 {
+            net.inject(evil, &junk);
+        }
+        net.run_for(MS);
+    }
+    let new: Vec<_> = net.alarms[before..].iter().map(|alarm| (alarm.place, alarm.what)).collect();
+    assert_eq!(new, [(evil, Trouble::ForgedProbe), (evil, Trouble::LldpFlood)]);
+    assert_eq!((&net.losses, net.up == net.wanted()), (&vec![], true));
+}
+
+/// Something that happens to a fabric.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Connect(usize),
+    Carrier(usize, bool),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any fabric, switches that connect in any order and at any time, up to 20 % loss, cables that flap: in the end
+    /// every true cable is found, and at no time another one.
+    #[test]
+    fn every_true_cable_is_found_and_none_other(
+        fabric in fabrics(), seed: u64, loss in 0.0..0.2f64,
+        starts in prop::collection::vec(0..2000u64, 8),
+        flaps in prop::collection::vec((any::<prop::sample::Index>(), 0..3000u64, any::<bool>()), 0..12),
+    ) {
+        let mut net = Net::new(fabric, seed);
+        net.loss = loss;
+        let cables: Vec<LinkId> = net.fabric.switch_cables().collect();
+        let every = net.wanted();
+        let switches = 0..net.fabric.switches().len();
+        let mut plan: Vec<(u64, Step)> =
+            switches.map(|index| (starts[index % starts.len()], Step::Connect(index))).collect();
+        plan.extend(flaps.iter().map(|(cable, at, up)| (*at, Step::Carrier(cable.index(cables.len()), *up))));
+        plan.sort();
+        let start = net.now;
+        for (at, what) in plan {
+            while net.now < start + ms(at) {
+                net.run_for(MS);
+                prop_assert!(net.up.is_subset(&every));
+            }
+            match what {
+                Step::Connect(index) => net.connect(net.fabric.switches()[index]),
+                Step::Carrier(cable, up) => net.carrier(cables[cable], up),
+            }
+        }
+        // Damping asks for at most 10 s of quiet.
+        let took = net.run_until_right(ms(12_000));
+        prop_assert!(took.is_some(), "found {:?} of {:?}", net.up, net.wanted());
+        for _ in 0..20 {
+            net.run_for(ms(500));
+            prop_assert_eq!(&net.up, &net.wanted(), "and they stay");
+        }
+        prop_assert!(net.edges.is_subset(&net.host_ports()) || !net.cut.is_empty());
+    }
+
+    /// Whatever a host sends, changed probes and junk, at any time: no link comes of it and none is lost.
+    #[test]
+    fn no_frame_of_a_host_makes_or_breaks_a_link(
+        seed: u64,
+        attacks in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>(), 0..200u64), 1..60),
+        junk in prop::collection::vec(any::<u8>(), 0..120),
+    ) {
+        let mut net = Net::new(fabric("fat-tree:k=4"), seed);
+        net.connect_all();
+        net.run_for(ms(1000));
+        let hosts: Vec<Place> = net.host_ports().into_iter().collect();
+        for (probe, host, at, value, wait) in attacks {
+            let evil = *host.get(&hosts);
+            let mut frame = probe.get(&net.sent).2.clone();
+            let at = at.index(frame.len());
+            frame[at] ^= value | 1;
+            net.inject(evil, &frame);
+            net.inject(evil, &junk);
+            net.run_for(ms(wait));
+            prop_assert_eq!(&net.up, &net.wanted());
+        }
+        prop_assert_eq!(&net.losses, &vec![]);
+    }
+}
+
+#[test]
+fn same_seed_same_probes() {
+    let run = || {
+        let mut net = Net::new(fabric("fat-tree:k=4"), 5);
+        net.loss = 0.1;
+        net.connect_all();
+        net.run_for(ms(5000));
+        net.sent
+    };
+    assert_eq!(run(), run());
+}
