@@ -5,6 +5,7 @@ use crate::counts::Counts;
 use crate::defaults::{Compiler, Routes};
 use crate::flows::{Draining, FlowTable};
 use crate::io::{Input, Output};
+use crate::labels::Labels;
 use crate::links::Cables;
 use crate::orphans::Orphans;
 use crate::plan::Planner;
@@ -43,6 +44,7 @@ pub struct Controller {
     /// Rules of abandoned versions that stay until the packets under way have passed.
     pub(crate) draining: Draining,
     pub(crate) orphans: Orphans,
+    pub(crate) labels: Labels,
     pub(crate) cables: Cables,
     pub(crate) routes: Option<Routes>,
     pub(crate) compiler: Compiler,
@@ -79,6 +81,7 @@ impl Controller {
             fresh: Vec::new(),
             draining: Draining::new(),
             orphans: Orphans::default(),
+            labels: Labels::default(),
             cables: Cables::new(&fabric),
             routes: None,
             compiler: Compiler::default(),
@@ -241,6 +244,7 @@ impl Controller {
                 Timer::Drained { five_tuple, plan } => self.drained(five_tuple, plan),
                 Timer::Count { flow } => self.fresh.push(flow),
                 Timer::LinkQuiet { link, changes } => self.link_quiet(link, changes),
+                Timer::Label { switch, label } => self.label_unclaimed(switch, label),
                 Timer::Reread { switch } => self.reread(switch),
             }
         }

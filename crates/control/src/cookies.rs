@@ -4,7 +4,7 @@
 //! 63..60 mark | 59..58 kind | 57..42 epoch | 41..6 serial number of the flow | 5..0 plan
 //! ```
 //! Epoch and serial number together are the [`FlowId`]: every start of a controller has an epoch of its own, so no
-//! identifier is ever given twice.
+//! identifier is ever given twice. Rules of labels have the kind of detection, and plan 1.
 
 use pathloom_scheme::FlowId;
 
@@ -15,6 +15,9 @@ const FLOW_SHIFT: u32 = 6;
 const SERIAL_BITS: u32 = 36;
 const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
 const FLOW_MASK: u64 = (1 << (SERIAL_BITS + 16)) - 1;
+
+/// What tells [`RuleKind::Label`] from [`RuleKind::Detection`]: rules of no single flow have no plan.
+const LABEL_PLAN: u64 = 1;
 
 /// Number of plans of a flow that can be told apart; they are counted modulo this.
 pub const PLANS: u8 = 64;
@@ -35,6 +38,8 @@ pub enum RuleKind {
     Default,
     /// Joins tables, or copies first and last packets to the controller.
     Detection,
+    /// Leads the packets of a label on, for all flows that bear it.
+    Label,
 }
 
 /// A cookie of ours, taken apart.
@@ -60,9 +65,9 @@ impl Cookie {
             RuleKind::Source => 0,
             RuleKind::Hop => 1,
             RuleKind::Default => 2,
-            RuleKind::Detection => 3,
+            RuleKind::Detection | RuleKind::Label => 3,
         };
-        let plan = u64::from(self.plan % PLANS);
+        let plan = if self.kind == RuleKind::Label { LABEL_PLAN } else { u64::from(self.plan % PLANS) };
         MARK << MARK_SHIFT | kind << KIND_SHIFT | (self.flow.0 & FLOW_MASK) << FLOW_SHIFT | plan
     }
 
@@ -71,13 +76,15 @@ impl Cookie {
         if cookie >> MARK_SHIFT != MARK {
             return None;
         }
+        let plan = cookie & u64::from(PLANS - 1);
         let kind = match cookie >> KIND_SHIFT & 3 {
             0 => RuleKind::Source,
             1 => RuleKind::Hop,
             2 => RuleKind::Default,
+            _ if plan == LABEL_PLAN => RuleKind::Label,
             _ => RuleKind::Detection,
         };
-        let plan = (cookie & u64::from(PLANS - 1)) as u8;
+        let plan = if kind == RuleKind::Label { 0 } else { plan as u8 };
         Some(Cookie { kind, flow: FlowId(cookie >> FLOW_SHIFT & FLOW_MASK), plan })
     }
 }
@@ -99,8 +106,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 36, plan in 0..PLANS, kind in 0..4usize) {
-            let kind = [RuleKind::Source, RuleKind::Hop, RuleKind::Default, RuleKind::Detection][kind];
+        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 36, plan in 0..PLANS, kind in 0..5usize) {
+            let kinds = [RuleKind::Source, RuleKind::Hop, RuleKind::Default, RuleKind::Detection, RuleKind::Label];
+            let kind = kinds[kind];
+            let plan = if matches!(kind, RuleKind::Detection | RuleKind::Label) { 0 } else { plan };
             let cookie = Cookie { kind, flow: flow_id(epoch, serial), plan };
             prop_assert_eq!(Cookie::decode(cookie.encode()), Some(cookie));
             prop_assert_eq!(epoch_and_serial(cookie.flow), (epoch, serial));

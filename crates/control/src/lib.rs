@@ -16,6 +16,7 @@ mod detection;
 mod fixed;
 mod flows;
 mod io;
+mod labels;
 mod links;
 mod log;
 mod orphans;

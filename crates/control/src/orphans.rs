@@ -4,6 +4,7 @@
 use crate::controller::Controller;
 use crate::cookies::{epoch_and_serial, Cookie, RuleKind, PLANS};
 use crate::flows::{Flow, SourceRule};
+use crate::labels::Next;
 use crate::plan::{tag, FlowKey, Version, LEVELS};
 use crate::tables::DEFAULTS;
 use crate::timers::Timer;
@@ -201,6 +202,10 @@ impl Controller {
             &[RuleAction::SetTag(with), RuleAction::Output(port)] => (with, port),
             _ => return Trace::Broken,
         };
+        let whole = |links: Vec<LinkId>| match Path::new(links) {
+            path if path.check(&self.fabric).is_ok() => Trace::Path(path),
+            _ => Trace::Broken,
+        };
         let (mut here, mut links): (NodeId, Vec<LinkId>) = (tor, Vec::new());
         loop {
             let Some(link) = self.fabric.out_link(here, port).filter(|&link| self.fabric.is_switch_link(link)) else {
@@ -214,11 +219,19 @@ impl Controller {
             if !self.is_ready(here) {
                 return Trace::Unknown(here);
             }
+            match self.labels.next(here, tag) {
+                Some(Next::Port(out)) => {
+                    port = out;
+                    continue;
+                }
+                Some(Next::Home) if here == dst.tor => return whole(links),
+                Some(Next::Home) => return Trace::Broken,
+                None => {}
+            }
             let hop = orphan.hops.get(&(plan, here)).filter(|rule| rule.matches.tag == Some(tag));
             match hop.map(|rule| rule.actions.as_slice()) {
                 Some(&[RuleAction::PopTag, RuleAction::Output(out)]) if here == dst.tor && out == host_port => {
-                    let path = Path::new(links);
-                    return if path.check(&self.fabric).is_ok() { Trace::Path(path) } else { Trace::Broken };
+                    return whole(links);
                 }
                 Some(&[RuleAction::Output(out)]) => port = out,
                 _ => return Trace::Broken,
@@ -252,7 +265,9 @@ impl Controller {
         let normal = self.config.priorities.hop(false);
         let low = orphan.hops.iter().any(|(&(other, _), rule)| other == plan && rule.priority < normal);
         if on_path {
-            flow.versions.push(Version { tag, low, ..Version::new(plan, path.clone()) });
+            let version = Version { tag, low, ..Version::new(plan, path.clone()) };
+            self.claim_version(&version);
+            flow.versions.push(version);
             self.routed.insert(id);
         }
         let measured = matches!(self.needs.detection, Detection::Measured { .. });

@@ -49,7 +49,7 @@ pub struct Version {
     /// Its path; `None` for the default routes.
     pub path: Option<Path>,
     /// Tag that its packets bear after the source ToR: [`tag`] of its plan, or of that of the version it was migrated from
-    /// in place ([`crate::sfmm`]).
+    /// in place ([`crate::sfmm`]), or a label that it shares with others ([`crate::labels`]).
     pub tag: u16,
     /// Whether its rules after the source ToR have the priority below the normal one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -116,10 +116,10 @@ impl Planner<'_> {
         RuleKey { table: LONG_FLOWS, priority, matches: Match::five_tuple(flow.five_tuple) }
     }
 
-    /// The rules of a version at the switches after the source ToR. They have no idle time-out: a switch beyond a lossy
+    /// The rules of a version at the switches after the source ToR, if it does not share them ([`crate::labels`]). They have no idle time-out: a switch beyond a lossy
     /// queue sees less of the flow than the source does, and must not forget it first.
     pub fn hops<'b>(&'b self, flow: &'b FlowKey, version: &'b Version) -> impl Iterator<Item = (NodeId, Rule)> + 'b {
-        let links = version.path.as_ref().map_or(&[][..], Path::links);
+        let links = version.path.as_ref().filter(|_| !version.is_shared()).map_or(&[][..], Path::links);
         let cookie = Cookie { kind: RuleKind::Hop, flow: flow.id, plan: version.plan }.encode();
         let key = self.hop_key(flow.five_tuple, version);
         let standing = move |&(_, link): &(usize, &LinkId)| !version.cut.contains(&self.fabric.link(*link).to);

@@ -27,6 +27,7 @@ impl Controller {
         self.switches[switch.index()].fixed = self.read_fixed(&rules, groups);
         self.bring_up_to_date(switch);
         if first {
+            self.reconcile_labels(switch, &rules);
             self.reconcile_flows(switch, rules);
         }
     }

@@ -8,7 +8,7 @@ use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path, PathError};
-use pathloom_scheme::{Event, FlowId, Migration, Rejection};
+use pathloom_scheme::{Event, FlowId, Migration, Rejection, RuleSharing};
 
 /// The phase of a move in which the new version carries the flow, whatever happens.
 const COMMITTED: usize = 2;
@@ -73,6 +73,8 @@ impl Controller {
         self.moves = self.moves.wrapping_add(1);
         let number = self.moves;
         let in_place = self.in_place(id, &path);
+        let shares = self.needs.rules == RuleSharing::PerPath;
+        let label = if shares { self.take_label(&path) } else { None };
         let level = self.free_level(id);
         let Some(flow) = self.flows.get_mut(id) else { return };
         let version = Version::new(flow.take_plan(&self.draining), Some(path));
@@ -83,7 +85,7 @@ impl Controller {
                 let below = flow.level_below(above).unwrap_or(level);
                 (Version { tag, low: true, ..version }, below, How::InPlace(way))
             }
-            None => (version, level, How::Tagged),
+            None => (Version { tag: label.unwrap_or(version.tag), ..version }, level, How::Tagged),
         };
         flow.versions.push(version);
         flow.moving = Some(Move { number, plan, level, phase: 0, waiting: 0, how });
@@ -97,6 +99,17 @@ impl Controller {
             let Some(flow) = self.flows.get(id) else { return };
             let Some(moving) = &flow.moving else { return };
             let (number, phase) = (moving.number, moving.phase);
+            let shared = flow.version(moving.plan).filter(|version| phase == 0 && version.is_shared());
+            if let Some(version) = shared.cloned() {
+                let waiting = self.await_labels(id, number, &version);
+                let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) else { return };
+                moving.waiting = waiting;
+                if waiting > 0 {
+                    return;
+                }
+            }
+            let Some(flow) = self.flows.get(id) else { return };
+            let Some(moving) = &flow.moving else { return };
             let Some(steps) = self.steps(flow, moving) else { return self.finish_move(id) };
             if !steps.is_empty() {
                 if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
@@ -225,13 +238,8 @@ impl Controller {
         let Some(index) = flow.versions.iter().position(|version| version.plan == moving.plan) else { return };
         let version = flow.versions.remove(index);
         let key = flow.key;
-        let hops: Vec<NodeId> = self.planner().hops(&key, &version).map(|(switch, _)| switch).collect();
-        let rule = self.planner().hop_key(key.five_tuple, &version);
-        for switch in hops {
-            self.count_rules(switch, -1);
-            if self.is_ready(switch) {
-                self.delete_rule(switch, rule);
-            }
+        for (switch, rule) in self.rules_of(&key, &version) {
+            self.take_rule(switch, rule);
         }
     }
 
@@ -347,6 +355,7 @@ impl Controller {
                 let state = &mut self.switches[switch.index()];
                 state.refusals = if state.reread { state.refusals } else { 0 };
             }
+            Purpose::Label { label } => self.label_confirmed(switch, label),
             Purpose::Hop { .. } => {}
         }
     }
@@ -371,8 +380,8 @@ impl Controller {
             self.routed.remove(&id);
         }
         for version in versions.iter().filter(|version| done.contains(&version.plan)) {
+            let rules = self.rules_of(&key, version);
             let planner = self.planner();
-            let rules: Vec<_> = planner.hops(&key, version).map(|(switch, rule)| (switch, rule.key())).collect();
             // A packet may have gone by parts of all versions with its tag.
             let paths =
                 versions.iter().filter(|other| other.tag == version.tag).filter_map(|other| other.path.as_ref());
@@ -387,10 +396,7 @@ impl Controller {
     /// No packet of an abandoned version is under way any more.
     pub(crate) fn drained(&mut self, five_tuple: FiveTuple, plan: u8) {
         for (switch, key) in self.draining.remove(&(five_tuple, plan)).unwrap_or_default() {
-            self.count_rules(switch, -1);
-            if self.is_ready(switch) {
-                self.delete_rule(switch, key);
-            }
+            self.take_rule(switch, key);
         }
     }
 

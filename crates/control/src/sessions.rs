@@ -31,6 +31,7 @@ impl Controller {
         self.switches[switch.index()].close();
         self.polling.lost(self.now, switch);
         self.forget_orphan_rules(switch);
+        self.labels_unsure(switch);
         let hit = |&id: &FlowId| {
             let Some(flow) = self.flows.get(id) else { return false };
             let Some(moving) = flow.moving.as_ref().filter(|moving| moving.phase == 0) else { return false };
@@ -93,6 +94,7 @@ impl Controller {
                 Purpose::Count { flow, plan } => self.count_refused(flow, plan),
                 Purpose::Gone { flow, plan } => self.gone(flow, plan),
                 Purpose::Hop { flow } => self.unroute(flow),
+                Purpose::Label { label } => self.label_refused(switch, label),
                 Purpose::Fixed => {
                     let state = &mut self.switches[switch.index()];
                     if !std::mem::replace(&mut state.reread, true) {

@@ -142,11 +142,7 @@ impl Controller {
         let version = flow.version(moving.plan);
         if moving.phase == 0 {
             record.versions.retain(|version| version.plan != moving.plan);
-            let hops = version.into_iter().flat_map(|version| {
-                let rules: Vec<_> =
-                    self.planner().hops(&flow.key, version).map(|(at, rule)| (at, rule.key())).collect();
-                rules
-            });
+            let hops = version.into_iter().flat_map(|version| self.rules_of(&flow.key, version));
             draining.push((flow.key.five_tuple, moving.plan, hops.collect()));
         } else if moving.phase == 1 {
             record.sources.iter_mut().filter(|rule| rule.plan == moving.plan).for_each(|rule| rule.leaving = true);
@@ -181,8 +177,10 @@ impl Controller {
             controller.remember(record)?;
         }
         for (five_tuple, plan, rules) in snapshot.draining {
-            for &(switch, _) in &rules {
-                controller.count_rules(switch, 1);
+            for (switch, key) in &rules {
+                if !controller.claim_unknown(*switch, key) {
+                    controller.count_rules(*switch, 1);
+                }
             }
             let drain = controller.config.drain.unwrap_or(crate::orphans::UNKNOWN_DRAIN);
             controller.draining.insert((five_tuple, plan), rules);
@@ -208,6 +206,7 @@ impl Controller {
         for switch in hops {
             self.count_rules(switch, 1);
         }
+        record.versions.iter().for_each(|version| self.claim_version(version));
         if !record.versions.is_empty() {
             self.routed.insert(id);
         }

@@ -29,6 +29,8 @@ pub(crate) enum Purpose {
     Gone { flow: FlowId, plan: u8 },
     /// A rule at a later switch of a path that a flow is on, added again.
     Hop { flow: FlowId },
+    /// The rule of a label.
+    Label { label: u16 },
     /// A rule or group of no single flow.
     Fixed,
 }

@@ -13,6 +13,8 @@ pub(crate) enum Timer {
     Count { flow: FlowId },
     /// A link that flapped has been quiet for so long that it may be used.
     LinkQuiet { link: LinkId, changes: u64 },
+    /// A label's rule that was found is to go if no flow has claimed it.
+    Label { switch: NodeId, label: u16 },
     /// The rules of a switch are to be read again, after a refusal.
     Reread { switch: NodeId },
 }

@@ -6,7 +6,7 @@ use pathloom_model::{
     fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN,
     TCP_SYN,
 };
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, Rejection};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, Rejection, RuleSharing};
 use pathloom_testkit::{strategies, Network, Script, Timing};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -24,9 +24,12 @@ const SLOW: Timing =
 /// The same, with flows that move in place.
 const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
 
+/// The same, with rules that flows share.
+const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
+
 /// Every way to move flows.
 fn ways() -> impl Strategy<Value = Needs> {
-    prop_oneof![Just(LABEL), Just(SFMM)]
+    prop_oneof![Just(LABEL), Just(SFMM), Just(SHARED)]
 }
 
 fn controller(fabric: &Arc<Fabric>, script: &Script, needs: Needs, epoch: u16) -> Controller {

@@ -3,12 +3,14 @@
 
 use pathloom_control::{Config, Controller};
 use pathloom_model::{Attachment, Fabric, FiveTuple, Headers, Nanos, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs, RuleSharing};
 use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
 use proptest::prelude::*;
 use std::sync::Arc;
 
 const LABELLED: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
+const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABELLED };
+
 const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
@@ -47,9 +49,9 @@ struct Case {
 }
 
 /// A fabric with its default routes, and one long flow that the controller has heard of.
-fn case(fabric: Arc<Fabric>, timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
+fn case(fabric: Arc<Fabric>, needs: Needs, timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
     let script = Script::new();
-    let scheme = script.scheme_with(LABELLED, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+    let scheme = script.scheme_with(needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
     let config = Config { drain, ..Config::default() };
     let controller = Controller::new(config, fabric.clone(), scheme);
     let mut network = Network::new(fabric.clone(), controller, timing, seed);
@@ -110,10 +112,11 @@ proptest! {
     #[test]
     fn no_packet_is_lost_doubled_or_sent_round(
         fabric in strategies::fabrics(),
+        needs in prop_oneof![Just(LABELLED), Just(SHARED)],
         commands in commands(),
         seed: u64,
     ) {
-        let mut case = case(fabric, SLOW, None, seed);
+        let mut case = case(fabric, needs, SLOW, None, seed);
         run(&mut case, &commands);
         let mishaps = case.network.mishaps();
         prop_assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), case.network.packets.len(), mishaps[0]);
@@ -142,7 +145,7 @@ fn crossing() -> (Arc<Fabric>, Path, Path) {
 /// The moves of [`crossing`], to and fro.
 fn cross(timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
     let (fabric, there, back) = crossing();
-    let mut case = case(fabric, timing, drain, seed);
+    let mut case = case(fabric, LABELLED, timing, drain, seed);
     let id = *case.network.controller.view().flows.keys().next().unwrap();
     for round in 0..6u64 {
         for (path, offset) in [(&there, 0), (&back, 250)] {

@@ -90,7 +90,7 @@ impl Controller {
         let (flow, loads) = (self.flows.get(id)?, self.loads.as_ref()?);
         let mut staying = flow.staying();
         let (source, None) = (staying.next()?, staying.next()) else { return None };
-        let old = flow.version(source.plan).filter(|old| source.confirmed && !old.low)?;
+        let old = flow.version(source.plan).filter(|old| source.confirmed && !old.low && !old.is_shared())?;
         let before = old.path.as_ref().filter(|_| old.cut.is_empty())?;
         if flow.level_below(source.level).is_none() || self.drains_on(flow, old.tag, path) {
             return None;

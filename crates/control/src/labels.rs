@@ -1,0 +1,353 @@
+//! Rules that flows share (OFPT §5.2: flow aggregation).
+//!
+//! The source ToR puts a label on the packets of a flow, a VLAN tag; the switches after it match nothing but the label,
+//! and the last one takes it off and goes on with its default routes, which know its hosts. A label names a tree towards
+//! one ToR: two paths have the same label if, where they meet, they go on alike. So flows share the rules of a whole path
+//! or of its last part, and no label leads round. A rule stands as long as some version of a flow's route needs it, and
+//! until the packets of the last of them have drained. Two trees have the same label if they have no switch in common.
+
+use crate::controller::Controller;
+use crate::cookies::{Cookie, RuleKind};
+use crate::orphans::UNKNOWN_DRAIN;
+use crate::plan::{FlowKey, Version};
+use crate::switches::Purpose;
+use crate::tables::{self, DEFAULTS, LONG_FLOWS};
+use crate::timers::Timer;
+use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
+use pathloom_model::{Fabric, NodeId, Path, PortNo};
+use pathloom_scheme::FlowId;
+use std::collections::BTreeMap;
+
+/// The first tag that is a label. Those below are of single flows ([`crate::plan::tag`]).
+pub(crate) const FIRST_LABEL: u16 = 2 + crate::cookies::PLANS as u16;
+/// The last tag there is (IEEE 802.1Q-2018 §9.6).
+const LAST_LABEL: u16 = 4094;
+
+/// What a switch does with the packets of a label.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Sends them on.
+    Port(PortNo),
+    /// They are at their ToR.
+    Home,
+}
+
+/// One rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct LabelRule {
+    /// `None` while it is only known that it stands.
+    next: Option<Next>,
+    /// Versions of flows that need it, or whose packets drain.
+    users: u32,
+    /// Whether the switch is known to have it.
+    confirmed: bool,
+    /// The message that added it.
+    xid: u32,
+    /// Whether the switch does not have it: it was refused, or was not found. Versions that still drain keep its place.
+    absent: bool,
+}
+
+impl LabelRule {
+    fn new(next: Option<Next>) -> LabelRule {
+        LabelRule { next, users: 0, confirmed: false, xid: 0, absent: false }
+    }
+}
+
+/// All rules, by switch and label.
+#[derive(Debug, Default)]
+pub(crate) struct Labels(BTreeMap<(NodeId, u16), LabelRule>);
+
+impl Labels {
+    /// The label for a path: one that as much of it as possible has already. `None` if all are taken.
+    fn choose(&self, hops: &[(NodeId, Next)]) -> Option<u16> {
+        let &(home, _) = hops.last()?;
+        let shared = |label: u16| {
+            let mut shared = 0;
+            for &(at, next) in hops {
+                match self.0.get(&(at, label)) {
+                    None => {}
+                    Some(rule) if rule.next == Some(next) && !rule.absent => shared += 1,
+                    Some(_) => return None,
+                }
+            }
+            Some(shared)
+        };
+        let known = self.0.range((home, FIRST_LABEL)..=(home, LAST_LABEL)).map(|(&(_, label), _)| label);
+        let best = known.filter_map(|label| Some((shared(label)?, std::cmp::Reverse(label)))).max();
+        let free = |&label: &u16| hops.iter().all(|&(at, _)| !self.0.contains_key(&(at, label)));
+        best.map(|(_, std::cmp::Reverse(label))| label).or_else(|| (FIRST_LABEL..=LAST_LABEL).find(free))
+    }
+
+    /// Where the packets of a label go on from a switch.
+    pub(crate) fn next(&self, switch: NodeId, label: u16) -> Option<Next> {
+        self.0.get(&(switch, label))?.next
+    }
+}
+
+impl Version {
+    /// Whether its rules after the source ToR are shared.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.tag >= FIRST_LABEL
+    }
+}
+
+/// The switches after the source ToR of a path, and what they do.
+fn hops(fabric: &Fabric, path: &Path) -> Vec<(NodeId, Next)> {
+    let links = path.links();
+    let next = |index: usize| links.get(index + 1).map_or(Next::Home, |&link| Next::Port(fabric.link(link).from_port));
+    links.iter().enumerate().map(|(index, &link)| (fabric.link(link).to, next(index))).collect()
+}
+
+/// What names the rule of a label.
+fn label_key(priority: u16, label: u16) -> RuleKey {
+    RuleKey { table: LONG_FLOWS, priority, matches: Match { tag: Some(label), ..Match::default() } }
+}
+
+/// The label that a rule is for, if it is the rule of a label.
+fn label_of(key: &RuleKey) -> Option<u16> {
+    let label = key.matches.tag.filter(|label| (FIRST_LABEL..=LAST_LABEL).contains(label))?;
+    (*key == label_key(key.priority, label)).then_some(label)
+}
+
+/// The label of a rule that was found, and what it does.
+fn read(rule: &Rule) -> Option<(u16, Next)> {
+    let label = label_of(&rule.key())?;
+    match (rule.actions.as_slice(), rule.goto) {
+        (&[RuleAction::Output(port)], None) => Some((label, Next::Port(port))),
+        ([RuleAction::PopTag], Some(DEFAULTS)) => Some((label, Next::Home)),
+        _ => None,
+    }
+}
+
+impl Controller {
+    /// The label for a path on which flows share rules, now needed by one more version. `None` if the flow needs rules of
+    /// its own, because all labels are taken.
+    pub(crate) fn take_label(&mut self, path: &Path) -> Option<u16> {
+        let hops = hops(&self.fabric, path);
+        let label = self.labels.choose(&hops)?;
+        self.claim(&hops, label);
+        Some(label)
+    }
+
+    /// Claims the rules of a version that a snapshot or a switch tells of.
+    pub(crate) fn claim_version(&mut self, version: &Version) {
+        if let Some(path) = version.path.as_ref().filter(|_| version.is_shared()) {
+            let hops = hops(&self.fabric, path);
+            self.claim(&hops, version.tag);
+        }
+    }
+
+    fn claim(&mut self, hops: &[(NodeId, Next)], label: u16) {
+        for &(at, next) in hops {
+            let fresh = LabelRule::new(Some(next));
+            let known = self.labels.0.contains_key(&(at, label));
+            let rule = self.labels.0.entry((at, label)).or_insert(fresh);
+            rule.users += 1;
+            rule.next = rule.next.or(Some(next));
+            if !known {
+                self.count_rules(at, 1);
+                self.send_label(at, label);
+            }
+        }
+    }
+
+    /// One more version waits for a rule to go whose action is not known.
+    pub(crate) fn claim_unknown(&mut self, switch: NodeId, key: &RuleKey) -> bool {
+        let Some(label) = label_of(key) else { return false };
+        let fresh = LabelRule::new(None);
+        if !self.labels.0.contains_key(&(switch, label)) {
+            self.count_rules(switch, 1);
+        }
+        self.labels.0.entry((switch, label)).or_insert(fresh).users += 1;
+        true
+    }
+
+    /// Adds the rule of a label at a switch, if that can be told things now.
+    fn send_label(&mut self, switch: NodeId, label: u16) {
+        let next = self.labels.next(switch, label);
+        let (true, Some(next)) = (self.is_ready(switch), next) else { return };
+        let (actions, goto) = match next {
+            Next::Port(port) => (vec![RuleAction::Output(port)], None),
+            Next::Home => (vec![RuleAction::PopTag], Some(DEFAULTS)),
+        };
+        let key = label_key(self.config.priorities.flow, label);
+        let mut rule = tables::rule(key.table, key.priority, key.matches, actions, goto);
+        rule.cookie = Cookie::fixed(RuleKind::Label, self.config.epoch).encode();
+        let xid = self.next_xid();
+        if let Some(known) = self.labels.0.get_mut(&(switch, label)) {
+            (known.xid, known.confirmed) = (xid, false);
+        }
+        self.put(crate::io::Output::AddRule { switch, xid, rule });
+        self.await_answer(switch, xid, Purpose::Label { label });
+    }
+
+    /// A move waits for the rules of its version that are not confirmed yet: returns how many.
+    pub(crate) fn await_labels(&mut self, flow: FlowId, number: u32, version: &Version) -> u32 {
+        let Some(path) = &version.path else { return 0 };
+        let mut waiting = 0;
+        for (at, _) in hops(&self.fabric, path) {
+            let rule = self.labels.0.get(&(at, version.tag)).copied();
+            if let Some(rule) = rule.filter(|rule| !rule.confirmed) {
+                self.await_answer(at, rule.xid, Purpose::Step { flow, number });
+                waiting += 1;
+            }
+        }
+        waiting
+    }
+
+    /// The rules of a version after its source ToR.
+    pub(crate) fn rules_of(&self, key: &FlowKey, version: &Version) -> Vec<(NodeId, RuleKey)> {
+        match &version.path {
+            Some(path) if version.is_shared() => {
+                let rule = label_key(self.config.priorities.flow, version.tag);
+                hops(&self.fabric, path).into_iter().map(|(at, _)| (at, rule)).collect()
+            }
+            _ => self.planner().hops(key, version).map(|(at, rule)| (at, rule.key())).collect(),
+        }
+    }
+
+    /// Takes away a rule of a version that no packet meets any more, unless others need it too.
+    pub(crate) fn take_rule(&mut self, switch: NodeId, key: RuleKey) {
+        if let Some(label) = label_of(&key) {
+            let Some(rule) = self.labels.0.get_mut(&(switch, label)) else { return };
+            rule.users = rule.users.saturating_sub(1);
+            if rule.users > 0 {
+                return;
+            }
+            let absent = rule.absent;
+            self.labels.0.remove(&(switch, label));
+            if absent {
+                return;
+            }
+        }
+        self.count_rules(switch, -1);
+        if self.is_ready(switch) {
+            self.delete_rule(switch, key);
+        }
+    }
+
+    /// A switch has the rule of a label.
+    pub(crate) fn label_confirmed(&mut self, switch: NodeId, label: u16) {
+        if let Some(rule) = self.labels.0.get_mut(&(switch, label)) {
+            rule.confirmed = true;
+        }
+    }
+
+    /// A switch has no room for the rule of a label: flows that were on it ride the default routes. Moves that wait for it
+    /// are told by themselves.
+    pub(crate) fn label_refused(&mut self, switch: NodeId, label: u16) {
+        if !self.label_absent(switch, label) {
+            return;
+        }
+        let uses = |id: &FlowId| {
+            self.flows.get(*id).is_some_and(|flow| {
+                let waits =
+                    |version: &Version| flow.moving.as_ref().is_some_and(|m| m.plan == version.plan && m.phase == 0);
+                let needs = |version: &Version| version.tag == label && version.stands_at(&self.fabric, switch);
+                flow.versions.iter().any(|version| needs(version) && !waits(version))
+            })
+        };
+        let hit: Vec<FlowId> = self.routed.iter().copied().filter(uses).collect();
+        hit.into_iter().for_each(|id| self.unroute(id));
+    }
+
+    /// Notes that a switch does not have the rule of a label; returns whether that is news.
+    fn label_absent(&mut self, switch: NodeId, label: u16) -> bool {
+        let Some(rule) = self.labels.0.get_mut(&(switch, label)).filter(|rule| !rule.absent) else { return false };
+        rule.absent = true;
+        self.count_rules(switch, -1);
+        true
+    }
+
+    /// The session to a switch was lost: it may have what was sent, or not.
+    pub(crate) fn labels_unsure(&mut self, switch: NodeId) {
+        let all = (switch, 0)..=(switch, u16::MAX);
+        self.labels.0.range_mut(all).for_each(|(_, rule)| rule.confirmed = false);
+    }
+
+    /// Compares the rules of labels that a switch has with those that it should have.
+    pub(crate) fn reconcile_labels(&mut self, switch: NodeId, rules: &[Rule]) {
+        let kind = |rule: &&Rule| Cookie::decode(rule.cookie).is_some_and(|cookie| cookie.kind == RuleKind::Label);
+        let mut found: BTreeMap<u16, Next> = BTreeMap::new();
+        for rule in rules.iter().filter(kind) {
+            match read(rule).filter(|_| rule.priority == self.config.priorities.flow) {
+                Some((label, next)) => drop(found.insert(label, next)),
+                None => drop(self.delete_rule(switch, rule.key())),
+            }
+        }
+        let all = (switch, 0)..=(switch, u16::MAX);
+        let known: Vec<(u16, LabelRule)> = self.labels.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
+        for (label, rule) in known {
+            match (found.remove(&label), rule.next) {
+                (Some(there), wanted) if wanted.is_none_or(|wanted| wanted == there) => {
+                    let same = LabelRule { next: Some(there), confirmed: true, absent: false, ..rule };
+                    self.labels.0.insert((switch, label), same);
+                    self.count_rules(switch, i32::from(rule.absent));
+                }
+                (_, Some(_)) if !rule.absent => self.send_label(switch, label),
+                _ => drop(self.label_absent(switch, label)),
+            }
+        }
+        for (label, next) in found {
+            let unclaimed = LabelRule { confirmed: true, ..LabelRule::new(Some(next)) };
+            self.labels.0.insert((switch, label), unclaimed);
+            self.count_rules(switch, 1);
+            let at = self.now.saturating_add(self.config.drain.unwrap_or(UNKNOWN_DRAIN));
+            self.timers.set(at, Timer::Label { switch, label });
+        }
+    }
+
+    /// Nobody has claimed a rule that was found for so long that no packet can meet it, unless the rules of a switch that
+    /// leads to it are not known yet.
+    pub(crate) fn label_unclaimed(&mut self, switch: NodeId, label: u16) {
+        if self.labels.0.get(&(switch, label)).is_none_or(|rule| rule.users > 0) {
+            return;
+        }
+        let silent = |&other: &NodeId| !self.is_ready(other);
+        if self.fabric.switches().iter().any(silent) {
+            let at = self.now.saturating_add(UNKNOWN_DRAIN);
+            return self.timers.set(at, Timer::Label { switch, label });
+        }
+        self.take_rule(switch, label_key(self.config.priorities.flow, label));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: fn(u32) -> Next = |port| Next::Port(PortNo(port));
+
+    fn add(labels: &mut Labels, hops: &[(NodeId, Next)]) -> Option<u16> {
+        let label = labels.choose(hops)?;
+        for &(at, next) in hops {
+            let fresh = LabelRule::new(Some(next));
+            labels.0.entry((at, label)).or_insert(fresh).users += 1;
+        }
+        Some(label)
+    }
+
+    #[test]
+    fn paths_share_a_label_where_they_go_on_alike() {
+        let [a, b, c, d] = [0, 1, 2, 3].map(NodeId);
+        let mut labels = Labels::default();
+        let first = add(&mut labels, &[(a, PORT(1)), (b, Next::Home)]);
+        assert_eq!(first, Some(FIRST_LABEL));
+        assert_eq!(add(&mut labels, &[(c, PORT(7)), (b, Next::Home)]), first, "they meet at the end");
+        assert_eq!(add(&mut labels, &[(d, PORT(2)), (a, PORT(1)), (b, Next::Home)]), first, "and earlier");
+        let other = add(&mut labels, &[(a, PORT(2)), (b, Next::Home)]);
+        assert_eq!(other, Some(FIRST_LABEL + 1), "they part at a");
+        assert_eq!(add(&mut labels, &[(a, Next::Home)]), Some(FIRST_LABEL + 2), "b's labels pass through a");
+        assert_eq!(add(&mut labels, &[(NodeId(9), Next::Home)]), Some(FIRST_LABEL), "no switch in common");
+    }
+
+    #[test]
+    fn labels_can_be_used_up() {
+        let mut labels = Labels::default();
+        let (a, b) = (NodeId(0), NodeId(1));
+        for port in 0..u32::from(LAST_LABEL - FIRST_LABEL) + 1 {
+            assert!(add(&mut labels, &[(a, PORT(port)), (b, Next::Home)]).is_some());
+        }
+        assert_eq!(add(&mut labels, &[(a, PORT(9999)), (b, Next::Home)]), None);
+    }
+}
