@@ -206,4 +206,7 @@ pub enum Refusal {
     /// A rule still names the group or meter to be deleted.
     #[error("it is still in use")]
     InUse,
+    /// It asks for something the switch does not do.
+    #[error("it asks for something the switch does not do")]
+    Unsupported,
 }

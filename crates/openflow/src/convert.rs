@@ -1,0 +1,357 @@
+//! Between the rules that a controller speaks of and OpenFlow's messages.
+//!
+//! A [`Match`] speaks of IPv4 alone. In OpenFlow it says so (`eth_type`) where it looks at anything of IP; where it looks
+//! at nothing, it is for every packet. Copies to the controller are cut to [`COPY_BYTES`].
+
+use crate::action::Action;
+use crate::flow_match::{FlowMatch, ETH_IPV4, ETH_VLAN, VLAN_PRESENT};
+use crate::header::{finish, start};
+use crate::instruction;
+use crate::message::{error, Kind};
+use crate::{
+    Band, BucketMod, ErrorMessage, FlowCommand, FlowMod, FlowRemoved, FlowStats, GroupCommand, GroupDesc, GroupMod,
+    GroupType, Message, MeterCommand, MeterConfig, MeterMod, PacketIn, TooLong, GROUP_ANY, NO_BUFFER, PORT_ANY,
+    PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED,
+};
+use pathloom_model::rules::{
+    Bucket, Group, GroupId, GroupKind, Match, Meter, MeterId, Refusal, Rule, RuleAction, RuleKey,
+};
+use pathloom_model::{PortNo, Prefix, PROTO_TCP, PROTO_UDP};
+use std::net::Ipv4Addr;
+
+/// Bytes of a packet that a copy to the controller has: Ethernet with a tag, the longest IPv4 and the longest TCP header.
+pub const COPY_BYTES: u16 = 14 + 4 + 60 + 60;
+const PROTO_SCTP: u8 = 132;
+
+/// Why a rule has no form in OpenFlow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unsayable {
+    /// Ports of a protocol that has none in OpenFlow, or of any protocol.
+    #[error("OpenFlow matches ports of TCP, UDP and SCTP; the rule names none of them")]
+    Ports,
+    /// TCP flags of another protocol.
+    #[error("the rule wants TCP flags of a protocol that is not TCP")]
+    Flags,
+    /// A port number that is reserved.
+    #[error("port {0} is not a port of a switch: OpenFlow's go from 1 to {PORT_MAX}")]
+    Port(u32),
+    /// The message would be too long.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+}
+
+/// A match as OpenFlow has it.
+///
+/// # Errors
+/// It wants ports without TCP, UDP or SCTP, or TCP flags without TCP.
+#[inline]
+pub fn match_of(matches: &Match) -> Result<FlowMatch, Unsayable> {
+    let mut proto = matches.proto;
+    if matches.tcp_flags.is_some() {
+        match proto {
+            None => proto = Some(PROTO_TCP),
+            Some(PROTO_TCP) => {}
+            Some(_) => return Err(Unsayable::Flags),
+        }
+    }
+    let ports = matches.src_port.is_some() || matches.dst_port.is_some();
+    let ip = ports || proto.is_some() || matches.src.is_some() || matches.dst.is_some() || matches.dscp.is_some();
+    let mut flow = FlowMatch {
+        in_port: matches.in_port.map(port).transpose()?,
+        eth_type: ip.then_some(ETH_IPV4),
+        vlan_vid: matches.tag.map(|tag| VLAN_PRESENT | tag),
+        ip_dscp: matches.dscp,
+        ip_proto: proto,
+        ipv4_src: matches.src.and_then(prefix),
+        ipv4_dst: matches.dst.and_then(prefix),
+        tcp_flags: matches.tcp_flags.map(|(value, mask)| (u16::from(value), u16::from(mask))),
+        ..FlowMatch::default()
+    };
+    match proto {
+        _ if !ports => {}
+        Some(PROTO_TCP) => (flow.tcp_src, flow.tcp_dst) = (matches.src_port, matches.dst_port),
+        Some(PROTO_UDP) => (flow.udp_src, flow.udp_dst) = (matches.src_port, matches.dst_port),
+        Some(PROTO_SCTP) => (flow.sctp_src, flow.sctp_dst) = (matches.src_port, matches.dst_port),
+        _ => return Err(Unsayable::Ports),
+    }
+    Ok(flow)
+}
+
+/// A prefix of no bits is every address, which is no field at all.
+fn prefix(prefix: Prefix) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len.min(32))).unwrap_or(0);
+    (mask != 0).then(|| (Ipv4Addr::from(u32::from(prefix.address) & mask), Ipv4Addr::from(mask)))
+}
+
+fn port(port: PortNo) -> Result<u32, Unsayable> {
+    if (1..=PORT_MAX).contains(&port.0) {
+        Ok(port.0)
+    } else {
+        Err(Unsayable::Port(port.0))
+    }
+}
+
+/// A match of a switch, if [`Match`] has words for it.
+pub fn read_match(flow: &FlowMatch) -> Option<Match> {
+    let strange = flow.foreign
+        || flow.eth_dst.is_some()
+        || flow.eth_src.is_some()
+        || flow.arp_op.is_some()
+        || flow.arp_spa.is_some()
+        || flow.arp_tpa.is_some()
+        || flow.eth_type.is_some_and(|kind| kind != ETH_IPV4);
+    if strange {
+        return None;
+    }
+    let tag = match flow.vlan_vid {
+        None => None,
+        Some(vid) if vid & VLAN_PRESENT != 0 => Some(vid & !VLAN_PRESENT),
+        Some(_) => return None,
+    };
+    let read_prefix = |pair: Option<(Ipv4Addr, Ipv4Addr)>| match pair {
+        None => Some(None),
+        Some((address, mask)) => {
+            let mask = u32::from(mask);
+            (mask.leading_ones() == mask.count_ones()).then(|| Some(Prefix::new(address, mask.count_ones() as u8)))
+        }
+    };
+    let (mut src, dst) = (read_prefix(flow.ipv4_src)?, read_prefix(flow.ipv4_dst)?);
+    let ports = (flow.tcp_src.or(flow.udp_src).or(flow.sctp_src), flow.tcp_dst.or(flow.udp_dst).or(flow.sctp_dst));
+    let tcp_flags = match flow.tcp_flags {
+        None => None,
+        Some((value, mask)) => Some((value as u8, u8::try_from(mask).ok()?)),
+    };
+    if flow.eth_type.is_some() && src.is_none() && dst.is_none() && flow.ip_proto.is_none() && flow.ip_dscp.is_none() {
+        // Every IPv4 packet.
+        src = Some(Prefix::new(Ipv4Addr::UNSPECIFIED, 0));
+    }
+    Some(Match {
+        in_port: flow.in_port.map(PortNo),
+        src,
+        dst,
+        proto: flow.ip_proto,
+        src_port: ports.0,
+        dst_port: ports.1,
+        dscp: flow.ip_dscp,
+        tcp_flags,
+        tag,
+    })
+}
+
+#[inline]
+fn emit_actions(actions: &[RuleAction], out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    for action in actions {
+        match *action {
+            RuleAction::Output(to) => Action::Output { port: port(to)?, max_len: 0 }.emit(out),
+            RuleAction::Group(GroupId(group)) => Action::Group(group).emit(out),
+            RuleAction::Copy => Action::Output { port: PORT_CONTROLLER, max_len: COPY_BYTES }.emit(out),
+            RuleAction::SetTag(tag) => {
+                Action::PushVlan(ETH_VLAN).emit(out);
+                Action::SetVlanVid(VLAN_PRESENT | tag).emit(out);
+            }
+            RuleAction::PopTag => Action::PopVlan.emit(out),
+        }
+    }
+    Ok(())
+}
+
+fn actions_of(actions: &[RuleAction]) -> Result<Vec<Action>, Unsayable> {
+    let mut bytes = Vec::new();
+    emit_actions(actions, &mut bytes)?;
+    // What was just written can be read.
+    Ok(Action::parse_all(&bytes).unwrap_or_default())
+}
+
+fn read_actions(actions: &[Action]) -> Option<Vec<RuleAction>> {
+    let mut read = Vec::with_capacity(actions.len());
+    let mut rest = actions.iter();
+    while let Some(action) = rest.next() {
+        read.push(match *action {
+            Action::Output { port: PORT_CONTROLLER, .. } => RuleAction::Copy,
+            Action::Output { port, .. } if (1..=PORT_MAX).contains(&port) => RuleAction::Output(PortNo(port)),
+            Action::Group(group) => RuleAction::Group(GroupId(group)),
+            Action::PushVlan(ETH_VLAN) => match rest.next() {
+                Some(Action::SetVlanVid(vid)) => RuleAction::SetTag(vid & !VLAN_PRESENT),
+                _ => return None,
+            },
+            Action::PopVlan => RuleAction::PopTag,
+            _ => return None,
+        });
+    }
+    Some(read)
+}
+
+const NOTHING: FlowMod<'static> = FlowMod {
+    cookie: 0,
+    cookie_mask: 0,
+    table: 0,
+    command: FlowCommand::Add,
+    idle_timeout_s: 0,
+    hard_timeout_s: 0,
+    priority: 0,
+    buffer: NO_BUFFER,
+    out_port: PORT_ANY,
+    out_group: GROUP_ANY,
+    flags: 0,
+    matches: crate::FlowStatsRequest::ALL.matches,
+    instructions: instruction::Instructions {
+        meter: None,
+        apply: std::borrow::Cow::Borrowed(&[]),
+        goto_table: None,
+        foreign: false,
+    },
+};
+
+/// Appends the flow-mod that adds `rule`, without allocating anything.
+///
+/// # Errors
+/// OpenFlow has no words for it; then nothing is appended.
+#[inline]
+pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    let matches = match_of(&rule.matches)?;
+    let at = start(Kind::FLOW_MOD, xid, out);
+    FlowMod {
+        cookie: rule.cookie,
+        table: rule.table,
+        idle_timeout_s: rule.idle_timeout_s,
+        hard_timeout_s: rule.hard_timeout_s,
+        priority: rule.priority,
+        flags: if rule.notify_removal { SEND_FLOW_REMOVED } else { 0 },
+        ..NOTHING
+    }
+    .emit_fixed(out);
+    matches.emit(out);
+    let mut done = Ok(());
+    let meter = rule.meter.map(|meter| meter.0);
+    instruction::emit(meter, rule.goto, !rule.actions.is_empty(), out, |out| done = emit_actions(&rule.actions, out));
+    if done.is_err() {
+        out.truncate(at);
+        return done;
+    }
+    Ok(finish(at, out)?)
+}
+
+/// Appends the flow-mod that deletes just this rule.
+///
+/// # Errors
+/// OpenFlow has no words for it; then nothing is appended.
+#[inline]
+pub fn emit_delete_rule(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    let matches = match_of(&key.matches)?;
+    let at = start(Kind::FLOW_MOD, xid, out);
+    FlowMod { table: key.table, command: FlowCommand::DeleteStrict, priority: key.priority, ..NOTHING }.emit_fixed(out);
+    matches.emit(out);
+    Ok(finish(at, out)?)
+}
+
+/// The message that makes a group of a switch what `group` is; `exists` tells adding from replacing.
+///
+/// # Errors
+/// OpenFlow has no words for it.
+pub fn group_mod(group: &Group, exists: bool) -> Result<Message<'static>, Unsayable> {
+    let bucket = |bucket: &Bucket| {
+        let watch_port = bucket.watch_port.map(port).transpose()?;
+        // §5.6.1: only select groups have weights.
+        let weight = if group.kind == GroupKind::Select { bucket.weight } else { 0 };
+        Ok(BucketMod { weight, watch_port, watch_group: None, actions: actions_of(&bucket.actions)? })
+    };
+    let buckets = group.buckets.iter().map(bucket).collect::<Result<_, Unsayable>>()?;
+    let command = if exists { GroupCommand::Modify } else { GroupCommand::Add };
+    let kind = match group.kind {
+        GroupKind::Select => GroupType::Select,
+        GroupKind::FastFailover => GroupType::FastFailover,
+        GroupKind::All => GroupType::All,
+    };
+    Ok(Message::GroupMod(GroupMod { command, kind, id: group.id.0, buckets }))
+}
+
+/// The message that deletes a group.
+pub fn group_delete(group: GroupId) -> Message<'static> {
+    let (command, kind) = (GroupCommand::Delete, GroupType::All);
+    Message::GroupMod(GroupMod { command, kind, id: group.0, buckets: Vec::new() })
+}
+
+/// The message that makes a meter of a switch what `meter` is. Rates are rounded up to whole kbit/s, bursts to kbit.
+pub fn meter_mod(meter: &Meter, exists: bool) -> Message<'static> {
+    let kilo = |number: u64| u32::try_from(number.div_ceil(1000)).unwrap_or(u32::MAX).max(1);
+    let band = Band { rate_kbps: kilo(meter.rate_bps), burst_kbit: kilo(meter.burst_bytes.saturating_mul(8)) };
+    let command = if exists { MeterCommand::Modify } else { MeterCommand::Add };
+    Message::MeterMod(MeterMod { command, id: meter.id.0, bands: vec![band] })
+}
+
+/// The message that deletes a meter.
+pub fn meter_delete(meter: MeterId) -> Message<'static> {
+    Message::MeterMod(MeterMod { command: MeterCommand::Delete, id: meter.0, bands: Vec::new() })
+}
+
+/// A rule of a switch, if [`Rule`] has words for it.
+pub fn read_rule(stats: &FlowStats) -> Option<Rule> {
+    if stats.instructions.foreign {
+        return None;
+    }
+    Some(Rule {
+        table: stats.table,
+        priority: stats.priority,
+        matches: read_match(&stats.matches)?,
+        actions: read_actions(&stats.instructions.apply)?,
+        goto: stats.instructions.goto_table,
+        meter: stats.instructions.meter.map(MeterId),
+        idle_timeout_s: stats.idle_timeout_s,
+        hard_timeout_s: stats.hard_timeout_s,
+        cookie: stats.cookie,
+        notify_removal: stats.flags & SEND_FLOW_REMOVED != 0,
+    })
+}
+
+/// What names the rule of a row or of a notice, if [`Match`] has words for it.
+pub fn read_key(table: u8, priority: u16, matches: &FlowMatch) -> Option<RuleKey> {
+    Some(RuleKey { table, priority, matches: read_match(matches)? })
+}
+
+/// What names the rule that is gone.
+pub fn removed_key(removed: &FlowRemoved) -> Option<RuleKey> {
+    read_key(removed.table, removed.priority, &removed.matches)
+}
+
+/// A group of a switch, if [`Group`] has words for it.
+pub fn read_group(group: &GroupDesc) -> Option<Group> {
+    let kind = match group.kind {
+        GroupType::Select => GroupKind::Select,
+        GroupType::FastFailover => GroupKind::FastFailover,
+        GroupType::All => GroupKind::All,
+        GroupType::Indirect => return None,
+    };
+    let bucket = |bucket: &BucketMod| {
+        let watch_port = bucket.watch_port.map(PortNo);
+        Some(Bucket { weight: bucket.weight, watch_port, actions: read_actions(&bucket.actions)? })
+    };
+    let buckets = group.buckets.iter().map(bucket).collect::<Option<_>>()?;
+    Some(Group { id: GroupId(group.id), kind, buckets })
+}
+
+/// A meter of a switch, if [`Meter`] has words for it.
+pub fn read_meter(meter: &MeterConfig) -> Option<Meter> {
+    let [band] = meter.bands[..] else { return None };
+    let burst_bytes = u64::from(band.burst_kbit) * 125;
+    Some(Meter { id: MeterId(meter.id), rate_bps: u64::from(band.rate_kbps) * 1000, burst_bytes })
+}
+
+/// Port that a packet-in came in by.
+#[inline]
+pub fn in_port(packet: &PacketIn<'_>) -> Option<PortNo> {
+    packet.matches.in_port.filter(|port| (1..=PORT_MAX).contains(port)).map(PortNo)
+}
+
+/// What an error means to a controller (§A.4.4). What has no better word is unsupported.
+pub fn refusal(error: &ErrorMessage<'_>) -> Refusal {
+    match (error.kind, error.code) {
+        (error::FLOW_MOD_FAILED, 1) | (error::GROUP_MOD_FAILED, 3) | (error::METER_MOD_FAILED, 10) => {
+            Refusal::TableFull
+        }
+        (error::FLOW_MOD_FAILED, 2) | (error::BAD_INSTRUCTION, 2) | (error::BAD_REQUEST, 9) => Refusal::BadTable,
+        (error::BAD_ACTION, 4) | (error::GROUP_MOD_FAILED, 10) => Refusal::BadPort,
+        (error::BAD_ACTION, 9) | (error::GROUP_MOD_FAILED, 8) => Refusal::UnknownGroup,
+        (error::METER_MOD_FAILED, 3) => Refusal::UnknownMeter,
+        _ => Refusal::Unsupported,
+    }
+}

@@ -1,0 +1,60 @@
+//! OpenFlow 1.3 on the wire, as far as a fabric's controller needs it, and the frames that packet-ins carry.
+//!
+//! Bytes come in and valid values go out, or an error that says what was wrong: no input panics, and no length in a
+//! message is trusted. Values go out as bytes behind what a caller's buffer holds already, so that many messages leave in
+//! one write; adding a rule, sending a packet and reading a packet-in allocate nothing.
+//!
+//! [`Message`] is every message kind; [`convert`] speaks of `pathloom_model::rules` instead; [`packet`] reads and writes
+//! Ethernet, ARP, IPv4, TCP, UDP and LLDP. Section numbers are those of the OpenFlow Switch Specification 1.3.5.
+
+pub mod action;
+pub mod convert;
+mod error;
+pub mod flow_match;
+mod header;
+pub mod instruction;
+mod message;
+pub mod packet;
+mod wire;
+
+pub use error::{ParseError, TooLong};
+pub use header::{frame, Framed, Header, HEADER_BYTES, VERSION};
+pub use message::bundle::{BundleAdd, BundleControl, BundleStep, ATOMIC, ORDERED};
+pub use message::error::{ErrorMessage, BAD_ACTION, BAD_INSTRUCTION, BAD_REQUEST, FLOW_MOD_FAILED, GROUP_MOD_FAILED};
+pub use message::error::{BAD_MATCH, HELLO_FAILED, METER_MOD_FAILED, ROLE_REQUEST_FAILED};
+pub use message::flow::{FlowCommand, FlowMod, FlowRemoved, RemovedWhy, SEND_FLOW_REMOVED};
+pub use message::group::{BucketMod, GroupCommand, GroupMod, GroupType};
+pub use message::hello::Hello;
+pub use message::meter::{Band, MeterCommand, MeterMod};
+pub use message::multipart::{MultipartReply, MultipartRequest, Reply, Request};
+pub use message::packet_io::{PacketIn, PacketInWhy, PacketOut};
+pub use message::port::{Port, PortReason, PortStatus};
+pub use message::role::{Role, RoleMessage};
+pub use message::rows::{
+    Description, FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterConfig, MeterStats, PortStats, TableStats,
+};
+pub use message::switch::{Features, SwitchConfig};
+pub use message::{Kind, Message};
+
+/// Reserved port: the one the packet came in by (§A.2.1).
+pub const PORT_IN_PORT: u32 = 0xffff_fff8;
+/// Reserved port: all but the one the packet came in by.
+pub const PORT_FLOOD: u32 = 0xffff_fffb;
+/// Reserved port: the controller.
+pub const PORT_CONTROLLER: u32 = 0xffff_fffd;
+/// Reserved port: the switch itself.
+pub const PORT_LOCAL: u32 = 0xffff_fffe;
+/// No port, or any.
+pub const PORT_ANY: u32 = 0xffff_ffff;
+/// Highest number of a port that is none of the reserved ones.
+pub const PORT_MAX: u32 = 0xffff_ff00;
+/// No group, or any.
+pub const GROUP_ANY: u32 = 0xffff_ffff;
+/// Every group, for deletion.
+pub const GROUP_ALL: u32 = 0xffff_fffc;
+/// Every meter, for deletion and requests.
+pub const METER_ALL: u32 = 0xffff_ffff;
+/// Every table, for deletion and requests.
+pub const TABLE_ALL: u8 = 0xff;
+/// The packet is not held in the switch's buffers.
+pub const NO_BUFFER: u32 = 0xffff_ffff;

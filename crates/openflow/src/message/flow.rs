@@ -1,0 +1,221 @@
+//! Changing rules, and rules that are gone (§A.3.4.1, §A.4.2).
+
+use crate::flow_match::FlowMatch;
+use crate::instruction::Instructions;
+use crate::wire::{Put, Reader};
+use crate::ParseError;
+use std::borrow::Cow;
+
+/// Flag: the controller is told when the rule is gone.
+pub const SEND_FLOW_REMOVED: u16 = 1;
+
+/// What is done with rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowCommand {
+    /// Add one, or replace the one with the same match and priority.
+    Add,
+    /// Change the instructions of all that match.
+    Modify,
+    /// Change the instructions of the one with this match and priority.
+    ModifyStrict,
+    /// Delete all that match.
+    Delete,
+    /// Delete the one with this match and priority.
+    DeleteStrict,
+}
+
+/// Change rules.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowMod<'a> {
+    /// The controller's own mark.
+    pub cookie: u64,
+    /// For all but adding: bits of the cookie that must be the same.
+    pub cookie_mask: u64,
+    /// The table.
+    pub table: u8,
+    /// What is done.
+    pub command: FlowCommand,
+    /// Seconds without a packet until it is removed; 0 for never.
+    pub idle_timeout_s: u16,
+    /// Seconds until it is removed; 0 for never.
+    pub hard_timeout_s: u16,
+    /// The highest that matches a packet counts.
+    pub priority: u16,
+    /// A packet held by the switch that is sent through the rule, or [`crate::NO_BUFFER`].
+    pub buffer: u32,
+    /// For deletion: only rules with this output port, or [`crate::PORT_ANY`].
+    pub out_port: u32,
+    /// For deletion: only rules with this group, or [`crate::GROUP_ANY`].
+    pub out_group: u32,
+    /// `OFPFF_*`.
+    pub flags: u16,
+    /// Packets it is for.
+    pub matches: FlowMatch,
+    /// What is done with them.
+    pub instructions: Instructions<'a>,
+}
+
+impl FlowMod<'_> {
+    pub(crate) fn parse(body: &[u8]) -> Result<FlowMod<'static>, ParseError> {
+        let mut reader = Reader::new("a flow-mod", body);
+        let (cookie, cookie_mask) = (reader.u64()?, reader.u64()?);
+        let [table, command] = reader.array()?;
+        let command = match command {
+            0 => FlowCommand::Add,
+            1 => FlowCommand::Modify,
+            2 => FlowCommand::ModifyStrict,
+            3 => FlowCommand::Delete,
+            4 => FlowCommand::DeleteStrict,
+            found => return Err(ParseError::Value { what: "the command of a flow-mod", found: u64::from(found) }),
+        };
+        let (idle_timeout_s, hard_timeout_s, priority) = (reader.u16()?, reader.u16()?, reader.u16()?);
+        let (buffer, out_port, out_group) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let flags = reader.u16()?;
+        reader.skip(2)?;
+        let matches = FlowMatch::parse(&mut reader)?;
+        let instructions = Instructions::parse(reader.rest())?;
+        Ok(FlowMod {
+            cookie,
+            cookie_mask,
+            table,
+            command,
+            idle_timeout_s,
+            hard_timeout_s,
+            priority,
+            buffer,
+            out_port,
+            out_group,
+            flags,
+            matches,
+            instructions,
+        })
+    }
+
+    /// The same, borrowing nothing.
+    pub fn into_owned(self) -> FlowMod<'static> {
+        let apply = Cow::Owned(self.instructions.apply.into_owned());
+        FlowMod { instructions: Instructions { apply, ..self.instructions }, ..self }
+    }
+
+    #[inline]
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        self.emit_fixed(out);
+        self.matches.emit(out);
+        self.instructions.emit(out);
+    }
+
+    /// Appends what stands before the match.
+    #[inline]
+    pub(crate) fn emit_fixed(&self, out: &mut Vec<u8>) {
+        let command = match self.command {
+            FlowCommand::Add => 0,
+            FlowCommand::Modify => 1,
+            FlowCommand::ModifyStrict => 2,
+            FlowCommand::Delete => 3,
+            FlowCommand::DeleteStrict => 4,
+        };
+        let mut fixed = [0u8; 40];
+        fixed[0..8].copy_from_slice(&self.cookie.to_be_bytes());
+        fixed[8..16].copy_from_slice(&self.cookie_mask.to_be_bytes());
+        (fixed[16], fixed[17]) = (self.table, command);
+        fixed[18..20].copy_from_slice(&self.idle_timeout_s.to_be_bytes());
+        fixed[20..22].copy_from_slice(&self.hard_timeout_s.to_be_bytes());
+        fixed[22..24].copy_from_slice(&self.priority.to_be_bytes());
+        fixed[24..28].copy_from_slice(&self.buffer.to_be_bytes());
+        fixed[28..32].copy_from_slice(&self.out_port.to_be_bytes());
+        fixed[32..36].copy_from_slice(&self.out_group.to_be_bytes());
+        fixed[36..38].copy_from_slice(&self.flags.to_be_bytes());
+        out.put(&fixed);
+    }
+}
+
+/// Why a rule is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemovedWhy {
+    /// No packet for its idle time-out.
+    Idle,
+    /// Its hard time-out is over.
+    Hard,
+    /// The controller deleted it.
+    Deleted,
+    /// A group it named was deleted.
+    GroupDeleted,
+}
+
+/// A rule is gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowRemoved {
+    /// Its cookie.
+    pub cookie: u64,
+    /// Its priority.
+    pub priority: u16,
+    /// Why.
+    pub why: RemovedWhy,
+    /// Its table.
+    pub table: u8,
+    /// How long it stood, whole seconds.
+    pub duration_s: u32,
+    /// And nanoseconds.
+    pub duration_ns: u32,
+    /// Its idle time-out.
+    pub idle_timeout_s: u16,
+    /// Its hard time-out.
+    pub hard_timeout_s: u16,
+    /// Packets it counted.
+    pub packets: u64,
+    /// Bytes it counted.
+    pub bytes: u64,
+    /// Packets it was for.
+    pub matches: FlowMatch,
+}
+
+impl FlowRemoved {
+    pub(crate) fn parse(body: &[u8]) -> Result<FlowRemoved, ParseError> {
+        let mut reader = Reader::new("a flow-removed", body);
+        let (cookie, priority) = (reader.u64()?, reader.u16()?);
+        let [why, table] = reader.array()?;
+        let why = match why {
+            0 => RemovedWhy::Idle,
+            1 => RemovedWhy::Hard,
+            2 => RemovedWhy::Deleted,
+            3 => RemovedWhy::GroupDeleted,
+            found => return Err(ParseError::Value { what: "the reason of a flow-removed", found: u64::from(found) }),
+        };
+        let (duration_s, duration_ns) = (reader.u32()?, reader.u32()?);
+        let (idle_timeout_s, hard_timeout_s) = (reader.u16()?, reader.u16()?);
+        let (packets, bytes) = (reader.u64()?, reader.u64()?);
+        let matches = FlowMatch::parse(&mut reader)?;
+        Ok(FlowRemoved {
+            cookie,
+            priority,
+            why,
+            table,
+            duration_s,
+            duration_ns,
+            idle_timeout_s,
+            hard_timeout_s,
+            packets,
+            bytes,
+            matches,
+        })
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.cookie);
+        out.put_u16(self.priority);
+        out.put_u8(match self.why {
+            RemovedWhy::Idle => 0,
+            RemovedWhy::Hard => 1,
+            RemovedWhy::Deleted => 2,
+            RemovedWhy::GroupDeleted => 3,
+        });
+        out.put_u8(self.table);
+        out.put_u32(self.duration_s);
+        out.put_u32(self.duration_ns);
+        out.put_u16(self.idle_timeout_s);
+        out.put_u16(self.hard_timeout_s);
+        out.put_u64(self.packets);
+        out.put_u64(self.bytes);
+        self.matches.emit(out);
+    }
+}

@@ -1,0 +1,192 @@
+//! Requests about many things, and the parts of their answers (§A.3.5). Putting the parts of one answer together is the
+//! session's matter: all parts bear the xid of the request, and all but the last say that more follows.
+
+use super::port::Port;
+use super::rows::{
+    parse_rows, Description, FlowStats, FlowStatsRequest, GroupDesc, GroupStats, MeterConfig, MeterStats, PortStats,
+    TableStats,
+};
+use crate::wire::{Put, Reader};
+use crate::{ParseError, GROUP_ALL, METER_ALL, PORT_ANY};
+
+const DESCRIPTION: u16 = 0;
+const FLOW: u16 = 1;
+const TABLE: u16 = 3;
+const PORT_STATS: u16 = 4;
+const GROUP: u16 = 6;
+const GROUP_DESC: u16 = 7;
+const METER: u16 = 9;
+const METER_CONFIG: u16 = 10;
+const PORT_DESC: u16 = 13;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Maker and model.
+    Description,
+    /// Rules and their counters.
+    Flows(FlowStatsRequest),
+    /// Counters of the tables.
+    Tables,
+    /// Counters of all ports.
+    Ports,
+    /// All ports.
+    PortDesc,
+    /// Counters of all groups.
+    Groups,
+    /// All groups.
+    GroupDesc,
+    /// Counters of all meters.
+    Meters,
+    /// All meters.
+    MeterConfigs,
+    /// Something this crate has no word for. Cannot be written but for its number.
+    Foreign(u16),
+}
+
+/// A request about many things.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MultipartRequest {
+    /// Whether more of this request follows; never used.
+    pub more: bool,
+    /// What is asked.
+    pub request: Request,
+}
+
+impl MultipartRequest {
+    pub(crate) fn parse(body: &[u8]) -> Result<MultipartRequest, ParseError> {
+        let mut reader = Reader::new("a multipart request", body);
+        let (kind, flags) = (reader.u16()?, reader.u16()?);
+        reader.skip(4)?;
+        let request = match kind {
+            DESCRIPTION => Request::Description,
+            FLOW => Request::Flows(FlowStatsRequest::parse(&mut reader)?),
+            TABLE => Request::Tables,
+            PORT_STATS => Request::Ports,
+            PORT_DESC => Request::PortDesc,
+            GROUP => Request::Groups,
+            GROUP_DESC => Request::GroupDesc,
+            METER => Request::Meters,
+            METER_CONFIG => Request::MeterConfigs,
+            other => Request::Foreign(other),
+        };
+        Ok(MultipartRequest { more: flags & 1 == 1, request })
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        let kind = match &self.request {
+            Request::Description => DESCRIPTION,
+            Request::Flows(_) => FLOW,
+            Request::Tables => TABLE,
+            Request::Ports => PORT_STATS,
+            Request::PortDesc => PORT_DESC,
+            Request::Groups => GROUP,
+            Request::GroupDesc => GROUP_DESC,
+            Request::Meters => METER,
+            Request::MeterConfigs => METER_CONFIG,
+            Request::Foreign(kind) => *kind,
+        };
+        put_head(out, kind, self.more);
+        match &self.request {
+            Request::Flows(flows) => flows.emit(out),
+            Request::Ports => put_id(out, PORT_ANY),
+            Request::Groups => put_id(out, GROUP_ALL),
+            Request::Meters | Request::MeterConfigs => put_id(out, METER_ALL),
+            _ => {}
+        }
+    }
+}
+
+fn put_head(out: &mut Vec<u8>, kind: u16, more: bool) {
+    out.put_u16(kind);
+    out.put_u16(u16::from(more));
+    out.put_zeros(4);
+}
+
+fn put_id(out: &mut Vec<u8>, id: u32) {
+    out.put_u32(id);
+    out.put_zeros(4);
+}
+
+/// What is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Maker and model.
+    Description(Box<Description>),
+    /// Rules and their counters.
+    Flows(Vec<FlowStats>),
+    /// Counters of the tables.
+    Tables(Vec<TableStats>),
+    /// Counters of ports.
+    Ports(Vec<PortStats>),
+    /// Ports.
+    PortDesc(Vec<Port>),
+    /// Counters of groups.
+    Groups(Vec<GroupStats>),
+    /// Groups.
+    GroupDesc(Vec<GroupDesc>),
+    /// Counters of meters.
+    Meters(Vec<MeterStats>),
+    /// Meters.
+    MeterConfigs(Vec<MeterConfig>),
+    /// Something this crate has no word for. Cannot be written but for its number.
+    Foreign(u16),
+}
+
+/// Part of an answer about many things.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MultipartReply {
+    /// Whether more parts follow.
+    pub more: bool,
+    /// What is answered.
+    pub reply: Reply,
+}
+
+impl MultipartReply {
+    pub(crate) fn parse(body: &[u8]) -> Result<MultipartReply, ParseError> {
+        let mut reader = Reader::new("a multipart reply", body);
+        let (kind, flags) = (reader.u16()?, reader.u16()?);
+        reader.skip(4)?;
+        let reply = match kind {
+            DESCRIPTION => Reply::Description(Box::new(Description::parse(&mut reader)?)),
+            FLOW => Reply::Flows(parse_rows(&mut reader, FlowStats::parse)?),
+            TABLE => Reply::Tables(parse_rows(&mut reader, TableStats::parse)?),
+            PORT_STATS => Reply::Ports(parse_rows(&mut reader, PortStats::parse)?),
+            PORT_DESC => Reply::PortDesc(parse_rows(&mut reader, Port::parse)?),
+            GROUP => Reply::Groups(parse_rows(&mut reader, GroupStats::parse)?),
+            GROUP_DESC => Reply::GroupDesc(parse_rows(&mut reader, GroupDesc::parse)?),
+            METER => Reply::Meters(parse_rows(&mut reader, MeterStats::parse)?),
+            METER_CONFIG => Reply::MeterConfigs(parse_rows(&mut reader, MeterConfig::parse)?),
+            other => Reply::Foreign(other),
+        };
+        Ok(MultipartReply { more: flags & 1 == 1, reply })
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        let kind = match &self.reply {
+            Reply::Description(_) => DESCRIPTION,
+            Reply::Flows(_) => FLOW,
+            Reply::Tables(_) => TABLE,
+            Reply::Ports(_) => PORT_STATS,
+            Reply::PortDesc(_) => PORT_DESC,
+            Reply::Groups(_) => GROUP,
+            Reply::GroupDesc(_) => GROUP_DESC,
+            Reply::Meters(_) => METER,
+            Reply::MeterConfigs(_) => METER_CONFIG,
+            Reply::Foreign(kind) => *kind,
+        };
+        put_head(out, kind, self.more);
+        match &self.reply {
+            Reply::Description(description) => description.emit(out),
+            Reply::Flows(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::Tables(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::Ports(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::PortDesc(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::Groups(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::GroupDesc(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::Meters(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::MeterConfigs(rows) => rows.iter().for_each(|row| row.emit(out)),
+            Reply::Foreign(_) => {}
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Packets to and from the controller (§A.3.7, §A.4.1).
+
+use crate::action::Action;
+use crate::flow_match::FlowMatch;
+use crate::wire::{Put, Reader};
+use crate::ParseError;
+use std::borrow::Cow;
+
+/// Why a packet came to the controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketInWhy {
+    /// No rule was for it.
+    NoMatch,
+    /// A rule said so.
+    Action,
+    /// Its time to live is over.
+    InvalidTtl,
+}
+
+/// A packet for the controller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketIn<'a> {
+    /// Where the switch holds it, or [`crate::NO_BUFFER`].
+    pub buffer: u32,
+    /// How long it is; `data` may be less.
+    pub total_len: u16,
+    /// Why it came.
+    pub why: PacketInWhy,
+    /// Table of the rule.
+    pub table: u8,
+    /// Cookie of the rule.
+    pub cookie: u64,
+    /// Port it came in by, and what else the switch says of it.
+    pub matches: FlowMatch,
+    /// Its first bytes.
+    pub data: &'a [u8],
+}
+
+impl<'a> PacketIn<'a> {
+    #[inline]
+    pub(crate) fn parse(body: &'a [u8]) -> Result<PacketIn<'a>, ParseError> {
+        let mut reader = Reader::new("a packet-in", body);
+        let (buffer, total_len) = (reader.u32()?, reader.u16()?);
+        let [why, table] = reader.array()?;
+        let why = match why {
+            0 => PacketInWhy::NoMatch,
+            1 => PacketInWhy::Action,
+            2 => PacketInWhy::InvalidTtl,
+            found => return Err(ParseError::Value { what: "the reason of a packet-in", found: u64::from(found) }),
+        };
+        let cookie = reader.u64()?;
+        let matches = FlowMatch::parse(&mut reader)?;
+        reader.skip(2)?;
+        Ok(PacketIn { buffer, total_len, why, table, cookie, matches, data: reader.rest() })
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.buffer);
+        out.put_u16(self.total_len);
+        out.put_u8(match self.why {
+            PacketInWhy::NoMatch => 0,
+            PacketInWhy::Action => 1,
+            PacketInWhy::InvalidTtl => 2,
+        });
+        out.put_u8(self.table);
+        out.put_u64(self.cookie);
+        self.matches.emit(out);
+        out.put_zeros(2);
+        out.put(self.data);
+    }
+}
+
+/// A packet to be sent by a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PacketOut<'a> {
+    /// Where the switch holds it, or [`crate::NO_BUFFER`].
+    pub buffer: u32,
+    /// Port that it counts as having come in by.
+    pub in_port: u32,
+    /// What is done with it.
+    pub actions: Cow<'a, [Action]>,
+    /// The packet, unless the switch holds it.
+    pub data: &'a [u8],
+}
+
+impl<'a> PacketOut<'a> {
+    pub(crate) fn parse(body: &'a [u8]) -> Result<PacketOut<'a>, ParseError> {
+        let mut reader = Reader::new("a packet-out", body);
+        let (buffer, in_port, length) = (reader.u32()?, reader.u32()?, reader.u16()?);
+        reader.skip(6)?;
+        let actions = Action::parse_all(reader.take(usize::from(length))?)?;
+        Ok(PacketOut { buffer, in_port, actions: Cow::Owned(actions), data: reader.rest() })
+    }
+
+    #[inline]
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.buffer);
+        out.put_u32(self.in_port);
+        let length_at = out.len();
+        out.put_zeros(8);
+        let start = out.len();
+        self.actions.iter().for_each(|action| action.emit(out));
+        let length = ((out.len() - start) as u16).to_be_bytes();
+        out[length_at..length_at + 2].copy_from_slice(&length);
+        out.put(self.data);
+    }
+}

@@ -1,0 +1,158 @@
+//! From a frame to the headers that switches and controllers look at.
+
+use super::Ethernet;
+use crate::flow_match::ETH_IPV4;
+use crate::wire::Reader;
+use crate::ParseError;
+use pathloom_model::{FiveTuple, Headers, MptcpOption, PROTO_TCP, PROTO_UDP};
+use sha2::{Digest, Sha256};
+use std::net::Ipv4Addr;
+
+/// Kind of MPTCP's option of TCP (RFC 8684 §3).
+const OPTION_MPTCP: u8 = 30;
+const MP_CAPABLE: u8 = 0;
+const MP_JOIN: u8 = 1;
+
+/// The headers of an IPv4 frame; `None` for other frames. Ports are 0 for protocols without, and for all but the first
+/// fragment. A switch may have cut the frame off behind its headers.
+///
+/// # Errors
+/// The frame ends within its headers, or a length in them cannot be.
+pub fn headers(frame: &Ethernet<'_>) -> Result<Option<Headers>, ParseError> {
+    if frame.kind != ETH_IPV4 {
+        return Ok(None);
+    }
+    let mut reader = Reader::new("an IPv4 header", frame.payload);
+    let [version, service] = reader.array()?;
+    if version >> 4 != 4 {
+        return Err(ParseError::Value { what: "the version of an IPv4 header", found: u64::from(version >> 4) });
+    }
+    let length = usize::from(version & 15) * 4;
+    if length < 20 {
+        return Err(ParseError::Length { what: "an IPv4 header", said: length });
+    }
+    reader.skip(4)?;
+    let fragment = reader.u16()? & 0x1fff;
+    reader.skip(1)?;
+    let proto = reader.u8()?;
+    reader.skip(2)?;
+    let (src, dst) = (Ipv4Addr::from(reader.array::<4>()?), Ipv4Addr::from(reader.array::<4>()?));
+    reader.skip(length - 20)?;
+    let mut five_tuple = FiveTuple { src, dst, proto, src_port: 0, dst_port: 0 };
+    let (mut tcp_flags, mut mptcp) = (0, None);
+    if fragment == 0 && matches!(proto, PROTO_TCP | PROTO_UDP) {
+        let mut reader = Reader::new("a transport header", reader.rest());
+        (five_tuple.src_port, five_tuple.dst_port) = (reader.u16()?, reader.u16()?);
+        if proto == PROTO_TCP {
+            (tcp_flags, mptcp) = tcp(&mut reader)?;
+        }
+    }
+    Ok(Some(Headers { five_tuple, dscp: service >> 2, tcp_flags, tag: frame.vlan, mptcp }))
+}
+
+/// Flags and MPTCP option of a TCP header, from behind the ports on.
+fn tcp(reader: &mut Reader<'_>) -> Result<(u8, Option<MptcpOption>), ParseError> {
+    reader.skip(8)?;
+    let [offset, flags] = reader.array()?;
+    let length = usize::from(offset >> 4) * 4;
+    if length < 20 {
+        return Err(ParseError::Length { what: "a TCP header", said: length });
+    }
+    reader.skip(6)?;
+    // What a switch cut off, or what lies about its length, is no option.
+    let rest = reader.rest();
+    Ok((flags, mptcp(&rest[..rest.len().min(length - 20)])))
+}
+
+fn mptcp(mut options: &[u8]) -> Option<MptcpOption> {
+    loop {
+        match *options {
+            [] | [0, ..] => return None,
+            [1, ref rest @ ..] => options = rest,
+            [kind, length, ..] => {
+                let (option, rest) = options.split_at_checked(usize::from(length)).filter(|_| length >= 2)?;
+                if kind == OPTION_MPTCP {
+                    return read_mptcp(option);
+                }
+                options = rest;
+            }
+            [_] => return None,
+        }
+    }
+}
+
+/// RFC 8684 §3.1, §3.2. The token of a connection is known once its receiver's key is; a first SYN of version 1 has none,
+/// and its token is 0.
+fn read_mptcp(option: &[u8]) -> Option<MptcpOption> {
+    match option.get(2)? >> 4 {
+        MP_CAPABLE => {
+            let key = option.get(12..20);
+            Some(MptcpOption::Capable { token: key.map_or(0, token) })
+        }
+        MP_JOIN if option.len() == 12 => {
+            let token: [u8; 4] = option.get(4..8)?.try_into().ok()?;
+            Some(MptcpOption::Join { token: u32::from_be_bytes(token) })
+        }
+        _ => None,
+    }
+}
+
+/// The first 32 bits of the key's SHA-256 (RFC 8684 §3.2).
+fn token(key: &[u8]) -> u32 {
+    let hash = Sha256::digest(key);
+    u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{PacketBuilder, TcpOptionElement};
+
+    fn segment(build: impl Fn(etherparse::PacketBuilderStep<etherparse::TcpHeader>) -> Vec<u8>) -> Vec<u8> {
+        build(PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 1, 2], 64).tcp(1234, 80, 7, 1000))
+    }
+
+    #[test]
+    fn reads_what_another_library_wrote() {
+        let bytes = segment(|builder| {
+            let mut out = Vec::new();
+            let syn = builder.syn().options(&[TcpOptionElement::MaximumSegmentSize(1448)]).unwrap();
+            syn.write(&mut out, b"data").unwrap();
+            out
+        });
+        let found = headers(&Ethernet::parse(&bytes).unwrap()).unwrap().unwrap();
+        let src = Ipv4Addr::new(10, 0, 0, 1);
+        let dst = Ipv4Addr::new(10, 0, 1, 2);
+        assert_eq!(found.five_tuple, FiveTuple { src, dst, proto: 6, src_port: 1234, dst_port: 80 });
+        assert_eq!((found.tcp_flags, found.tag, found.mptcp, found.dscp), (2, None, None, 0));
+        for cut in 0..bytes.len() {
+            let whole = cut >= 14 + 20 + 20;
+            let read = Ethernet::parse(&bytes[..cut]).and_then(|frame| headers(&frame));
+            assert_eq!(read.is_ok(), whole, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn reads_tags_and_labels() {
+        let mut bytes = Vec::new();
+        let udp = PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(etherparse::VlanId::try_new(7).unwrap());
+        udp.ipv4([10, 0, 0, 1], [10, 0, 1, 2], 64).udp(5, 6).write(&mut bytes, b"x").unwrap();
+        bytes[14 + 4 + 1] = 8 << 2;
+        let found = headers(&Ethernet::parse(&bytes).unwrap()).unwrap().unwrap();
+        assert_eq!((found.tag, found.dscp, found.five_tuple.proto, found.five_tuple.dst_port), (Some(7), 8, 17, 6));
+    }
+
+    #[test]
+    fn finds_mptcp_among_other_options() {
+        let join = [1, 1, 2, 4, 5, 180, 30, 12, 0x10, 3, 0xde, 0xad, 0xbe, 0xef, 9, 9, 9, 9];
+        assert_eq!(mptcp(&join), Some(MptcpOption::Join { token: 0xdead_beef }));
+        assert_eq!(mptcp(&[30, 4, 0x01, 0x81]), Some(MptcpOption::Capable { token: 0 }));
+        assert_eq!(mptcp(&[30, 0, 0x01]), None);
+        assert_eq!(mptcp(&[2, 200, 5]), None);
+        let mut both = vec![30, 20, 0x01, 0x81];
+        both.extend([1; 8]);
+        both.extend([0, 0, 0, 0, 0, 0, 0, 42]);
+        // printf '\0\0\0\0\0\0\0*' | sha256sum
+        assert_eq!(mptcp(&both), Some(MptcpOption::Capable { token: 0xa6bb_133c }));
+    }
+}

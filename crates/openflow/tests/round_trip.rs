@@ -1,0 +1,243 @@
+//! What is written is read again, alone and in a stream; and no bytes bring the parser down.
+
+mod common;
+
+use common::{message, with_bytes};
+use pathloom_model::rules::*;
+use pathloom_model::{PortNo, Prefix};
+use pathloom_openflow::packet::{arp, lldp, Ethernet};
+use pathloom_openflow::{convert, frame, FlowMod, FlowStats, Message, TooLong};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use std::net::Ipv4Addr;
+
+proptest! {
+    #[test]
+    fn messages_survive_the_wire((message, bytes) in message(), xid: u32, before in vec(any::<u8>(), 0..9)) {
+        let message = with_bytes(message, &bytes);
+        let mut out = before.clone();
+        message.emit(xid, &mut out).unwrap();
+        let (header, body, length) = frame(&out[before.len()..]).unwrap().unwrap();
+        prop_assert_eq!(length, out.len() - before.len());
+        prop_assert_eq!(header.xid, xid);
+        prop_assert_eq!(Message::parse(header, body).unwrap(), message);
+    }
+
+    #[test]
+    fn bytes_that_were_tampered_with_are_read_or_refused(
+        (message, bytes) in message(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut out = Vec::new();
+        with_bytes(message, &bytes).emit(1, &mut out).unwrap();
+        for (index, value) in changes {
+            let at = index.index(out.len());
+            out[at] = value;
+        }
+        read(&out);
+        read(&out[..cut.index(out.len())]);
+    }
+
+    #[test]
+    fn random_bytes_are_read_or_refused(kind in 0..32u8, body in vec(any::<u8>(), 0..300)) {
+        let length = (8 + body.len()) as u16;
+        let mut bytes = vec![4, kind, (length >> 8) as u8, length as u8, 0, 0, 0, 1];
+        bytes.extend(&body);
+        read(&bytes);
+        let frame = Ethernet::parse(&body);
+        if let Ok(frame) = frame {
+            let _ = pathloom_openflow::packet::headers(&frame);
+            let _ = arp::Arp::parse(frame.payload);
+            let _ = lldp::Lldp::parse(frame.payload);
+        }
+    }
+
+    #[test]
+    fn rules_survive_a_switch(rule in rule()) {
+        let mut out = Vec::new();
+        convert::emit_add_rule(&rule, 9, &mut out).unwrap();
+        let (header, body, _) = frame(&out).unwrap().unwrap();
+        let Message::FlowMod(add) = Message::parse(header, body).unwrap() else { panic!("no flow-mod") };
+        prop_assert_eq!(convert::read_rule(&standing(add.into_owned())), Some(rule.clone()));
+        out.clear();
+        convert::emit_delete_rule(&rule.key(), 10, &mut out).unwrap();
+        let (header, body, _) = frame(&out).unwrap().unwrap();
+        let Message::FlowMod(delete) = Message::parse(header, body).unwrap() else { panic!("no flow-mod") };
+        prop_assert_eq!(convert::read_key(delete.table, delete.priority, &delete.matches), Some(rule.key()));
+    }
+
+    #[test]
+    fn groups_survive_a_switch(ports in vec(1..48u32, 0..9), kind in 0..3usize, exists: bool) {
+        let kind = [GroupKind::Select, GroupKind::FastFailover, GroupKind::All][kind];
+        let weight = u16::from(kind == GroupKind::Select);
+        let bucket = |&port: &u32| {
+            let actions = vec![RuleAction::Output(PortNo(port))];
+            Bucket { weight, watch_port: Some(PortNo(port)), actions }
+        };
+        let group = Group { id: GroupId(7), kind, buckets: ports.iter().map(bucket).collect() };
+        let mut out = Vec::new();
+        convert::group_mod(&group, exists).unwrap().emit(1, &mut out).unwrap();
+        let (header, body, _) = frame(&out).unwrap().unwrap();
+        let Message::GroupMod(change) = Message::parse(header, body).unwrap() else { panic!("no group-mod") };
+        let desc = pathloom_openflow::GroupDesc { kind: change.kind, id: change.id, buckets: change.buckets };
+        prop_assert_eq!(convert::read_group(&desc), Some(group));
+    }
+
+    #[test]
+    fn arp_and_lldp_survive_the_wire(sender: u32, target: u32, mac: [u8; 6], dpid: u64, port: u32, sent_ns: u64, sealed: bool) {
+        let (sender, target) = (Ipv4Addr::from(sender), Ipv4Addr::from(target));
+        let operation = arp::Operation::Request;
+        let question = arp::Arp { operation, sender_mac: mac, sender, target_mac: [0; 6], target };
+        let answer = question.answer([1; 6]);
+        for packet in [question, answer] {
+            let mut out = Vec::new();
+            packet.emit_frame(&mut out);
+            prop_assert_eq!(arp::Arp::parse(Ethernet::parse(&out).unwrap().payload).unwrap(), packet);
+        }
+        let seal = sealed.then_some(lldp::Seal { sent_ns, proof: [7; 32] });
+        let packet = lldp::Lldp { datapath_id: dpid, port, ttl_s: 120, seal };
+        let mut out = Vec::new();
+        packet.emit_frame(mac, &mut out);
+        prop_assert_eq!(lldp::Lldp::parse(Ethernet::parse(&out).unwrap().payload).unwrap(), Some(packet));
+    }
+}
+
+/// A switch that has the rule would say this of it.
+fn standing(add: FlowMod<'static>) -> FlowStats {
+    FlowStats {
+        table: add.table,
+        duration_s: 1,
+        duration_ns: 2,
+        priority: add.priority,
+        idle_timeout_s: add.idle_timeout_s,
+        hard_timeout_s: add.hard_timeout_s,
+        flags: add.flags,
+        cookie: add.cookie,
+        packets: 3,
+        bytes: 4,
+        matches: add.matches,
+        instructions: add.instructions,
+    }
+}
+
+fn prefix() -> impl Strategy<Value = Prefix> {
+    (any::<u32>(), 1..=32u8).prop_map(|(address, len)| Prefix::new(Ipv4Addr::from(address), len))
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let ports = (of(any::<u16>()), of(any::<u16>()));
+    let rest = (of(1..100u32), of(0..64u8), of(2..4095u16), any::<(u8, u8)>());
+    let matches = (of(prefix()), of(prefix()), proptest::sample::select(vec![6u8, 17, 132]), ports, rest, 0..3u8);
+    let matches = matches.prop_map(|(src, dst, proto, ports, (in_port, dscp, tag, flags), detail)| {
+        let matches = Match { in_port: in_port.map(PortNo), tag, ..Match::default() };
+        match detail {
+            0 => matches,
+            1 => Match { src: Some(src.unwrap_or(Prefix::new(Ipv4Addr::UNSPECIFIED, 0))), dst: None, ..matches },
+            _ => Match {
+                src,
+                dst,
+                proto: Some(proto),
+                src_port: ports.0,
+                dst_port: ports.1,
+                dscp,
+                tcp_flags: (proto == 6).then_some(flags),
+                ..matches
+            },
+        }
+    });
+    let action = prop_oneof![
+        (1..100u32).prop_map(|port| RuleAction::Output(PortNo(port))),
+        any::<u32>().prop_map(|id| RuleAction::Group(GroupId(id))),
+        Just(RuleAction::Copy),
+        (0..4096u16).prop_map(RuleAction::SetTag),
+        Just(RuleAction::PopTag),
+    ];
+    let meter = of(any::<u32>().prop_map(MeterId));
+    let numbers = (any::<u8>(), any::<[u16; 3]>(), of(any::<u8>()), any::<u64>(), any::<bool>());
+    (matches, vec(action, 0..4), meter, numbers).prop_map(
+        |(matches, actions, meter, (table, n, goto, cookie, notify))| Rule {
+            table,
+            priority: n[0],
+            matches,
+            actions,
+            goto,
+            meter,
+            idle_timeout_s: n[1],
+            hard_timeout_s: n[2],
+            cookie,
+            notify_removal: notify,
+        },
+    )
+}
+
+/// Reads a stream as a session does.
+fn read(mut bytes: &[u8]) {
+    while let Ok(Some((header, body, length))) = frame(bytes) {
+        if let Ok(message) = Message::parse(header, body) {
+            // What was read can be written, unless it holds what this crate has no word for.
+            let mut out = Vec::new();
+            let _: Result<(), TooLong> = message.emit(header.xid, &mut out);
+        }
+        bytes = &bytes[length..];
+    }
+}
+
+#[test]
+fn a_million_mutated_messages_bring_nothing_down() {
+    let mut random = rand_pcg::Pcg64::seed_from_u64(7);
+    let samples = include_str!("samples.json");
+    let samples: Vec<serde_json::Value> = serde_json::from_str(samples).unwrap();
+    let samples: Vec<Vec<u8>> = samples.iter().map(|sample| hex(sample["hex"].as_str().unwrap())).collect();
+    let mut bytes = Vec::new();
+    for _ in 0..1_000_000 {
+        bytes.clone_from(&samples[random.random_range(0..samples.len())]);
+        for _ in 0..random.random_range(1..5) {
+            let at = random.random_range(0..bytes.len());
+            match random.random_range(0..4) {
+                0 => bytes[at] = random.random(),
+                1 => bytes[at] ^= 1 << random.random_range(0..8),
+                2 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, random.random()),
+            }
+        }
+        if let Some(length) = bytes.get_mut(2..4).filter(|_| random.random()) {
+            length.copy_from_slice(&[0, 0]);
+            let whole = (bytes.len() as u16).to_be_bytes();
+            bytes[2..4].copy_from_slice(&whole);
+        }
+        read(&bytes);
+    }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+}
+
+#[test]
+fn what_openflow_cannot_say_is_refused_and_leaves_nothing_behind() {
+    let key = |matches| RuleKey { table: 0, priority: 0, matches };
+    let mut out = vec![1, 2, 3];
+    let ports = Match { src_port: Some(1), proto: Some(1), ..Match::default() };
+    assert_eq!(convert::emit_delete_rule(&key(ports), 1, &mut out), Err(convert::Unsayable::Ports));
+    let flags = Match { tcp_flags: Some((1, 1)), proto: Some(17), ..Match::default() };
+    assert_eq!(convert::emit_delete_rule(&key(flags), 1, &mut out), Err(convert::Unsayable::Flags));
+    let mut rule = Rule {
+        table: 0,
+        priority: 0,
+        matches: Match::default(),
+        actions: vec![RuleAction::Output(PortNo(0))],
+        goto: None,
+        meter: None,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        cookie: 0,
+        notify_removal: false,
+    };
+    assert_eq!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::Unsayable::Port(0)));
+    rule.actions = vec![RuleAction::PopTag; 9000];
+    assert!(matches!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::Unsayable::TooLong(_))));
+    assert_eq!(out, [1, 2, 3]);
+}

@@ -1,0 +1,250 @@
+//! Every message kind once, as the bytes in `samples.json`, which tshark and os-ken judge (`tests/python/test_openflow.py`).
+//! `PATHLOOM_BLESS=1 cargo test -p pathloom-openflow --test samples` writes them anew.
+
+use pathloom_model::rules::*;
+use pathloom_model::{FiveTuple, PortNo, Prefix, PROTO_TCP};
+use pathloom_openflow::action::Action;
+use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
+use pathloom_openflow::packet::{arp, lldp};
+use pathloom_openflow::*;
+use std::net::Ipv4Addr;
+
+/// A UDP packet from 10.0.0.1:7 to 10.0.1.2:9.
+const PACKET: &[u8] = &[
+    2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 32, 0, 1, 0, 0, 64, 17, 0x65, 0xc9, 10, 0, 0, 1, 10, 0, 1, 2,
+    0, 7, 0, 9, 0, 12, 0, 0, 1, 2, 3, 4,
+];
+/// A barrier request.
+const BARRIER: &[u8] = &[4, 20, 0, 8, 0, 0, 0, 1];
+
+fn rule() -> Rule {
+    let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 1, 2));
+    let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1234, dst_port: 80 };
+    Rule {
+        table: 1,
+        priority: 1000,
+        matches: Match { in_port: Some(PortNo(3)), tag: Some(7), ..Match::five_tuple(five_tuple) },
+        actions: vec![RuleAction::PopTag, RuleAction::SetTag(9), RuleAction::Copy, RuleAction::Output(PortNo(4))],
+        goto: Some(2),
+        meter: Some(MeterId(5)),
+        idle_timeout_s: 10,
+        hard_timeout_s: 60,
+        cookie: 0xa000_0000_0000_0001,
+        notify_removal: true,
+    }
+}
+
+fn first_packets() -> Rule {
+    let src = Some(Prefix::new(Ipv4Addr::new(10, 0, 1, 0), 24));
+    let matches = Match { src, proto: Some(6), dscp: Some(8), tcp_flags: Some((2, 0x12)), ..Match::default() };
+    Rule { table: 0, priority: 200, matches, actions: vec![RuleAction::Copy], goto: Some(1), meter: None, ..rule() }
+}
+
+fn group(kind: GroupKind) -> Group {
+    let bucket = |port: u32| {
+        let actions = vec![RuleAction::Output(PortNo(port))];
+        Bucket { weight: 1, watch_port: Some(PortNo(port)), actions }
+    };
+    Group { id: GroupId(0x5000_0000), kind, buckets: vec![bucket(1), bucket(2)] }
+}
+
+fn port() -> Port {
+    Port {
+        number: 3,
+        mac: [2, 0, 0, 0, 0, 3],
+        name: "s1-eth3".into(),
+        config: 0,
+        state: 1,
+        links: [0x840, 0x840, 0x840, 0],
+        speed_kbps: 10_000_000,
+        top_speed_kbps: 10_000_000,
+    }
+}
+
+fn parsed(emit: impl FnOnce(&mut Vec<u8>)) -> FlowMod<'static> {
+    let mut bytes = Vec::new();
+    emit(&mut bytes);
+    let (header, body, _) = frame(&bytes).unwrap().unwrap();
+    match Message::parse(header, body).unwrap() {
+        Message::FlowMod(flow) => flow.into_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn statistics() -> FlowStats {
+    let add = parsed(|out| convert::emit_add_rule(&rule(), 1, out).unwrap());
+    FlowStats {
+        table: add.table,
+        duration_s: 12,
+        duration_ns: 345,
+        priority: add.priority,
+        idle_timeout_s: add.idle_timeout_s,
+        hard_timeout_s: add.hard_timeout_s,
+        flags: add.flags,
+        cookie: add.cookie,
+        packets: 678,
+        bytes: 91_011,
+        matches: add.matches,
+        instructions: add.instructions,
+    }
+}
+
+fn multiparts() -> Vec<(&'static str, Message<'static>)> {
+    let request = |request| Message::MultipartRequest(MultipartRequest { more: false, request });
+    let reply = |reply| Message::MultipartReply(MultipartReply { more: false, reply });
+    let description = Description {
+        maker: "Pathloom".into(),
+        hardware: "none".into(),
+        software: "0.1".into(),
+        serial: "7".into(),
+        datapath: "s1".into(),
+    };
+    let ours = FlowStatsRequest { cookie: 0xa000_0000_0000_0000, cookie_mask: 0xfc00 << 48, ..FlowStatsRequest::ALL };
+    let ports = PortStats {
+        port: 3,
+        packets: [1, 2],
+        bytes: [3, 4],
+        dropped: [5, 6],
+        errors: [7, 8, 9, 10, 11, 12],
+        duration_s: 13,
+        duration_ns: 14,
+    };
+    let group_stats =
+        GroupStats { id: 1, references: 2, packets: 3, bytes: 4, duration_s: 5, duration_ns: 6, buckets: vec![(7, 8)] };
+    let meter_stats =
+        MeterStats { id: 1, flows: 2, packets: 3, bytes: 4, duration_s: 5, duration_ns: 6, bands: vec![(7, 8)] };
+    let Message::GroupMod(select) = convert::group_mod(&group(GroupKind::Select), false).unwrap() else { panic!() };
+    let desc = GroupDesc { kind: select.kind, id: select.id, buckets: select.buckets };
+    let band = Band { rate_kbps: 10_000, burst_kbit: 120 };
+    vec![
+        ("desc_request", request(Request::Description)),
+        ("desc_reply", reply(Reply::Description(Box::new(description)))),
+        ("flow_stats_request", request(Request::Flows(ours))),
+        ("flow_stats_reply", reply(Reply::Flows(vec![statistics(), statistics()]))),
+        ("table_stats_request", request(Request::Tables)),
+        ("table_stats_reply", reply(Reply::Tables(vec![TableStats { table: 1, active: 2, lookups: 3, matched: 4 }]))),
+        ("port_stats_request", request(Request::Ports)),
+        ("port_stats_reply", reply(Reply::Ports(vec![ports]))),
+        ("port_desc_request", request(Request::PortDesc)),
+        ("port_desc_reply", reply(Reply::PortDesc(vec![port()]))),
+        ("group_stats_request", request(Request::Groups)),
+        ("group_stats_reply", reply(Reply::Groups(vec![group_stats]))),
+        ("group_desc_request", request(Request::GroupDesc)),
+        ("group_desc_reply", reply(Reply::GroupDesc(vec![desc]))),
+        ("meter_stats_request", request(Request::Meters)),
+        ("meter_stats_reply", reply(Reply::Meters(vec![meter_stats]))),
+        ("meter_config_request", request(Request::MeterConfigs)),
+        ("meter_config_reply", reply(Reply::MeterConfigs(vec![MeterConfig { id: 5, bands: vec![band] }]))),
+    ]
+}
+
+fn changes() -> Vec<(&'static str, Message<'static>)> {
+    let meter = Meter { id: MeterId(5), rate_bps: 10_000_000, burst_bytes: 15_000 };
+    let group = |kind| convert::group_mod(&group(kind), false).unwrap();
+    vec![
+        ("flow_add", Message::FlowMod(parsed(|out| convert::emit_add_rule(&rule(), 1, out).unwrap()))),
+        ("flow_add_first", Message::FlowMod(parsed(|out| convert::emit_add_rule(&first_packets(), 1, out).unwrap()))),
+        ("flow_delete", Message::FlowMod(parsed(|out| convert::emit_delete_rule(&rule().key(), 1, out).unwrap()))),
+        ("group_select", group(GroupKind::Select)),
+        ("group_failover", group(GroupKind::FastFailover)),
+        ("group_all", group(GroupKind::All)),
+        ("group_delete", convert::group_delete(GroupId(1))),
+        ("meter_add", convert::meter_mod(&meter, false)),
+        ("meter_delete", convert::meter_delete(MeterId(5))),
+        ("barrier_request", Message::BarrierRequest),
+        ("barrier_reply", Message::BarrierReply),
+    ]
+}
+
+/// An LLDP frame and an ARP answer, as a controller sends them.
+fn frames() -> (&'static [u8], &'static [u8]) {
+    let mut probe = Vec::new();
+    let seal = Some(lldp::Seal { sent_ns: 1_000_000_007, proof: [0x5a; 32] });
+    lldp::Lldp { datapath_id: 0x21, port: 3, ttl_s: 120, seal }.emit_frame([2, 0, 0, 0, 0, 3], &mut probe);
+    let question = arp::Arp {
+        operation: arp::Operation::Request,
+        sender_mac: [2, 0, 0, 0, 0x15, 1],
+        sender: Ipv4Addr::new(10, 0, 0, 1),
+        target_mac: [0; 6],
+        target: Ipv4Addr::new(10, 0, 0, 2),
+    };
+    let mut answer = Vec::new();
+    question.answer([2, 0, 0, 0, 0x16, 1]).emit_frame(&mut answer);
+    (probe.leak(), answer.leak())
+}
+
+fn session() -> Vec<(&'static str, Message<'static>)> {
+    let matches = FlowMatch { in_port: Some(3), ..FlowMatch::default() };
+    let packet_in = PacketIn {
+        buffer: NO_BUFFER,
+        total_len: PACKET.len() as u16,
+        why: PacketInWhy::Action,
+        table: 1,
+        cookie: 0xa0,
+        matches,
+        data: PACKET,
+    };
+    let (probe, answer) = frames();
+    let out = |data| {
+        let actions = vec![Action::Output { port: 3, max_len: 0 }].into();
+        Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data })
+    };
+    let removed = FlowRemoved {
+        cookie: 0xa000_0000_0000_0001,
+        priority: 1000,
+        why: RemovedWhy::Idle,
+        table: 1,
+        duration_s: 12,
+        duration_ns: 345,
+        idle_timeout_s: 10,
+        hard_timeout_s: 0,
+        packets: 6,
+        bytes: 7,
+        matches: FlowMatch { eth_type: Some(ETH_IPV4), ..statistics().matches },
+    };
+    let status = PortStatus { reason: PortReason::Modified, port: port() };
+    let features = Features { datapath_id: 0x21, buffers: 0, tables: 254, auxiliary: 0, capabilities: 0x4f };
+    let config = SwitchConfig { flags: 0, miss_send_len: 128 };
+    let role = RoleMessage { role: Role::Master, generation: 3 };
+    let flags = ATOMIC | ORDERED;
+    vec![
+        ("hello", Message::Hello(Hello::OURS)),
+        ("error", Message::Error(ErrorMessage { kind: FLOW_MOD_FAILED, code: 1, data: BARRIER })),
+        ("echo_request", Message::EchoRequest(b"are you there")),
+        ("echo_reply", Message::EchoReply(b"are you there")),
+        ("features_request", Message::FeaturesRequest),
+        ("features_reply", Message::FeaturesReply(features)),
+        ("get_config_request", Message::GetConfigRequest),
+        ("get_config_reply", Message::GetConfigReply(config)),
+        ("set_config", Message::SetConfig(config)),
+        ("packet_in", Message::PacketIn(packet_in)),
+        ("flow_removed", Message::FlowRemoved(removed)),
+        ("port_status", Message::PortStatus(status)),
+        ("packet_out_lldp", out(probe)),
+        ("packet_out_arp", out(answer)),
+        ("role_request", Message::RoleRequest(role)),
+        ("role_reply", Message::RoleReply(role)),
+        ("bundle_open", Message::BundleControl(BundleControl { id: 1, step: BundleStep::OpenRequest, flags })),
+        ("bundle_add", Message::BundleAdd(BundleAdd { id: 1, flags, message: BARRIER })),
+    ]
+}
+
+#[test]
+fn the_recorded_bytes_are_what_is_written_today() {
+    let mut rows = Vec::new();
+    for (name, message) in session().into_iter().chain(changes()).chain(multiparts()) {
+        let mut bytes = Vec::new();
+        message.emit(1, &mut bytes).unwrap();
+        let (header, body, length) = frame(&bytes).unwrap().unwrap();
+        assert_eq!(length, bytes.len(), "{name}");
+        assert_eq!(Message::parse(header, body).unwrap(), message, "{name}");
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        rows.push(format!("  {{\"name\": \"{name}\", \"hex\": \"{hex}\"}}"));
+    }
+    let today = format!("[\n{}\n]\n", rows.join(",\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/samples.json");
+    if std::env::var_os("PATHLOOM_BLESS").is_some() {
+        std::fs::write(path, &today).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), today, "see the top of this file");
+}
