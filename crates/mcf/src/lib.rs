@@ -2,9 +2,12 @@
 //!
 //! - [`max_min`]: exact (weighted) max-min fair rates of flows that have a path each.
 //! - [`natural_demand`]: what each flow would get were the hosts' NICs the only limits (Hedera §4.2).
-//! - [`placement`]: which path each flow takes (Hedera §4.3: Global First Fit, Simulated Annealing).
+//! - [`fractional`]: the maximum concurrent flow of demands that may be split, with the bound that proves it.
+//! - [`placement`]: which path each flow takes (Hedera §4.3: Global First Fit, Simulated Annealing;
+//!   OFPT and LESSOR Algorithm 2).
 
 mod flow_set;
+pub mod fractional;
 mod max_min;
 mod natural_demand;
 mod network;

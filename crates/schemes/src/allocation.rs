@@ -17,6 +17,20 @@ pub fn network_of(fabric: &Fabric) -> Network {
     Network::new((0..fabric.links().len() as u32).map(link).collect())
 }
 
+/// The same with no capacity on links that are down, for solvers that have no state to [`follow`] with.
+pub fn network_at(fabric: &Fabric, links: &LinkState) -> Network {
+    let whole = network_of(fabric);
+    let capacity_bps = |index: usize, link: &NetworkLink| {
+        if links.is_up(LinkId(index as u32)) {
+            link.capacity_bps
+        } else {
+            0
+        }
+    };
+    let links = whole.links().iter().enumerate();
+    Network::new(links.map(|(index, link)| NetworkLink { capacity_bps: capacity_bps(index, link), ..*link }).collect())
+}
+
 /// Tells a placer which links are up by now. Returns the flows whose path changed or was lost, in ascending order.
 pub fn follow(placer: &mut Placer, links: &LinkState) -> Vec<u64> {
     let down: Vec<LinkId> = links.down().collect();

@@ -1,0 +1,267 @@
+//! Maximum concurrent flow: the greatest λ such that λ times every demand fits at once, split over any paths.
+//!
+//! Shahrokhi and Matula 1990; by multiplicative weights as Garg and Könemann (SIAM J. Comput. 2007) and Fleischer (2000)
+//! have it: capacities c(e) stay fixed, every link has a length l(e) that grows multiplicatively with its load, and
+//! traffic goes where it is shorter. Two departures make it fast. All demands are routed at any time, so that flow is
+//! *moved* from long paths to short ones instead of being piled up and scaled: l(e) = (f(e)/c(e))^q / c(e), whose
+//! q grows from round to round. And it stops by its own certificates: the loads say what λ is reached (the primal
+//! side), and for any lengths Σ c(e)·l(e) / Σ d·dist(l) is a bound that no routing beats (the dual side).
+//!
+//! Every run begins with an even split over the next hops of shortest paths, and asks for its certificate first. In a
+//! healthy FatTree the split is optimal and the links of the tightest cut prove it, so nothing else is done: the
+//! symmetry is found in the numbers.
+
+mod bound;
+mod bundles;
+mod even;
+
+use crate::routes::Routes;
+use crate::Network;
+use bound::Bound;
+use bundles::Bundles;
+use std::collections::BTreeMap;
+
+/// Paths listed per commodity before lengths say which others are needed.
+const FIRST_PATHS: usize = 96;
+/// q of the first round, as a power of two.
+const FIRST_POWER: u32 = 4;
+/// q up to which no round is repeated.
+const ROUGH_POWER: u32 = 7;
+/// q of the last rounds: beyond it the lengths of all but the fullest links drown in rounding.
+const LAST_POWER: u32 = 10;
+/// Rounds at most.
+const MAX_ROUNDS: u32 = 400;
+/// The gap between λ and its bound that is aimed at, as a share of ε.
+const AIM: f64 = 0.2;
+
+/// Traffic from one node to another that may be split over paths.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Commodity {
+    /// Node it comes from, as in [`crate::NetworkLink::ends`].
+    pub src: u32,
+    /// Node it goes to. A commodity from a node to itself takes no links.
+    pub dst: u32,
+    /// What it asks for, in b/s.
+    pub demand_bps: f64,
+}
+
+/// Why there is no λ.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+pub enum FractionalError {
+    /// A demand that is none.
+    #[error("commodity {index} asks for {demand_bps} b/s; expected a positive, finite number")]
+    BadDemand {
+        /// Its index.
+        index: usize,
+        /// Its demand.
+        demand_bps: f64,
+    },
+    /// An ε that is none.
+    #[error("epsilon is {0}; expected a number above 0 and below 1, such as 0.05")]
+    BadEpsilon(f64),
+}
+
+/// How the traffic of the commodities is split.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Split {
+    /// Evenly over all next hops at every node, as ECMP does with many small flows.
+    Even,
+    /// By commodity, the paths and the share of the demand that each carries; shares of a commodity sum to 1. None for a
+    /// commodity from a node to itself.
+    Paths(Vec<Vec<(Box<[u32]>, f64)>>),
+}
+
+/// A maximum concurrent flow, as near as was asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Fractional {
+    /// λ reached by the split: the minimum over commodities of served / demanded. Infinite when nothing limits it, 0
+    /// when a commodity has no path.
+    pub lambda: f64,
+    /// No routing has a greater λ.
+    pub bound: f64,
+    /// How the demands are split.
+    pub split: Split,
+    /// Load of each link when every commodity sends λ times its demand, in b/s. At most its capacity.
+    pub load_bps: Vec<f64>,
+    /// Commodities without a path.
+    pub cut_off: Vec<usize>,
+    /// Rounds of moving traffic; 0 when the even split was good enough.
+    pub rounds: u32,
+    /// Links looked at: the measure of its cost.
+    pub operations: u64,
+}
+
+/// The maximum concurrent flow of these commodities: ends as soon as λ ≥ (1 − ε/5)·bound, which is well within ε, or
+/// after so many rounds that no more is to be hoped for; `bound` then says how near it came. Links of capacity 0 are
+/// down; access links are no limit here.
+pub fn fractional(network: &Network, commodities: &[Commodity], epsilon: f64) -> Result<Fractional, FractionalError> {
+    if !(epsilon > 0.0 && epsilon < 1.0) {
+        return Err(FractionalError::BadEpsilon(epsilon));
+    }
+    let bad = |commodity: &Commodity| !(commodity.demand_bps > 0.0 && commodity.demand_bps.is_finite());
+    if let Some(index) = commodities.iter().position(bad) {
+        return Err(FractionalError::BadDemand { index, demand_bps: commodities[index].demand_bps });
+    }
+    let problem = Problem::new(network, commodities);
+    if problem.trades.is_empty() || !problem.cut_off.is_empty() {
+        return Ok(problem.trivial());
+    }
+    Ok(problem.solve(epsilon))
+}
+
+/// All demand between two nodes, by place; demands in units of the greatest capacity.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Trade {
+    src: u32,
+    demand: f64,
+}
+
+/// The commodities, merged and grouped by destination, on the links in units of the greatest capacity.
+struct Problem<'a> {
+    network: &'a Network,
+    routes: Routes,
+    unit_bps: f64,
+    /// Capacity of each link that paths may cross; 0 for others.
+    capacity: Vec<f64>,
+    /// Trades in order of their destinations.
+    trades: Vec<Trade>,
+    /// Destinations, and where the trades of each begin; the last entry ends them.
+    destinations: Vec<(u32, usize)>,
+    /// Trade of each commodity.
+    trade_of: Vec<Option<u32>>,
+    cut_off: Vec<usize>,
+    operations: u64,
+}
+
+impl<'a> Problem<'a> {
+    fn new(network: &'a Network, commodities: &[Commodity]) -> Problem<'a> {
+        let unit_bps = network.links().iter().map(|link| link.capacity_bps).max().unwrap_or(0).max(1) as f64;
+        let share = |index: usize| {
+            let link = &network.links()[index];
+            link.ends.map_or(0.0, |_| link.capacity_bps as f64 / unit_bps)
+        };
+        let mut routes = Routes::new(network);
+        let mut cut_off = Vec::new();
+        let mut numbers: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
+        for (index, commodity) in commodities.iter().enumerate().filter(|(_, c)| c.src != c.dst) {
+            match (network.place(commodity.src), network.place(commodity.dst)) {
+                (Some(src), Some(dst)) => numbers.entry((dst, src)).or_default().push(index),
+                _ => cut_off.push(index),
+            }
+        }
+        let (mut trades, mut destinations, mut trade_of) = (Vec::new(), Vec::new(), vec![None; commodities.len()]);
+        for ((dst, src), members) in numbers {
+            routes.prepare(network, dst);
+            if routes.to(dst).is_none_or(|routes| routes.hops(src).is_none()) {
+                cut_off.extend(members);
+                continue;
+            }
+            if destinations.last().is_none_or(|&(last, _)| last != dst) {
+                destinations.push((dst, trades.len()));
+            }
+            members.iter().for_each(|&index| trade_of[index] = Some(trades.len() as u32));
+            let demand_bps: f64 = members.iter().map(|&index| commodities[index].demand_bps).sum();
+            trades.push(Trade { src, demand: demand_bps / unit_bps });
+        }
+        destinations.push((u32::MAX, trades.len()));
+        cut_off.sort_unstable();
+        let capacity = (0..network.links().len()).map(share).collect();
+        Problem { network, routes, unit_bps, capacity, trades, destinations, trade_of, cut_off, operations: 0 }
+    }
+
+    /// Destinations with the range of their trades.
+    fn by_destination(&self) -> impl Iterator<Item = (u32, std::ops::Range<usize>)> + '_ {
+        self.destinations.windows(2).map(|pair| (pair[0].0, pair[0].1..pair[1].1))
+    }
+
+    /// Nothing to split, or a commodity that gets nothing whatever is done.
+    fn trivial(self) -> Fractional {
+        let lambda = if self.cut_off.is_empty() { f64::INFINITY } else { 0.0 };
+        Fractional {
+            lambda,
+            bound: lambda,
+            split: Split::Even,
+            load_bps: vec![0.0; self.capacity.len()],
+            cut_off: self.cut_off,
+            rounds: 0,
+            operations: self.operations,
+        }
+    }
+
+    fn solve(mut self, epsilon: f64) -> Fractional {
+        let good = |lambda: f64, bound: f64| lambda >= (1.0 - AIM * epsilon) * bound;
+        let load = self.even();
+        let fullest = self.fullest(&load);
+        let mut bound = Bound::new(self.network.node_count());
+        let lengths = self.tightest(&load, fullest);
+        let mut least_bound = bound.find(&mut self, &lengths, None);
+        if good(1.0 / fullest, least_bound) {
+            return self.finish(1.0 / fullest, least_bound, load, Split::Even, 0);
+        }
+        let mut bundles = Bundles::new(&mut self);
+        let (mut rounds, mut power) = (0, FIRST_POWER);
+        let mut best = (0.0, Vec::new());
+        loop {
+            let before = bundles.lambda();
+            bundles.sharpen(power);
+            self.operations += bundles.sweep();
+            rounds += 1;
+            let lambda = bundles.lambda();
+            if lambda > best.0 {
+                best = (lambda, bundles.shares());
+            }
+            // As long as a round gains much, the bound can wait.
+            if lambda > before * (1.0 + AIM * epsilon) && rounds % 4 != 0 {
+                continue;
+            }
+            bundles.sharpen(power);
+            let lengths = bundles.lengths().to_vec();
+            let found = bound.find(&mut self, &lengths, Some(&mut bundles));
+            least_bound = least_bound.min(found);
+            if good(best.0, least_bound) || rounds >= MAX_ROUNDS {
+                break;
+            }
+            // Traffic that is nearly all on shortest paths will prove little more at this q; the first ones are only there
+            // to lead to the others.
+            if power < ROUGH_POWER || bundles.bound_at_rest() >= found * (1.0 - AIM * epsilon) {
+                power = (power + 1).min(LAST_POWER);
+            }
+        }
+        let (lambda, shares) = best;
+        let (split, load) = bundles.finish(&self, shares);
+        self.finish(lambda, least_bound, load, split, rounds)
+    }
+
+    /// Load over capacity of the fullest link.
+    fn fullest(&self, load: &[f64]) -> f64 {
+        load.iter()
+            .zip(&self.capacity)
+            .map(|(&load, &capacity)| if load > 0.0 { load / capacity } else { 0.0 })
+            .fold(0.0, f64::max)
+    }
+
+    /// Length 1 / capacity for the fullest links, none for others: the lengths that q = ∞ would give.
+    fn tightest(&self, load: &[f64], fullest: f64) -> Vec<f64> {
+        let length = |(&load, &capacity): (&f64, &f64)| {
+            if load > 0.0 && load >= fullest * capacity * (1.0 - 1e-9) {
+                1.0 / capacity
+            } else {
+                0.0
+            }
+        };
+        load.iter().zip(&self.capacity).map(length).collect()
+    }
+
+    fn finish(self, lambda: f64, bound: f64, load: Vec<f64>, split: Split, rounds: u32) -> Fractional {
+        Fractional {
+            lambda,
+            // A split that is optimal may seem better than its bound by rounding.
+            bound: bound.max(lambda),
+            split,
+            load_bps: load.into_iter().map(|load| load * lambda * self.unit_bps).collect(),
+            cut_off: self.cut_off,
+            rounds,
+            operations: self.operations,
+        }
+    }
+}
