@@ -42,8 +42,8 @@ lint-rust: build
 
 lint-python: build
 	$(call say,Python: ruff$(comma) mypy$(comma) stubs)
-	ruff check --quiet python tests/python scripts benches
-	ruff format --check --quiet python tests/python scripts benches
+	ruff check --quiet python tests/python scripts benches examples
+	ruff format --check --quiet python tests/python scripts benches examples
 	mypy
 	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathloom._core import PathloomError, __version__
+    from pathloom.errors import SchemeWarning
     from pathloom.experiments.api import compare, run
     from pathloom.experiments.result import Result
     from pathloom.experiments.settings import Settings
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         three_layer,
         vl2,
     )
+    from pathloom.scheme import Scheme
     from pathloom.traffic import (
         all_reduce,
         all_to_all,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "pathloom._core": ["PathloomError", "__version__"],
+    "pathloom.errors": ["SchemeWarning"],
     "pathloom.experiments.api": ["compare", "run"],
     "pathloom.experiments.result": ["Result"],
     "pathloom.experiments.settings": ["Settings"],
@@ -69,6 +72,7 @@ _HOMES = {
         "three_layer",
         "vl2",
     ],
+    "pathloom.scheme": ["Scheme"],
     "pathloom.traffic": [
         "all_reduce",
         "all_to_all",
@@ -90,6 +94,8 @@ __all__ = [
     "Fabric",
     "PathloomError",
     "Result",
+    "Scheme",
+    "SchemeWarning",
     "Settings",
     "__version__",
     "all_reduce",

@@ -1,15 +1,21 @@
 """The simulator: fabrics, path search and packet-level runs, written in Rust."""
 
-from typing import Any, final
+from collections.abc import Mapping
+from typing import Any, Literal, final
 
 import numpy.typing as npt
 
 __all__ = [
     "Fabric",
+    "Flow",
+    "Link",
+    "Node",
     "PathloomError",
     "Simulation",
+    "View",
     "__version__",
     "fabrics",
+    "hand_over",
     "nearest",
     "parse_time_s",
     "scheme_name",
@@ -75,8 +81,11 @@ class Fabric:
 class Simulation:
     """One run of one scheme."""
 
-    def __new__(cls, settings: str) -> Simulation:
-        """Prepares a run from settings as JSON text; see `pathloom.experiments.execution`."""
+    def __new__(cls, settings: str, scheme: object | None = None) -> Simulation:
+        """Prepares a run from settings as JSON text; see `pathloom.experiments.execution`.
+
+        `scheme`, an object with a method `handle`, stands in for the scheme that the settings name.
+        """
 
     def advance(self, until_s: float) -> float:
         """Simulates up to a time, without holding the interpreter; returns the simulated seconds reached."""
@@ -111,11 +120,212 @@ class Simulation:
     def switch_tables(self) -> str:
         """What every switch has been told so far: JSON rows of node number, rules and groups."""
 
+    @property
+    def troubles(self) -> tuple[int, str, str] | None:
+        """How often a scheme in Python failed, the first time in one line, and the traceback of that."""
+
     def outcome(self) -> dict[str, Any]:
         """What the run gave so far: `flows` and `links` as columns, `packets`, `control`, `end_ns`.
 
         A whole number that is not there is -1, a real one NaN.
         """
+
+@final
+class Node:
+    """A host or switch."""
+
+    @property
+    def id(self) -> int:
+        """Its number, the place in `View.nodes`."""
+
+    @property
+    def name(self) -> str:
+        """Its name, such as `e0_1`."""
+
+    @property
+    def tier(self) -> Literal["host", "tor", "aggregation", "core"]:
+        """Where it stands in the fabric."""
+
+    @property
+    def pod(self) -> int | None:
+        """Its pod, where the fabric has any."""
+
+@final
+class Link:
+    """One direction of a cable."""
+
+    @property
+    def id(self) -> int:
+        """Its number, the place in `View.links`."""
+
+    @property
+    def source(self) -> int:
+        """The node that sends into it."""
+
+    @property
+    def target(self) -> int:
+        """The node that receives from it."""
+
+    @property
+    def reverse(self) -> int:
+        """The other direction of the cable."""
+
+    @property
+    def rate_bps(self) -> int:
+        """Bits per second."""
+
+    @property
+    def delay_ps(self) -> int:
+        """Propagation delay in picoseconds."""
+
+    @property
+    def buffer_packets(self) -> int:
+        """Packets that may wait, not counting the one being sent."""
+
+    @property
+    def between_switches(self) -> bool:
+        """Whether no end of it is a host."""
+
+@final
+class Flow:
+    """What a controller knows of one flow, at the moment of the view it was taken from."""
+
+    @property
+    def id(self) -> int:
+        """Its number; never given twice."""
+
+    @property
+    def src_host(self) -> int:
+        """Sending host."""
+
+    @property
+    def dst_host(self) -> int:
+        """Receiving host."""
+
+    @property
+    def src_tor(self) -> int:
+        """Switch that the sender is attached to: where its paths begin."""
+
+    @property
+    def dst_tor(self) -> int:
+        """Switch that the receiver is attached to: where its paths end."""
+
+    @property
+    def five_tuple(self) -> tuple[str, int, str, int, int]:
+        """Source address and port, destination address and port, IP protocol."""
+
+    @property
+    def arrived_ns(self) -> int:
+        """When the controller first heard of it."""
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Payload bytes in all, if the application announced them."""
+
+    @property
+    def mptcp_token(self) -> int | None:
+        """Token of the MPTCP connection it belongs to."""
+
+    @property
+    def long(self) -> bool:
+        """Whether the scheme was told of it."""
+
+    @property
+    def route(self) -> tuple[int, ...] | None:
+        """Links of the path it is on; None on the default routes."""
+
+    @property
+    def pending(self) -> tuple[int, ...] | None:
+        """Links of a path that was asked for and is not confirmed yet."""
+
+    @property
+    def intended_route(self) -> tuple[int, ...] | None:
+        """The path it is on, or is about to be on."""
+
+    @property
+    def allocated_bps(self) -> int | None:
+        """The bandwidth the scheme counts on for it."""
+
+    @property
+    def counted_bytes(self) -> int:
+        """Bytes counted at its source ToR, headers included, at the last reading."""
+
+    @property
+    def rate_bps(self) -> int | None:
+        """Rate over the last measuring period, headers included."""
+
+@final
+class View:
+    """A snapshot of what the controller knows. It may be kept; what is not looked at costs nothing."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, by number."""
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """All directed links, by number."""
+
+    @property
+    def hosts(self) -> list[int]:
+        """The hosts."""
+
+    @property
+    def switches(self) -> list[int]:
+        """The switches."""
+
+    @property
+    def tors(self) -> list[int]:
+        """The switches with hosts."""
+
+    def find(self, name: str) -> int | None:
+        """The node of that name."""
+
+    def link_between(self, source: int, target: int) -> int | None:
+        """The link from one node to another."""
+
+    def is_up(self, link: int) -> bool:
+        """Whether packets can cross a link."""
+
+    @property
+    def links_down(self) -> list[int]:
+        """The directed links that are down."""
+
+    @property
+    def flows(self) -> Mapping[int, Flow]:
+        """All flows that are known, in order of arrival; those that are not long too, if the switches count them."""
+
+    def flow(self, flow: int) -> Flow:
+        """One flow, without making an object of every other. Raises `KeyError` when it is not known."""
+
+    def long_flows(self) -> list[Flow]:
+        """The flows that the scheme was told of."""
+
+    def paths(self, source: int, target: int, how: str = "shortest", limit: int = 64) -> list[tuple[int, ...]]:
+        """Paths between two ToRs over links that are up, as tuples of links.
+
+        `how` is `shortest`, `k-shortest`, `k-edge-disjoint` or `simple:N`, all paths of at most N hops.
+        """
+
+    def allocated_bps(self) -> list[int]:
+        """By link: the bandwidth that the scheme counts on there, summed over routes and pending routes."""
+
+    @property
+    def defaults(self) -> Literal["single_path", "ecmp", "per_host"]:
+        """How flows without a path of their own are routed."""
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the last second or so that the controller was busy, 0 to 1."""
+
+    def switch_rtt_ns(self, switch: int) -> int | None:
+        """Round-trip time to a switch, where one was measured."""
+
+def hand_over(old: object, new: object) -> None:
+    """Gives what one scheme remembers to another, by way of JSON text, as a restart of the controller does.
+
+    Raises `PathloomError` when JSON cannot hold it or `new` cannot read it.
+    """
 
 def parse_time_s(text: str) -> float:
     """Reads `300ms` as seconds."""

@@ -1,4 +1,4 @@
-"""What is raised on bad input, and when the machine will not do what it should."""
+"""What is raised on bad input and when the machine will not do what it should, and what is warned of."""
 
 from __future__ import annotations
 
@@ -16,3 +16,7 @@ def bad_input(text: str) -> PathloomError:
 
 class ToolError(Exception):
     """A tool of the system failed where it should not have; the text is one line."""
+
+
+class SchemeWarning(UserWarning):
+    """A scheme written in Python failed in a run; its flows stayed where they were."""

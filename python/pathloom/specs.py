@@ -34,6 +34,15 @@ def split_specs(text: str) -> list[str]:
     return specs
 
 
+def is_python_spec(text: str) -> bool:
+    """Whether a specification names a scheme in a Python file: `FILE.py:CLASS:key=value`.
+
+    >>> is_python_spec("my/schemes.py:Greedy:least=1000"), is_python_spec("hedera:period=1s")
+    (True, False)
+    """
+    return text.partition(":")[0].endswith(".py")
+
+
 def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"

@@ -56,6 +56,9 @@ pub enum Error {
     /// A choice of paths that is not known.
     #[error("path: `{0}` is not one of shortest, k-shortest, k-edge-disjoint, simple:N")]
     PathChoice(String),
+    /// A scheme written in Python that cannot be used.
+    #[error("scheme `{0}`: {1}")]
+    PyScheme(String, String),
     /// Settings that are not what the Python side should send.
     #[error("settings: {0}")]
     Settings(#[from] serde_json::Error),

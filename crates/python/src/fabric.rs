@@ -136,7 +136,7 @@ impl Fabric {
     }
 }
 
-fn path_selection(how: &str, limit: usize) -> Result<PathSelection, Error> {
+pub fn path_selection(how: &str, limit: usize) -> Result<PathSelection, Error> {
     match (how, how.strip_prefix("simple:").and_then(|hops| hops.parse().ok())) {
         ("shortest", _) => Ok(PathSelection::Shortest),
         ("k-shortest", _) => Ok(PathSelection::KShortest(limit)),
@@ -146,7 +146,7 @@ fn path_selection(how: &str, limit: usize) -> Result<PathSelection, Error> {
     }
 }
 
-fn tier_name(tier: Tier) -> &'static str {
+pub fn tier_name(tier: Tier) -> &'static str {
     match tier {
         Tier::Host => "host",
         Tier::Tor => "tor",

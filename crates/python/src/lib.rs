@@ -8,6 +8,7 @@ mod columns;
 mod errors;
 mod fabric;
 mod lists;
+mod scheme;
 mod simulation;
 mod wrappers;
 
@@ -23,6 +24,8 @@ mod _core {
     use super::fabric::Fabric;
     #[pymodule_export]
     use super::lists::{fabrics, scheme_name, schemes, traffics};
+    #[pymodule_export]
+    use super::scheme::{hand_over, Flow, Link, Node, View};
     #[pymodule_export]
     use super::simulation::Simulation;
     use super::*;

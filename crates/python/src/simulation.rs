@@ -3,10 +3,12 @@
 use crate::columns::{control_dict, flow_columns, link_columns, offered_dict, packet_dict};
 use crate::errors::{read_file, Error};
 use crate::fabric::Fabric;
+use crate::scheme::{PyScheme, Troubles};
 use crate::wrappers::{EventLog, Partial};
 use pathloom_model::spec::SpecError;
 use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, Nanos};
+use pathloom_scheme::Scheme;
 use pathloom_schemes::HostProgram;
 use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Tap};
 use pathloom_transport::TransportSpec;
@@ -50,15 +52,15 @@ pub struct Simulation {
     run: Mutex<Run>,
     event_log: Option<EventLog>,
     workload: Arc<Workload>,
+    troubles: Troubles,
 }
 
 impl Simulation {
-    fn prepare(settings: &str) -> Result<Simulation, Error> {
+    fn prepare(settings: &str, object: Option<Py<PyAny>>) -> Result<Simulation, Error> {
         let settings: Settings = serde_json::from_str(settings)?;
         let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
         let duration = parse_time(&settings.duration)?;
-        let scheme = pathloom_schemes::parse(&settings.scheme)?;
-        let HostProgram::NewReno = scheme.host_program();
+        let (central, troubles) = central(&settings, object)?;
         let transport =
             settings.transport.as_deref().map_or_else(|| Ok(TransportSpec::default()), TransportSpec::parse)?;
         let control =
@@ -68,7 +70,6 @@ impl Simulation {
         let traffic = TrafficSpec::parse(&settings.traffic)?;
         let text = traffic.needs_file().map(|path| read_file("traffic", path)).transpose()?;
         let workload = Arc::new(traffic.generate(&fabric, duration, settings.seed, text.as_deref())?);
-        let central = scheme.central(settings.seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
         let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
         let sim = SimSettings {
             fabric: fabric.clone(),
@@ -90,13 +91,26 @@ impl Simulation {
                 Run::Pcap(start(sim, tap, event_log.as_ref())?, file)
             }
         };
-        Ok(Simulation { run: Mutex::new(run), event_log, workload })
+        Ok(Simulation { run: Mutex::new(run), event_log, workload, troubles })
     }
 
     /// A panic in another thread leaves a run that nobody will read on; this thread may still drop it.
     fn lock(&self) -> MutexGuard<'_, Run> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The central policy: the object where there is one, or what the registry knows by that name.
+fn central(settings: &Settings, object: Option<Py<PyAny>>) -> Result<(Box<dyn Scheme>, Troubles), Error> {
+    if let Some(object) = object {
+        let scheme = Python::attach(|py| PyScheme::new(py, &settings.scheme, object))?;
+        let troubles = scheme.troubles();
+        return Ok((Box::new(scheme), troubles));
+    }
+    let scheme = pathloom_schemes::parse(&settings.scheme)?;
+    let HostProgram::NewReno = scheme.host_program();
+    let central = scheme.central(settings.seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
+    Ok((central, Troubles::default()))
 }
 
 fn start<T: Tap>(
@@ -121,8 +135,9 @@ macro_rules! of_run {
 #[pymethods]
 impl Simulation {
     #[new]
-    fn new(py: Python<'_>, settings: &str) -> Result<Simulation, Error> {
-        py.detach(|| Simulation::prepare(settings))
+    #[pyo3(signature = (settings, scheme = None))]
+    fn new(py: Python<'_>, settings: &str, scheme: Option<Py<PyAny>>) -> Result<Simulation, Error> {
+        py.detach(|| Simulation::prepare(settings, scheme))
     }
 
     fn advance(&self, py: Python<'_>, until_s: f64) -> f64 {
@@ -147,13 +162,14 @@ impl Simulation {
     }
 
     #[getter]
-    fn done(&self) -> bool {
-        of_run!(&*self.lock(), sim => sim.is_done())
+    fn done(&self, py: Python<'_>) -> bool {
+        // A run that holds the lock may be waiting for the interpreter: its scheme may be written in Python.
+        py.detach(|| of_run!(&*self.lock(), sim => sim.is_done()))
     }
 
     #[getter]
-    fn end_s(&self) -> f64 {
-        of_run!(&*self.lock(), sim => sim.end().as_secs_f64())
+    fn end_s(&self, py: Python<'_>) -> f64 {
+        py.detach(|| of_run!(&*self.lock(), sim => sim.end().as_secs_f64()))
     }
 
     #[getter]
@@ -177,6 +193,12 @@ impl Simulation {
             let rows = tables.iter().map(|of| (of.switch.0, &of.rules, &of.groups)).collect::<Vec<_>>();
             Ok(serde_json::to_string(&rows)?)
         })
+    }
+
+    /// How often a scheme in Python failed, the first time in one line, and its traceback.
+    #[getter]
+    fn troubles(&self) -> Option<(u64, String, String)> {
+        self.troubles.told()
     }
 
     fn outcome<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

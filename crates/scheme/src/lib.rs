@@ -14,11 +14,13 @@
 mod action;
 mod event;
 mod needs;
+mod shared;
 mod view;
 
 pub use action::{Action, DefaultRoutes};
 pub use event::{Event, Rejection};
 pub use needs::{Detection, Migration, Needs, RuleSharing};
+pub use shared::Shared;
 pub use view::{FlowView, View};
 
 use pathloom_model::Nanos;

@@ -1,6 +1,6 @@
 //! What a controller truly knows.
 
-use crate::{DefaultRoutes, FlowId};
+use crate::{DefaultRoutes, FlowId, Shared};
 use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl FlowView {
 }
 
 /// What a controller truly knows: the topology, its own routes, measured rates, its own load. Never what only the
-/// simulator could know. `clone` takes an owned snapshot.
+/// simulator could know. `clone` takes an owned snapshot, which shares what is large with the original until that changes.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The topology as configured or discovered.
@@ -54,21 +54,28 @@ pub struct View {
     /// Which links are up.
     pub links: LinkState,
     /// Flows known, in order of arrival. Flows that are not long are here too, if the switches count them.
-    pub flows: BTreeMap<FlowId, FlowView>,
+    pub flows: Shared<BTreeMap<FlowId, FlowView>>,
     /// How flows without a path of their own are routed.
     pub defaults: DefaultRoutes,
     /// Share of the last second or so that the controller was busy, 0..=1.
     pub busy_share: f64,
     /// Round-trip time to each switch, by node; `None` where none was measured.
-    pub switch_rtt: Vec<Option<Nanos>>,
+    pub switch_rtt: Shared<Vec<Option<Nanos>>>,
 }
 
 impl View {
     /// The view of a controller that has just started on `fabric`.
     pub fn new(fabric: Arc<Fabric>) -> View {
         let links = LinkState::of(&fabric);
-        let switch_rtt = vec![None; fabric.nodes().len()];
-        View { fabric, links, flows: BTreeMap::new(), defaults: DefaultRoutes::default(), busy_share: 0.0, switch_rtt }
+        let switch_rtt = Shared::from(vec![None; fabric.nodes().len()]);
+        View {
+            fabric,
+            links,
+            flows: Shared::default(),
+            defaults: DefaultRoutes::default(),
+            busy_share: 0.0,
+            switch_rtt,
+        }
     }
 
     /// The flows the scheme was told of.

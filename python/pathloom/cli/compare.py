@@ -9,6 +9,7 @@ import typer
 
 from pathloom.cli import Interrupted, console
 from pathloom.cli.options import (
+    IN_PYTHON,
     ControlOption,
     DurationOption,
     FabricOption,
@@ -42,7 +43,9 @@ def compare(
     traffic: TrafficOption = None,
     schemes: Annotated[
         str | None,
-        typer.Option("--schemes", metavar="LIST", help="spt,ecmp,hedera:period=1s; see `pathloom scheme list`."),
+        typer.Option(
+            "--schemes", metavar="LIST", help=f"spt,ecmp,hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}"
+        ),
     ] = None,
     transport: TransportOption = None,
     duration: DurationOption = None,
@@ -83,7 +86,7 @@ def run(
     traffic: TrafficOption = None,
     scheme: Annotated[
         str | None,
-        typer.Option("--scheme", metavar="SPEC", help="hedera:period=1s; see `pathloom scheme list`."),
+        typer.Option("--scheme", metavar="SPEC", help=f"hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}"),
     ] = None,
     transport: TransportOption = None,
     duration: DurationOption = None,
@@ -149,6 +152,8 @@ def _carry_out(
         experiment = Experiment(settings, wrappers=wrappers)
         folder = OutFolder(out) if out is not None else None
         result = _run_and_watch(verb, experiment, jobs)
+        for trouble in result.troubles:
+            console.say(f"pathloom: warning: {trouble}")
         if result.complete or result.outcomes:
             _deliver(result, folder, json)
     except BaseException:

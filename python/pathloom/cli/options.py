@@ -12,6 +12,8 @@ from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
 
 MOST_JOBS = 1024
 
+IN_PYTHON = "A scheme in Python is FILE.py:CLASS:key=value."
+
 FabricOption = Annotated[
     str | None,
     typer.Option("--fabric", metavar="SPEC", help="fat-tree:k=4,rate=10Mbps or a file; see `pathloom fabric list`."),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pathloom.errors import bad_input
+from pathloom.errors import SchemeWarning, bad_input
 from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads, interruptible
+from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import SIM, Settings
 from pathloom.fabrics import Fabric
+from pathloom.specs import is_python_spec
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -20,15 +23,28 @@ if TYPE_CHECKING:
 class Experiment:
     """An experiment that is checked and ready: bad input has been found once this exists."""
 
-    def __init__(self, settings: Settings, fabric: Fabric | None = None, wrappers: Wrappers | None = None) -> None:
-        """Prepares the first run of every scheme; `fabric` stands in for `settings.fabric` where it is given."""
+    def __init__(
+        self,
+        settings: Settings,
+        fabric: Fabric | None = None,
+        wrappers: Wrappers | None = None,
+        in_python: Mapping[str, PythonScheme] | None = None,
+    ) -> None:
+        """Prepares the first run of every scheme.
+
+        `fabric` stands in for `settings.fabric` where it is given; `in_python` are schemes given as classes.
+        """
         self.settings = settings
         self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
+        files = {spec: load_scheme(spec) for spec in settings.schemes if is_python_spec(spec)}
+        self._in_python = {**files, **(in_python or {})}
         self._executions = [self._prepare(world, wrappers or Wrappers()) for world in settings.worlds]
 
     def _prepare(self, world: str, wrappers: Wrappers) -> Execution | LabExecution:
         if world == SIM:
-            return Execution(self.settings, self.fabric.text, wrappers)
+            return Execution(self.settings, self.fabric.text, wrappers, self._in_python)
+        for label in self._in_python:
+            raise bad_input(f"scheme `{label}`: is written in Python, and the lab runs schemes of static routes so far")
         from pathloom.lab.runs import LabExecution
 
         return LabExecution(self.settings, self.fabric, wrappers)
@@ -50,7 +66,7 @@ def compare(
     *,
     fabric: Fabric | str | nx.Graph[Any],
     traffic: str,
-    schemes: Sequence[str],
+    schemes: Sequence[str | type | Callable[[], object]],
     duration: str = "10s",
     runs: int = 3,
     seed: int = 1,
@@ -66,7 +82,8 @@ def compare(
     Args:
         fabric: a `Fabric`, a specification such as `"fat-tree:k=4"`, or a networkx graph.
         traffic: a specification such as `web_search(load=0.4)` gives.
-        schemes: names with keys, such as `["spt", "ecmp", "hedera:period=1s"]`.
+        schemes: names with keys, such as `["spt", "ecmp", "hedera:period=1s"]`; also schemes written in Python, as
+            classes or as `"FILE.py:CLASS:key=value"`; see `pathloom.scheme`.
         duration: how long flows arrive, with its unit; those under way have five times as long more to finish.
         runs: runs per scheme; run r has the seed `seed + r - 1`, the same for every scheme.
         seed: decides, with `runs`, everything that is drawn at random.
@@ -79,6 +96,7 @@ def compare(
 
     Raises:
         PathloomError: on bad input, with one line that says what is wrong and what was expected.
+        SchemeWarning: a warning, when a scheme written in Python failed; the run went on.
         KeyboardInterrupt: after a Ctrl-C.
 
     >>> result = compare(fabric="diamond", traffic="long-lived", schemes=["spt", "ecmp"], duration="100ms", runs=2)
@@ -86,11 +104,12 @@ def compare(
     [4, 4]
 
     """
+    names, in_python = name_schemes(schemes)
     settings = Settings.of(
         {
             "fabric": _fabric_text(fabric),
             "traffic": traffic,
-            "schemes": tuple(schemes),
+            "schemes": names,
             "transport": transport,
             "control": control,
             "duration": duration,
@@ -99,17 +118,20 @@ def compare(
             "faults": tuple(faults),
             "worlds": tuple(worlds),
             "lab": lab,
-        }
+        },
+        in_python=in_python,
     )
     if jobs is not None and jobs < 1:
         raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
-    result = Experiment(settings, _as_fabric(fabric)).carry_out(jobs)
+    result = Experiment(settings, _as_fabric(fabric), in_python=in_python).carry_out(jobs)
+    for text in result.troubles:
+        warnings.warn(text, SchemeWarning, stacklevel=2)
     if not result.complete:
         raise KeyboardInterrupt
     return result
 
 
-def run(*, scheme: str, runs: int = 1, **settings: Any) -> Result:
+def run(*, scheme: str | type | Callable[[], object], runs: int = 1, **settings: Any) -> Result:
     """Runs one scheme; all other arguments are those of `compare`.
 
     >>> result = run(scheme="ecmp", fabric="dumbbell", traffic="long-lived", duration="100ms")

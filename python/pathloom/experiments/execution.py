@@ -1,6 +1,7 @@
 """Runs: one simulation each, spread over threads, in slices short enough to watch and to stop.
 
-The simulator does not hold the interpreter while it runs, so threads are all it takes to use every core. What a run
+The simulator does not hold the interpreter while it runs, so threads are all it takes to use every core; a scheme
+written in Python takes it for the moments in which it is asked, and needs no pickling. What a run
 gives depends on its settings and its seed alone: not on the number of threads, nor on how it was sliced.
 """
 
@@ -10,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
+from pathloom.experiments.python_schemes import PythonScheme
 from pathloom.experiments.settings import SIM, Job, Settings
 
 Result = TypeVar("Result")
@@ -40,6 +42,8 @@ class RunOutcome:
     job: Job
     outcome: dict[str, Any]
     wall_s: float
+    trouble: tuple[int, str, str] | None = None
+    """Where a scheme in Python failed: how often, the first time in one line, and the traceback of that."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,16 @@ Progress = Callable[[Job, float], None]
 class Execution:
     """All runs of an experiment, in the order of the settings: schemes, and in each the runs."""
 
-    def __init__(self, settings: Settings, fabric_text: str | None, wrappers: Wrappers) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        fabric_text: str | None,
+        wrappers: Wrappers,
+        in_python: Mapping[str, PythonScheme] | None = None,
+    ) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any run starts."""
         self.settings = settings
+        self.in_python = in_python or {}
         self.fabric_text = fabric_text
         self.wrappers = wrappers
         self.outcomes: list[RunOutcome] = []
@@ -78,7 +89,7 @@ class Execution:
         self.notes = self._prepared[first[0]].notes
 
     def _simulation(self, job: Job) -> _core.Simulation:
-        return simulation(self.settings, self.fabric_text, job, self.wrappers)
+        return simulation(self.settings, self.fabric_text, job, self.wrappers, self.in_python.get(job.scheme))
 
     def run(self, threads: int, progress: Progress = lambda _job, _share: None) -> None:
         """Carries out all runs on so many threads.
@@ -128,8 +139,13 @@ class Execution:
         return _advance(simulation, job, self.settings.duration_s, stop, progress)
 
 
-def simulation(settings: Settings, fabric_text: str | None, job: Job, wrappers: Wrappers) -> _core.Simulation:
-    """Prepares a run: its flows are drawn and default routes stand. Raises `PathloomError` on bad input."""
+def simulation(
+    settings: Settings, fabric_text: str | None, job: Job, wrappers: Wrappers, in_python: PythonScheme | None = None
+) -> _core.Simulation:
+    """Prepares a run: its flows are drawn and default routes stand. Raises `PathloomError` on bad input.
+
+    `in_python` stands in for the scheme that the job names.
+    """
     return _core.Simulation(
         json.dumps(
             {
@@ -145,7 +161,8 @@ def simulation(settings: Settings, fabric_text: str | None, job: Job, wrappers: 
                 "pcap": wrappers.pcap,
                 "event_log": wrappers.event_log,
             }
-        )
+        ),
+        in_python.instance(job.seed) if in_python is not None else None,
     )
 
 
@@ -194,7 +211,7 @@ def _advance(
     simulation.finish()
     outcome = simulation.outcome()
     progress(job, 1.0)
-    return RunOutcome(job, outcome, time.perf_counter() - started)
+    return RunOutcome(job, outcome, time.perf_counter() - started, simulation.troubles)
 
 
 def default_threads() -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pathloom import _core
-from pathloom.experiments.execution import Execution
+from pathloom.experiments.execution import Execution, RunOutcome
 from pathloom.experiments.folder import write_text, write_whole
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.summary import scheme_summary
@@ -46,7 +46,9 @@ class Result:
         self.description = executions[0].description
         """What the traffic of the first run was, exactly."""
         notes = [*fabric.notes, *(note for execution in executions for note in execution.notes)]
-        self.notes = list(dict.fromkeys(notes))
+        self.notes = [*dict.fromkeys(notes), *_trouble_notes(self.outcomes)]
+        self.troubles = _trouble_texts(self.outcomes)
+        """What went wrong in schemes written in Python, with tracebacks: at most one text per scheme."""
 
     @cached_property
     def flows(self) -> pl.DataFrame:
@@ -124,3 +126,30 @@ class Result:
     def __repr__(self) -> str:
         done = len(self.outcomes)
         return f"Result({', '.join(self.settings.labels)} on {self.settings.fabric}: {done} runs)"
+
+
+def _first_troubles(outcomes: Sequence[RunOutcome]) -> list[tuple[RunOutcome, int, str, str]]:
+    """The first run of each scheme in which something went wrong: how often in all runs, in one line, the traceback."""
+    counts: dict[str, int] = {}
+    first: dict[str, tuple[RunOutcome, str, str]] = {}
+    for one in outcomes:
+        if one.trouble is not None:
+            count, line, traceback = one.trouble
+            counts[one.job.scheme] = counts.get(one.job.scheme, 0) + count
+            first.setdefault(one.job.scheme, (one, line, traceback))
+    return [(one, counts[scheme], line, traceback) for scheme, (one, line, traceback) in first.items()]
+
+
+def _trouble_line(one: RunOutcome, count: int, line: str) -> str:
+    times = "once" if count == 1 else f"{count} times"
+    return (
+        f"scheme {one.job.scheme} failed {times}, its flows stayed where they were; first in run {one.job.run}: {line}"
+    )
+
+
+def _trouble_notes(outcomes: Sequence[RunOutcome]) -> list[str]:
+    return [" ".join(_trouble_line(*trouble[:3]).split()) for trouble in _first_troubles(outcomes)]
+
+
+def _trouble_texts(outcomes: Sequence[RunOutcome]) -> list[str]:
+    return [f"{_trouble_line(*trouble[:3])}\n{trouble[3]}".rstrip() for trouble in _first_troubles(outcomes)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
-from pathloom.specs import split_specs
+from pathloom.specs import is_python_spec, split_specs
 
 SIM, LAB = "sim", "lab"
 WORLDS = (SIM, LAB)
@@ -90,9 +90,11 @@ class Settings(BaseModel):
 
     @field_validator("schemes")
     @classmethod
-    def _no_scheme_twice(cls, schemes: tuple[str, ...]) -> tuple[str, ...]:
+    def _no_scheme_twice(cls, schemes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        in_python: Container[str] = info.context or ()
         for index, scheme in enumerate(schemes):
-            _core.scheme_name(scheme)
+            if scheme not in in_python and not is_python_spec(scheme):
+                _core.scheme_name(scheme)
             if scheme in schemes[:index]:
                 raise bad_input(f"schemes: `{scheme}` is given twice; name each scheme once")
         return schemes
@@ -181,13 +183,13 @@ class Settings(BaseModel):
         return shlex.join(words)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], source: str = "settings") -> Self:
-        """Checks values; `source` is the word that errors begin with.
+    def of(cls, values: Mapping[str, Any], source: str = "settings", in_python: Container[str] = ()) -> Self:
+        """Checks values; `source` is the word that errors begin with, `in_python` are schemes given as classes.
 
         Raises `PathloomError` with one line that names the key, what was found and what was expected.
         """
         try:
-            return cls.model_validate(dict(values))
+            return cls.model_validate(dict(values), context=in_python)
         except ValidationError as error:
             raise bad_input(_one_line(error, source, list(cls.model_fields))) from None
 
@@ -245,7 +247,7 @@ def _one_line(error: ValidationError, source: str, known: list[str]) -> str:
 _EXPECTED = {
     "fabric": "a specification such as fat-tree:k=4 (see `pathloom fabric list`)",
     "traffic": "a specification such as web-search:load=0.4 (see `pathloom traffic list`)",
-    "schemes": "names such as ecmp,hedera (see `pathloom scheme list`)",
+    "schemes": "names such as ecmp,hedera (see `pathloom scheme list`) or FILE.py:CLASS",
     "duration": "a time with its unit, such as 10s",
     "runs": f"a whole number from 1 to {MOST_RUNS}",
     "seed": f"a whole number from 0 to {MOST_SEED}",

@@ -1,0 +1,149 @@
+//! Schemes written in Python: an object with a method `handle`, driven through the contract of all schemes.
+
+mod actions;
+mod events;
+mod topology;
+mod trouble;
+mod view;
+
+pub use topology::{Link, Node};
+pub use trouble::Troubles;
+pub use view::{Flow, View};
+
+use crate::errors::Error;
+use actions::needs_of;
+use events::Vocabulary;
+use pathloom_model::Nanos;
+use pathloom_scheme::{Action, Event, Needs, Scheme, State, StateError};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use topology::Topology;
+
+/// A scheme that asks a Python object. What goes wrong there is noted, and the flows stay where they are.
+pub struct PyScheme {
+    name: &'static str,
+    object: Py<PyAny>,
+    vocabulary: Vocabulary,
+    needs: Needs,
+    /// What `poll_timeout` said after the last event: drivers ask far more often than the answer can change.
+    wake_at: Option<Nanos>,
+    topology: Arc<Topology>,
+    troubles: Troubles,
+}
+
+impl PyScheme {
+    /// Takes charge of `object`, whose results bear the name `label`. Asks it at once for its needs.
+    pub fn new(py: Python<'_>, label: &str, object: Py<PyAny>) -> Result<PyScheme, Error> {
+        let broken = |error: PyErr| Error::PyScheme(label.to_owned(), error.to_string());
+        if !object.bind(py).hasattr("handle").map_err(broken)? {
+            return Err(Error::PyScheme(label.to_owned(), "has no method `handle(now_ns, event, view)`".to_owned()));
+        }
+        let vocabulary = Vocabulary::load(py).map_err(broken)?;
+        let needs = needs_of(object.bind(py)).map_err(broken)?;
+        let (topology, troubles) = (Arc::default(), Troubles::default());
+        Ok(PyScheme { name: lasting(label), object, vocabulary, needs, wake_at: None, topology, troubles })
+    }
+
+    /// Where it notes what went wrong; clones show the same.
+    pub fn troubles(&self) -> Troubles {
+        self.troubles.clone()
+    }
+
+    fn ask(&self, py: Python<'_>, now: Nanos, event: &Event, view: &pathloom_scheme::View) -> PyResult<Vec<Action>> {
+        let shown = Bound::new(py, View::new(view.clone(), self.topology.clone()))?;
+        let object = self.object.bind(py);
+        let given = object.call_method1("handle", (now.0, self.vocabulary.event(py, event)?, shown))?;
+        if given.is_none() {
+            return Ok(Vec::new());
+        }
+        let batch = given.try_iter().map_err(|_| {
+            let kind = given.get_type();
+            PyTypeError::new_err(format!("handle gave {kind}; expected actions, such as a list of them, or None"))
+        })?;
+        batch.map(|action| self.vocabulary.action(&action?, view)).collect()
+    }
+
+    fn ask_timeout(&self, py: Python<'_>) -> PyResult<Option<Nanos>> {
+        let Some(method) = self.object.bind(py).getattr_opt("poll_timeout")? else { return Ok(None) };
+        Ok(method.call0()?.extract::<Option<u64>>()?.map(Nanos))
+    }
+
+    fn saved(&self, py: Python<'_>) -> PyResult<State> {
+        let Some(method) = self.object.bind(py).getattr_opt("save")? else { return Ok(State::default()) };
+        self.vocabulary.state(&method.call0()?)
+    }
+
+    fn take_back(&self, py: Python<'_>, state: &State) -> PyResult<()> {
+        let Some(method) = self.object.bind(py).getattr_opt("restore")? else { return Ok(()) };
+        method.call1((self.vocabulary.plain(py, state)?,)).map(drop)
+    }
+}
+
+impl Scheme for PyScheme {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn handle(&mut self, now: Nanos, event: &Event, view: &pathloom_scheme::View, actions: &mut Vec<Action>) {
+        Python::attach(|py| {
+            match self.ask(py, now, event, view) {
+                Ok(batch) => actions.extend(batch),
+                Err(error) => self.troubles.note(py, now, &self.object, "handle", &error),
+            }
+            self.wake_at = self.ask_timeout(py).unwrap_or_else(|error| {
+                self.troubles.note(py, now, &self.object, "poll_timeout", &error);
+                None
+            });
+        });
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.wake_at
+    }
+
+    fn save(&self) -> State {
+        Python::attach(|py| {
+            self.saved(py).unwrap_or_else(|error| {
+                self.troubles.note(py, Nanos::ZERO, &self.object, "save", &error);
+                State::default()
+            })
+        })
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), StateError> {
+        Python::attach(|py| {
+            self.take_back(py, &state).map_err(|error| StateError { scheme: self.name, problem: error.to_string() })?;
+            self.wake_at = self.ask_timeout(py).unwrap_or_default();
+            Ok(())
+        })
+    }
+}
+
+/// What a restart of the controller does with schemes: the state of `old` goes into `new`, by way of JSON text.
+#[pyfunction]
+pub fn hand_over(py: Python<'_>, old: Py<PyAny>, new: Py<PyAny>) -> Result<(), Error> {
+    let label = |object: &Py<PyAny>| object.bind(py).get_type().to_string();
+    let old = PyScheme::new(py, &label(&old), old)?;
+    let mut new = PyScheme::new(py, &label(&new), new)?;
+    let state = old.saved(py).map_err(|error| Error::PyScheme(old.name.to_owned(), format!("save: {error}")))?;
+    let text = serde_json::to_string(&state)?;
+    new.restore(serde_json::from_str(&text)?).map_err(|error| Error::PyScheme(error.scheme.to_owned(), error.problem))
+}
+
+/// A name that lasts as long as the process. There are few of them: one per scheme that a user names.
+fn lasting(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = name.to_owned().leak();
+    names.insert(name);
+    name
+}

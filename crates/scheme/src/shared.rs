@@ -1,0 +1,62 @@
+//! Copy on write, so that a snapshot of a view costs nothing until what it shows changes.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// A value that clones share until one of them changes it. A `View` is handed to solvers and to schemes in Python by
+/// cloning it; as long as nobody keeps such a clone, the controller changes its flows in place.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Shared<T>(Arc<T>);
+
+impl<T> From<T> for Shared<T> {
+    fn from(value: T) -> Shared<T> {
+        Shared(Arc::new(value))
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    /// Copies the value first if a clone still shows it.
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Shared<T>
+where
+    &'a T: IntoIterator,
+{
+    type Item = <&'a T as IntoIterator>::Item;
+    type IntoIter = <&'a T as IntoIterator>::IntoIter;
+
+    fn into_iter(self) -> Self::IntoIter {
+        (&*self.0).into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_keeps_what_it_showed_and_costs_a_copy_only_while_it_lives() {
+        let mut value = Shared::from(vec![1, 2]);
+        value.push(3);
+        let snapshot = value.clone();
+        assert_eq!(snapshot.as_ptr(), value.as_ptr());
+        value.push(4);
+        assert_eq!((&*snapshot, &*value), (&vec![1, 2, 3], &vec![1, 2, 3, 4]));
+        drop(snapshot);
+        let place = value.as_ptr();
+        value[0] = 9;
+        assert_eq!(value.as_ptr(), place);
+        assert_eq!((&value).into_iter().sum::<i32>(), 18);
+    }
+}
