@@ -11,10 +11,17 @@ from pathlib import Path
 import pytest
 
 from conftest import Cli
+from pathloom import scheme
+from pathloom.scheme import View
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/python-schemes.md").read_text(encoding="utf-8")
 COMMANDS = [line.partition(" #")[0] for line in README.splitlines() if line.startswith("pathloom ")]
+COMMANDS += [line.removeprefix("$ ") for line in GUIDE.splitlines() if line.startswith("$ pathloom ")]
+
+UNNAMED = {"Action", "Flow", "Link", "Node"}
+"""Words that the guide has no need of."""
 
 
 def test_what_commands_of_the_readme_print_is_up_to_date() -> None:
@@ -25,7 +32,8 @@ def test_what_commands_of_the_readme_print_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_the_tour_work(cli: Cli, command: str) -> None:
+def test_commands_of_the_tour_work(cli: Cli, tmp_path: Path, command: str) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     outcome = cli(*shlex.split(command)[1:])
     assert outcome.code == 0, outcome.err
     assert outcome.out
@@ -42,9 +50,26 @@ def test_the_python_of_the_readme_works(tmp_path: Path) -> None:
     assert (tmp_path / "results/mine/report.html").is_file()
 
 
-def test_files_that_the_readme_points_to_are_there() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).is_file(), target
+def test_the_python_of_the_guide_works(tmp_path: Path) -> None:
+    code = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    assert code is not None
+    file = tmp_path / "guide.py"
+    file.write_text(code.group(1), encoding="utf-8")
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "LastPath" in done.stdout
+
+
+def test_the_guide_names_every_event_and_action_and_all_of_the_view() -> None:
+    words = [name for name in scheme.__all__ if isinstance(getattr(scheme, name), type)]
+    for name in {*words, *(name for name in dir(View) if not name.startswith("_"))} - UNNAMED:
+        assert re.search(rf"\b{name}\b", GUIDE), name
+
+
+def test_files_that_documents_point_to_are_there() -> None:
+    for folder, text in ((ROOT, README), (ROOT / "docs", GUIDE)):
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (folder / target).is_file(), target
 
 
 def test_the_first_commands_are_demo_and_test() -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
 MOST_UNFINISHED_SHOWN = 30
+MOST_UNCROWDED = 5
+"""Schemes that stand side by side in a table with figure and interval in one line."""
 
 
 def page(result: Result, plots: Sequence[Plot]) -> str:
@@ -34,13 +36,13 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         f'<p class="under">{escape(settings.traffic)} on {escape(settings.fabric)} · {escape(runs)} per scheme</p>',
         _incomplete(result),
         _headline(schemes),
-        _plain_table(main_table(schemes), colours),
+        _scheme_table(main_table(schemes), colours),
         _legend(schemes),
         _differences(schemes),
         *(_figure(plot) for plot in plots),
         "<h2>What it cost</h2>",
         "<p>Per run, but for the most rules in any one switch at any time.</p>",
-        _plain_table(control_table(schemes), colours),
+        _scheme_table(control_table(schemes), colours),
         _unfinished(result),
         _settings(result),
         "<h2>What the words mean</h2>",
@@ -109,7 +111,7 @@ def _legend(schemes: Sequence[Mapping[str, Any]]) -> str:
     if any(len(row["runs"]) > 1 for row in schemes):
         marks.append("± is the half width of the 95 % confidence interval over the runs.")
     if len(schemes) > 1:
-        marks.append("Bold: best of its column.")
+        marks.append("Bold: best of its row.")
     return f'<p class="under">{" ".join(marks)}</p>' if marks else ""
 
 
@@ -128,18 +130,34 @@ def _incomplete(result: Result) -> str:
     )
 
 
-def _plain_table(table: Table, colours: Mapping[str, str]) -> str:
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
+def _scheme_table(table: Table, colours: Mapping[str, str]) -> str:
+    """A row per figure and a column per scheme, as on the terminal: this fits narrow windows."""
+    names = [row[0] for row in table.rows]
+    head = "".join(f"<th>{_swatch(colours.get(name))}{escape(name)}</th>" for name in names)
     rows = []
-    for index, row in enumerate(table.rows):
-        cells = [f"<td>{_swatch(colours.get(row[0]))}{escape(row[0])}</td>"]
-        for column, cell in enumerate(row[1:], start=1):
-            best = ' class="best"' if table.best[column] == index else ""
-            value, plus_minus, half = cell.partition(" ± ")
-            after = f'<span class="half"> ± {escape(half)}</span>' if plus_minus else ""
-            cells.append(f"<td{best}>{escape(value)}{after}</td>")
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    for column in range(1, len(table.headings)):
+        cells = [_cell(row[column], table.best[column] == index) for index, row in enumerate(table.rows)]
+        rows.append(f"<tr><th>{escape(table.headings[column])}</th>{''.join(cells)}</tr>")
+    kind = "wide schemes many" if len(names) > MOST_UNCROWDED else "wide schemes"
+    return _table(f"<th></th>{head}", rows, kind)
+
+
+def _plain_table(table: Table) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
+    rows = [f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in table.rows]
+    return _table(head, rows)
+
+
+def _table(head: str, rows: Sequence[str], kind: str = "wide") -> str:
+    body = "".join(rows)
+    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(text: str, best: bool = False) -> str:
+    value, plus_minus, half = text.partition(" ± ")
+    after = f'<span class="half"> ± {escape(half)}</span>' if plus_minus else ""
+    mark = ' class="best"' if best else ""
+    return f"<td{mark}>{escape(value)}{after}</td>"
 
 
 def _swatch(colour: str | None) -> str:
@@ -152,7 +170,7 @@ def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         "<p>Run by run, with the same flows under both schemes, so that what the runs differ by cancels out:</p>"
-        + _plain_table(table, {})
+        + _plain_table(table)
     )
 
 
@@ -187,7 +205,7 @@ def _unfinished(result: Result) -> str:
     text = (
         f"{count_text(rows.height)} flows were not complete at the end of their run. They count with the time they had."
     )
-    table = _plain_table(Table(headings, cells, [None] * len(headings)), {})
+    table = _plain_table(Table(headings, cells, [None] * len(headings)))
     return f"<h2>Unfinished flows</h2>\n<p>{text}</p>{table}{more}"
 
 
