@@ -62,7 +62,7 @@ bench: build  ## Measure the simulator: packet-hops per CPU second, instructions
 	$(call say,k=8: 128 hosts)
 	pathloom bench sim --instructions
 	$(call say,k=16: 1024 hosts)
-	pathloom bench sim --fabric fat-tree:k=16$(comma)rate=1Gbps$(comma)delay=1us$(comma)buffer=100 --duration 50ms
+	pathloom bench sim --fabric fat-tree:k=16$(comma)rate=1Gbps$(comma)delay=1us$(comma)buffer=100 --duration 300ms
 
 bench-ns3: build  ## Run ns-3 beside it: goodput and queues of TCP, and speed (installs libns3-dev; about 5 minutes)
 	scripts/prepare.sh ns3

@@ -17,10 +17,12 @@ FABRIC: Final = "fat-tree:k=8,rate=1Gbps,delay=1us,buffer=100"
 TRAFFIC: Final = "long-lived:pattern=stride"
 SCHEME: Final = "ecmp"
 TRANSPORT: Final = "newreno:acks=1"
-DURATION: Final = "200ms"
+DURATION: Final = "1s"
 
-SHORT_SHARE, LONG_SHARE = 0.25, 0.5
+SHORT_SHARE, LONG_SHARE = 0.1, 0.2
 """The two run lengths, as shares of the duration, whose difference is counted in instructions."""
+START_UP_SHARE: Final = 0.2
+"""The part of a run in which flows find their rates; its goodput is told apart from that of the rest."""
 
 
 def settings(fabric: str, traffic: str, scheme: str, transport: str, duration: str, seed: int) -> dict[str, Any]:
@@ -54,6 +56,8 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
         "instructions_per_hop": None,
         "goodput": row["goodput"],
         "goodput_bps": row["goodput_bps"],
+        "goodput_start_up": row["goodput_start_up"],
+        "goodput_after": row["goodput_after"],
         "peak_rss_mb": row["peak_rss_mb"],
         "interpreter_rss_mb": row["interpreter_rss_mb"],
         "settings": {key: run[key] for key in ("fabric", "traffic", "scheme", "transport", "duration", "seed")},
@@ -84,7 +88,7 @@ def instructions_per_hop(run: dict[str, Any], duration: str) -> float:
 def _worker(python: list[str], run: dict[str, Any]) -> tuple[dict[str, Any], str]:
     """Carries out a run in a process of its own; gives its figures and what it printed to stderr."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [*python, "-m", "pathloom.benchmark_worker", json.dumps(run)]
+    command = [*python, "-m", "pathloom.benchmark_worker", json.dumps(run), str(START_UP_SHARE)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode == 0:
         return json.loads(done.stdout), done.stderr

@@ -166,7 +166,9 @@ def test_bench_sim(cli: Cli) -> None:
     assert row["hops_per_cpu_s"] == pytest.approx(row["hops"] / row["cpu_s"])
     assert row["events_per_cpu_s"] > row["hops_per_cpu_s"] * 0.99
     assert row["instructions_per_hop"] is None
-    assert 0 < row["goodput"] <= 1
+    shares = row["goodput_start_up"], row["goodput_after"]
+    assert 0 < shares[0] < row["goodput"] < shares[1] <= 1
+    assert row["goodput"] == pytest.approx(0.2 * shares[0] + 0.8 * shares[1])
     assert 1 < row["interpreter_rss_mb"] <= row["peak_rss_mb"] < 500
     text = cli(*arguments[:-2]).out
     assert "packet-hops per CPU second" in text

@@ -53,6 +53,12 @@ def _lines(row: dict[str, Any]) -> list[list[str]]:
         ["events per CPU second", f"{row['events_per_cpu_s'] / 1e6:.2f} million"],
         ["instructions per hop", f"{per_hop:.0f}" if per_hop is not None else "not counted (--instructions)"],
         ["goodput, share of the optimum", f"{row['goodput']:.4f}"],
+        [f"  in the first {benchmark.START_UP_SHARE:.0%}", _share(row["goodput_start_up"])],
+        ["  after that", _share(row["goodput_after"])],
         ["peak memory", f"{row['peak_rss_mb']:.1f} MB"],
         ["of which the interpreter", f"{row['interpreter_rss_mb']:.1f} MB"],
     ]
+
+
+def _share(goodput: float | None) -> str:
+    return "nothing was under way" if goodput is None else f"{goodput:.4f}"
