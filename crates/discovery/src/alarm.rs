@@ -87,8 +87,6 @@ pub enum Trouble {
     UnknownTargets,
     /// An ARP frame that no honest host sends.
     BadArp(ArpError),
-    /// ARP from a port that is not known to face hosts.
-    ArpOffEdge,
     /// More hosts than a port may have, or than there is room for.
     TooManyHosts,
     /// Someone speaks for an address, or with a hardware address, whose owner is alive elsewhere.
@@ -165,7 +163,6 @@ impl fmt::Display for Trouble {
             Trouble::ArpFlood => f.write_str("sends more ARP than a port may; the rest is dropped"),
             Trouble::UnknownTargets => f.write_str("asks for too many unknown addresses; not all are passed on"),
             Trouble::BadArp(error) => write!(f, "an ARP frame {error}; dropped"),
-            Trouble::ArpOffEdge => f.write_str("ARP from a port that is not known to face hosts; dropped"),
             Trouble::TooManyHosts => f.write_str("has more hosts than are looked after; the others are ignored"),
             Trouble::Spoofed { address, mac, owner } => {
                 write!(f, "{mac} speaks for {address} or with the hardware address of a host that is alive at {owner}; dropped")

@@ -1,0 +1,235 @@
+//! Who has an address: first come, and asked again before anyone else is believed.
+
+use super::{HostLearning, HostOutput, KnownHost};
+use crate::alarm::Trouble;
+use crate::arp::Arp;
+use crate::{Mac, Place};
+use pathloom_model::Nanos;
+use std::net::Ipv4Addr;
+
+/// A host being asked whether it is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asking {
+    /// Questions sent.
+    sent: u32,
+    /// Who wants its address or its hardware address.
+    claim: Option<KnownHost>,
+}
+
+/// What is known of a host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host {
+    pub(super) mac: Mac,
+    pub(super) place: Place,
+    /// When it was last heard.
+    pub(super) last: Nanos,
+    /// Its port is up. If not, the host is remembered, but nobody is told of it.
+    pub(super) plugged: bool,
+    asking: Option<Asking>,
+    /// A place whose claim it has refuted, and until when that counts.
+    refuted: Option<(Place, Nanos)>,
+}
+
+impl Host {
+    pub(super) fn known(&self, address: Ipv4Addr) -> KnownHost {
+        KnownHost { address, mac: self.mac, place: self.place }
+    }
+}
+
+impl HostLearning {
+    /// Whether this sender is who it says. If that has to be found out first, the answer is no for now.
+    pub(super) fn claim(&mut self, claim: KnownHost) -> bool {
+        if let Some(&owner) = self.expected.get(&claim.address).filter(|&&owner| owner != claim.place) {
+            self.spoofed(claim, owner);
+            return false;
+        }
+        match self.hosts.get(&claim.address).copied() {
+            Some(host) if host.mac == claim.mac && host.place == claim.place => {
+                self.refresh(claim, host);
+                true
+            }
+            Some(host) if host.plugged => {
+                self.contest(claim.address, host, claim);
+                false
+            }
+            Some(_) => {
+                self.forget(claim.address);
+                self.claim_mac(claim)
+            }
+            None => self.claim_mac(claim),
+        }
+    }
+
+    /// The address is free; is the hardware address?
+    fn claim_mac(&mut self, claim: KnownHost) -> bool {
+        let owned = self.by_mac.get(&claim.mac).cloned().unwrap_or_default();
+        for address in owned {
+            let host = self.hosts[&address];
+            if host.place == claim.place {
+                continue;
+            }
+            if host.plugged {
+                self.contest(address, host, claim);
+                return false;
+            }
+        }
+        self.learn(claim, None)
+    }
+
+    /// Heard from where it belongs: alive, whatever anyone else says.
+    fn refresh(&mut self, known: KnownHost, before: Host) {
+        let until = self.now.saturating_add(self.settings.refused_for);
+        let claim = before.asking.and_then(|asking| asking.claim);
+        let host = self.hosts.get_mut(&known.address).expect("looked up by the caller");
+        (host.last, host.plugged, host.asking) = (self.now, true, None);
+        if let Some(claim) = claim {
+            host.refuted = Some((claim.place, until));
+        }
+        if before.asking.is_some() {
+            self.agenda.set(known.address, self.now.saturating_add(self.settings.idle));
+        }
+        if !before.plugged {
+            let KnownHost { address, mac, place } = known;
+            self.outputs.push_back(HostOutput::HostLearnt { address, mac, place });
+        }
+        if let Some(claim) = claim {
+            self.spoofed(claim, known.place);
+        }
+    }
+
+    fn spoofed(&mut self, claim: KnownHost, owner: Place) {
+        self.alarm(claim.place, Trouble::Spoofed { address: claim.address, mac: claim.mac, owner });
+    }
+
+    /// Somebody wants what a host has that may be alive.
+    fn contest(&mut self, address: Ipv4Addr, host: Host, claim: KnownHost) {
+        if host.refuted.is_some_and(|(place, until)| place == claim.place && self.now < until) {
+            return self.spoofed(claim, host.place);
+        }
+        // Of several claims, the first is looked into.
+        if host.asking.is_none_or(|asking| asking.claim.is_none()) {
+            self.ask(address, Some(claim));
+        }
+    }
+
+    /// Whether a host is being asked just now.
+    pub(super) fn is_asked(&self, address: Ipv4Addr) -> bool {
+        self.hosts.get(&address).is_some_and(|host| host.asking.is_some())
+    }
+
+    /// Asks a host, from the beginning, whether it is there.
+    pub(super) fn ask(&mut self, address: Ipv4Addr, claim: Option<KnownHost>) {
+        if let Some(host) = self.hosts.get_mut(&address) {
+            host.asking = Some(Asking { sent: 0, claim });
+            self.agenda.set(address, self.now);
+        }
+    }
+
+    /// Its time has come: to be asked, to be asked again, or to be given up.
+    pub(super) fn look_after(&mut self, address: Ipv4Addr) {
+        let Some(host) = self.hosts.get_mut(&address) else { return };
+        if !self.edges.get(&host.place).is_some_and(|edge| edge.up) && host.asking.is_none() {
+            self.forget(address);
+            return;
+        }
+        let quiet_until = host.last.saturating_add(self.settings.idle);
+        let asking = match &mut host.asking {
+            None if self.now < quiet_until => return self.agenda.set(address, quiet_until),
+            none @ None => none.insert(Asking { sent: 0, claim: None }),
+            Some(asking) => asking,
+        };
+        if asking.sent >= self.settings.probes {
+            return self.give_up(address);
+        }
+        asking.sent += 1;
+        let (mac, place) = (host.mac, host.place);
+        // Without a sender address, so that nobody's table changes by it (RFC 5227 §2.1.1).
+        self.send(place, &Arp::request(self.settings.own_mac, Ipv4Addr::UNSPECIFIED, address, mac));
+        self.agenda.set(address, self.now.saturating_add(self.settings.probe_gap));
+    }
+
+    /// The port of a host is down: it has left, or comes back with the port.
+    pub(super) fn unplug(&mut self, address: Ipv4Addr) {
+        let Some(host) = self.hosts.get_mut(&address) else { return };
+        let claim = host.asking.take().and_then(|asking| asking.claim);
+        if claim.is_some() {
+            host.asking = Some(Asking { sent: u32::MAX, claim });
+            return self.agenda.set(address, self.now);
+        }
+        if std::mem::replace(&mut host.plugged, false) {
+            let (mac, place) = (host.mac, host.place);
+            self.outputs.push_back(HostOutput::HostGone { address, mac, place });
+        }
+        self.agenda.set(address, self.now.saturating_add(self.settings.idle));
+    }
+
+    /// A host does not answer. Whoever claimed what it had gets it.
+    fn give_up(&mut self, address: Ipv4Addr) {
+        let Some(host) = self.forget(address) else { return };
+        let claim = host.asking.and_then(|asking| asking.claim);
+        let claim = claim.filter(|claim| self.edges.get(&claim.place).is_some_and(|edge| edge.up));
+        // The hardware address may be at work elsewhere: then its owner is to be asked as well.
+        let free = |claim: &KnownHost| {
+            let others = self.by_mac.get(&claim.mac).into_iter().flatten();
+            others.map(|other| &self.hosts[other]).all(|other| other.place == claim.place || !other.plugged)
+        };
+        match claim {
+            Some(claim) if host.plugged && claim.address == address && free(&claim) => {
+                self.learn(claim, Some(host));
+            }
+            _ => {
+                if host.plugged {
+                    self.outputs.push_back(HostOutput::HostGone { address, mac: host.mac, place: host.place });
+                }
+                if let Some(claim) = claim {
+                    self.claim(claim);
+                }
+            }
+        }
+    }
+
+    /// Enters a host; `before` is who had the address until now.
+    fn learn(&mut self, new: KnownHost, before: Option<Host>) -> bool {
+        let KnownHost { address, mac, place } = new;
+        let (most_here, most) = (self.settings.hosts_per_port, self.settings.hosts);
+        let room = self.hosts.len() < most;
+        let edge = self.edges.get_mut(&place).filter(|edge| room && edge.hosts.len() < most_here);
+        let Some(edge) = edge else {
+            if let Some(Host { mac, place, .. }) = before {
+                self.outputs.push_back(HostOutput::HostGone { address, mac, place });
+            }
+            self.alarm(place, Trouble::TooManyHosts);
+            return false;
+        };
+        edge.hosts.insert(address);
+        // What is remembered of it at ports that are down is over.
+        let elsewhere = |ip: &Ipv4Addr| self.hosts[ip].place != place;
+        let over: Vec<Ipv4Addr> = self.by_mac.get(&mac).into_iter().flatten().copied().filter(elsewhere).collect();
+        for ip in over {
+            self.forget(ip);
+        }
+        self.by_mac.entry(mac).or_default().insert(address);
+        let host = Host { mac, place, last: self.now, plugged: true, asking: None, refuted: None };
+        self.hosts.insert(address, host);
+        self.agenda.set(address, self.now.saturating_add(self.settings.idle));
+        self.outputs.push_back(match before {
+            None => HostOutput::HostLearnt { address, mac, place },
+            Some(before) => HostOutput::HostMoved { address, mac, from: before.place, to: place },
+        });
+        true
+    }
+
+    fn forget(&mut self, address: Ipv4Addr) -> Option<Host> {
+        let host = self.hosts.remove(&address)?;
+        self.agenda.cancel(address);
+        if let Some(edge) = self.edges.get_mut(&host.place) {
+            edge.hosts.remove(&address);
+        }
+        let owned = self.by_mac.get_mut(&host.mac).expect("every host is listed by its hardware address");
+        owned.remove(&address);
+        if owned.is_empty() {
+            self.by_mac.remove(&host.mac);
+        }
+        Some(host)
+    }
+}

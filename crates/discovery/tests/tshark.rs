@@ -1,0 +1,94 @@
+//! An independent judge: tshark's dissectors read our frames as we mean them. Without tshark the test says so and passes.
+
+use pathloom_discovery::arp::Arp;
+use pathloom_discovery::lldp::{emit, Probe, ProbeKey};
+use pathloom_discovery::{Mac, Place};
+use pathloom_model::Nanos;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+
+/// A pcap file (libpcap's classic format) of Ethernet frames.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    file.extend(0xa1b2_c3d4u32.to_le_bytes());
+    file.extend([2, 0, 4, 0]);
+    [0u32, 0, 65_535, 1].iter().for_each(|word| file.extend(word.to_le_bytes()));
+    for frame in frames {
+        let len = frame.len() as u32;
+        [0, 0, len, len].iter().for_each(|word: &u32| file.extend(word.to_le_bytes()));
+        file.extend(frame);
+    }
+    file
+}
+
+/// One line per frame with these fields, tab-separated; nothing if there is no tshark.
+fn dissect(frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<String>> {
+    let mut command = Command::new("tshark");
+    command.args(["-r", "-", "-T", "fields"]).args(fields.iter().flat_map(|field| ["-e", field]));
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = child else {
+        eprintln!("not judged: there is no tshark here; install it with `apt-get install tshark`");
+        return None;
+    };
+    child.stdin.take().expect("piped").write_all(&pcap(frames)).expect("tshark reads its input");
+    let output = child.wait_with_output().expect("tshark ends");
+    assert!(output.status.success(), "tshark: {}", output.status);
+    Some(String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn tshark_reads_our_probes() {
+    let probe = Probe { from: Place::new(0x2a, 17), nonce: 1, sent: Nanos::from_secs(3) };
+    let frame = emit(&probe, Mac([2, 0, 0, 0, 0x2a, 17]), 4, &ProbeKey::new([5; 32]));
+    let fields = [
+        "eth.dst",
+        "lldp.chassis.subtype",
+        "lldp.chassis.id",
+        "lldp.port.subtype",
+        "lldp.port.id",
+        "lldp.time_to_live",
+        "lldp.orgtlv.oui",
+        "_ws.malformed",
+        "_ws.expert.message",
+    ];
+    let Some(lines) = dissect(&[frame], &fields) else { return };
+    let read: Vec<&str> = lines[0].split('\t').collect();
+    assert_eq!(read[..2], ["01:80:c2:00:00:0e", "7"]);
+    // It shows locally assigned text as hexadecimal bytes.
+    let hex: String = "000000000000002a".bytes().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(read[2].replace(':', ""), hex);
+    assert_eq!(read[3], "7");
+    assert_eq!(read[4], "17");
+    assert_eq!(read[5], "4");
+    assert!(read[6].to_lowercase().contains("524c4d") || read[6].contains("5393485"), "{read:?}");
+    assert_eq!(read[7..].join(""), "", "no complaint");
+}
+
+#[test]
+fn tshark_reads_our_arp() {
+    let (a, b) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+    let (ip_a, ip_b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 1, 1));
+    let request = Arp::request(a, ip_a, ip_b, Mac::BROADCAST);
+    let announcement = Arp::request(a, ip_a, ip_a, Mac::BROADCAST);
+    let probe = Arp::request(a, Ipv4Addr::UNSPECIFIED, ip_b, b);
+    let frames: Vec<Vec<u8>> = [request, request.answer(b), announcement, probe].iter().map(Arp::emit).collect();
+    let fields = [
+        "arp.opcode",
+        "arp.src.hw_mac",
+        "arp.src.proto_ipv4",
+        "arp.dst.hw_mac",
+        "arp.dst.proto_ipv4",
+        "arp.isgratuitous",
+        "arp.isprobe",
+        "_ws.malformed",
+    ];
+    let Some(lines) = dissect(&frames, &fields) else { return };
+    let read: Vec<Vec<&str>> = lines.iter().map(|line| line.split('\t').collect()).collect();
+    let (mac_a, mac_b) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
+    assert_eq!(read[0][..5], ["1", mac_a, "10.0.0.1", "00:00:00:00:00:00", "10.0.1.1"]);
+    assert_eq!(read[1][..5], ["2", mac_b, "10.0.1.1", mac_a, "10.0.0.1"]);
+    assert!(["1", "True"].contains(&read[2][5]), "an announcement: {:?}", read[2]);
+    assert!(["1", "True"].contains(&read[3][6]), "a probe: {:?}", read[3]);
+    assert!(read.iter().all(|line| line.get(7).is_none_or(|malformed| malformed.is_empty())));
+}
