@@ -114,7 +114,7 @@ impl Controller {
             self.counts.flows_refused += 1;
             return None;
         }
-        let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst };
+        let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst, meter: None };
         let flow = Flow::new(key, self.fabric.link(src.uplink).settings.rate_bps);
         self.insert_flow(Flow { plans, ..flow }, long);
         self.fresh.push(key.id);
@@ -123,7 +123,7 @@ impl Controller {
 
     /// Adds a flow to what is known.
     pub(crate) fn insert_flow(&mut self, flow: Flow, long: bool) {
-        let FlowKey { id, five_tuple, src, dst } = flow.key;
+        let FlowKey { id, five_tuple, src, dst, .. } = flow.key;
         let view = FlowView {
             five_tuple,
             src_host: src.host,
@@ -183,6 +183,7 @@ impl Controller {
         let done = |flow: &Flow| flow.closed && flow.sources.is_empty() && flow.moving.is_none();
         if self.flows.get(id).is_some_and(done) {
             self.settle(id);
+            self.forget_meter(id);
             self.flows.remove(id);
         }
     }

@@ -1,5 +1,6 @@
 //! Settings of a controller.
 
+use crate::pacing::Enforcement;
 use pathloom_model::Nanos;
 use pathloom_scheme::{Detection, Migration, Needs, RuleSharing};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,11 @@ pub struct Config {
     /// How long the rules of an abandoned path stay for packets still under way; `None` for what the path's buffers
     /// and delays can hold at worst.
     pub drain: Option<Nanos>,
+    /// Rules a switch has room for (TCAM size), if it is known: a path that would not fit is not asked for. `None`: the
+    /// switches say what they have no room for.
+    pub rule_limit: Option<u32>,
+    /// Who keeps the rates that a scheme gives its flows.
+    pub enforcement: Enforcement,
     /// Flows that one host may have at a time; what it opens beyond rides the default routes unseen.
     pub max_flows_per_host: u32,
     /// Priorities of the rules.
@@ -46,6 +52,8 @@ impl Default for Config {
             poll_patience: Nanos::from_secs(1),
             idle_timeout_s: 10,
             drain: None,
+            rule_limit: None,
+            enforcement: Enforcement::Host,
             max_flows_per_host: 20_000,
             priorities: Priorities::default(),
         }

@@ -16,7 +16,7 @@ use crate::timers::{Timer, Timers};
 use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{Fabric, Nanos, NodeId};
 use pathloom_scheme::{Action, Event, FlowId, Needs, Scheme, State, View};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Events handed to a scheme within one input, at least, before the rest waits for a moment: a scheme that answers every
@@ -56,6 +56,10 @@ pub struct Controller {
     pub(crate) order: CutoverOrder,
     /// What each link carries, as far as it was worked out for the input at hand.
     pub(crate) loads: Option<Vec<u64>>,
+    /// Jobs of the scheme in charge that have not been answered: the number given to the driver, and the scheme's mark.
+    solving: BTreeMap<u64, u64>,
+    /// Jobs given to the driver.
+    solved: u64,
     pub(crate) moves: u32,
     pub(crate) xid: u32,
     pub(crate) events: VecDeque<Event>,
@@ -90,6 +94,8 @@ impl Controller {
             timers: Timers::default(),
             order: sfmm::bottleneck_first,
             loads: None,
+            solving: BTreeMap::new(),
+            solved: 0,
             moves: 0,
             xid: 0,
             events: VecDeque::new(),
@@ -136,6 +142,8 @@ impl Controller {
         self.scheme = scheme;
         self.needs = self.config.needs(self.scheme.needs());
         self.events.clear();
+        self.solving.clear();
+        self.outputs.retain(|output| !matches!(output, Output::Solve { .. }));
         self.deaf_until = Nanos::ZERO;
         if self.started {
             self.polling.start(self.now, self.needs.poll_period);
@@ -214,8 +222,8 @@ impl Controller {
             }
             Input::Refused { switch, xid, why } if self.is_switch(switch) => self.refused(switch, xid, why),
             Input::BarrierReply { switch, xid } if self.is_switch(switch) => self.barrier_reply(switch, xid),
-            Input::RuleDump { switch, rules, groups, .. } if self.is_switch(switch) => {
-                self.rule_dump(switch, rules, &groups);
+            Input::RuleDump { switch, rules, groups, meters } if self.is_switch(switch) => {
+                self.rule_dump(switch, rules, &groups, &meters);
             }
             Input::TransferAnnounced { five_tuple, size_bytes } => self.announced(five_tuple, size_bytes),
             Input::TransferEnded { five_tuple } => self.ended(&five_tuple),
@@ -224,7 +232,11 @@ impl Controller {
             }
             Input::Load { busy_share } if !busy_share.is_nan() => self.view.busy_share = busy_share.clamp(0.0, 1.0),
             Input::Rtt { switch, rtt } if self.is_switch(switch) => self.view.switch_rtt[switch.index()] = Some(rtt),
-            Input::Solved { ticket, answer } => self.tell(Event::Solved { ticket, answer }),
+            // What a scheme that is not in charge any more asked for is nobody's business.
+            Input::Solved { ticket, answer } => match self.solving.remove(&ticket) {
+                Some(ticket) => self.tell(Event::Solved { ticket, answer }),
+                None => self.counts.nonsense += 1,
+            },
             Input::PortStats { .. } | Input::Timeout => {}
             _ => self.counts.nonsense += 1,
         }
@@ -302,14 +314,13 @@ impl Controller {
                     self.put(Output::ReleaseFlow { host, five_tuple });
                 }
             }
-            Action::Pace { flow, rate_bps } => {
-                if let Some(known) = self.flows.get(flow).filter(|known| !known.closed) {
-                    let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
-                    self.put(Output::PaceFlow { host, five_tuple, rate_bps });
-                }
-            }
+            Action::Pace { flow, rate_bps } => self.pace(flow, rate_bps),
             Action::Measure => self.measure(),
-            Action::Solve { ticket, input, modelled } => self.put(Output::Solve { ticket, input, modelled }),
+            Action::Solve { ticket, input, modelled } => {
+                self.solved += 1;
+                self.solving.insert(self.solved, ticket);
+                self.put(Output::Solve { ticket: self.solved, input, modelled });
+            }
             Action::Offer { request, paths } => self.put(Output::OfferPaths { request, paths }),
         }
     }

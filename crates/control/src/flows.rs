@@ -92,6 +92,8 @@ pub(crate) struct Flow {
     pub measured_bytes: Option<u64>,
     /// Until when the flow was told not to send.
     pub held_until: Nanos,
+    /// What it may send, if it has a limit.
+    pub pace_bps: Option<u64>,
     /// How often in a row its counting rule was refused.
     pub refusals: u8,
     /// Whether all that is known of it comes from a snapshot: its source ToR has not been asked yet.
@@ -114,6 +116,7 @@ impl Flow {
             past_bytes: 0,
             measured_bytes: Some(0),
             held_until: Nanos::ZERO,
+            pace_bps: None,
             refusals: 0,
             unverified: false,
             interrupted: false,

@@ -168,7 +168,7 @@ pub enum Input {
     },
     /// The answer to [`Output::Solve`].
     Solved {
-        /// The scheme's mark.
+        /// As there.
         ticket: u64,
         /// What the solver returned.
         answer: State,
@@ -285,7 +285,7 @@ pub enum Output {
     },
     /// Run the scheme's solver on a snapshot of the view.
     Solve {
-        /// The scheme's mark.
+        /// Number of the job, to be repeated in the answer.
         ticket: u64,
         /// What the solver gets.
         input: State,

@@ -129,6 +129,14 @@ impl Controller {
         Some(label)
     }
 
+    /// The switches of a path that would need a rule more for it.
+    pub(crate) fn labels_missing(&self, path: &Path) -> Vec<NodeId> {
+        let hops = hops(&self.fabric, path);
+        let label = self.labels.choose(&hops);
+        let missing = |&at: &NodeId| label.is_none_or(|label| !self.labels.0.contains_key(&(at, label)));
+        hops.iter().map(|&(at, _)| at).filter(missing).collect()
+    }
+
     /// Claims the rules of a version that a snapshot or a switch tells of.
     pub(crate) fn claim_version(&mut self, version: &Version) {
         if let Some(path) = version.path.as_ref().filter(|_| version.is_shared()) {

@@ -86,13 +86,13 @@ impl Controller {
         }
         let Some(key) = self.orphan_key(id, &rule.matches) else {
             // Its addresses are of another fabric.
-            self.delete_rule(switch, rule.key());
+            self.delete_found(switch, &rule);
             return;
         };
         let level = rule.priority.checked_sub(self.config.priorities.flow).filter(|&level| level < u16::from(LEVELS));
         let is_source = cookie.kind == RuleKind::Source;
         if is_source && (key.src.tor != switch || level.is_none()) {
-            self.delete_rule(switch, rule.key());
+            self.delete_found(switch, &rule);
             return;
         }
         self.orphans.waiting.entry(switch).or_default().insert(id);
@@ -111,7 +111,7 @@ impl Controller {
         let (src_port, dst_port) = (matches.src_port?, matches.dst_port?);
         let five_tuple = FiveTuple { src, dst, proto: matches.proto?, src_port, dst_port };
         let (src, dst) = (*self.fabric.attachment(src)?, *self.fabric.attachment(dst)?);
-        Some(FlowKey { id, five_tuple, src, dst })
+        Some(FlowKey { id, five_tuple, src, dst, meter: None })
     }
 
     /// The session to a switch was lost: what was found in it will be found again, or is gone by then.
@@ -142,12 +142,11 @@ impl Controller {
     /// The rule of a flow that is not known ran out.
     pub(crate) fn orphan_rule_removed(&mut self, switch: NodeId, id: FlowId, plan: u8) {
         let Some(orphan) = self.orphans.flows.get_mut(&id) else { return };
-        let before = orphan.sources.len();
-        orphan.sources.retain(|&(other, _)| other != plan);
-        if orphan.sources.len() < before {
-            self.count_rules(switch, -1);
-            self.look_at_orphan(id);
-        }
+        let Some(index) = orphan.sources.iter().position(|&(other, _)| other == plan) else { return };
+        let (_, rule) = orphan.sources.remove(index);
+        self.count_rules(switch, -1);
+        self.meter_unnamed(switch, &rule);
+        self.look_at_orphan(id);
     }
 
     fn look_at_orphan(&mut self, id: FlowId) {
@@ -256,6 +255,8 @@ impl Controller {
         // Away from the plans that the controller before may have begun, of which some switch may still tell.
         flow.plans = (plan + PLANS / 3) % PLANS;
         flow.measured_bytes = None;
+        flow.key.meter = orphan.sources.iter().find_map(|(_, rule)| rule.meter);
+        flow.key.meter.into_iter().for_each(|meter| self.switches[key.src.tor.index()].meters.mark(meter));
         let on_path = path.is_some();
         let source = orphan.sources.iter().find(|(other, _)| *other == plan).map(|(_, rule)| rule.actions.first());
         let tag = match source {

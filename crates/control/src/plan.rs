@@ -19,7 +19,7 @@
 use crate::config::Priorities;
 use crate::cookies::{Cookie, RuleKind, PLANS};
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
-use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
+use pathloom_model::rules::{Match, MeterId, Rule, RuleAction, RuleKey};
 use pathloom_model::units::PS_PER_NS;
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, Nanos, NodeId, Path};
 use pathloom_scheme::FlowId;
@@ -39,6 +39,8 @@ pub struct FlowKey {
     pub src: Attachment,
     /// Where it goes.
     pub dst: Attachment,
+    /// Meter that its packets pass at the source ToR.
+    pub meter: Option<MeterId>,
 }
 
 /// One version of a flow's route.
@@ -106,6 +108,7 @@ impl Planner<'_> {
         let mut rule = tables::rule(LONG_FLOWS, priority, Match::five_tuple(flow.five_tuple), actions, goto);
         rule.cookie = Cookie { kind: RuleKind::Source, flow: flow.id, plan: version.plan }.encode();
         rule.idle_timeout_s = self.idle_timeout_s;
+        rule.meter = flow.meter;
         rule.notify_removal = true;
         rule
     }
@@ -189,7 +192,7 @@ mod tests {
         let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1").unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
-        let flow = FlowKey { id: FlowId(1), five_tuple, src, dst };
+        let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
         let planner = Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10 };
         let spine = *fabric.switches().last().unwrap();
         let up = fabric.link_between(src.tor, spine).unwrap();
@@ -234,7 +237,7 @@ mod tests {
         let fabric = fabric_from_spec(spec).unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
-        let flow = FlowKey { id: FlowId(1), five_tuple, src, dst };
+        let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
         let planner = Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10 };
         let spine = *fabric.switches().last().unwrap();
         let links = [(src.tor, spine), (spine, dst.tor)].map(|(a, b)| fabric.link_between(a, b).unwrap());

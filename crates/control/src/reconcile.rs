@@ -5,7 +5,7 @@ use crate::cookies::{Cookie, RuleKind};
 use crate::flows::Flow;
 use crate::plan::Version;
 use crate::switches::{Purpose, Session};
-use pathloom_model::rules::{Group, Rule};
+use pathloom_model::rules::{Group, Meter, Rule};
 use pathloom_model::{FiveTuple, NodeId};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 type Found = BTreeMap<FlowId, Vec<(Cookie, Rule)>>;
 
 impl Controller {
-    pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group]) {
+    pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group], meters: &[Meter]) {
         let state = &mut self.switches[switch.index()];
         let first = state.session == Session::Reading;
         let again = state.session == Session::Ready && state.reread;
@@ -28,6 +28,8 @@ impl Controller {
         self.bring_up_to_date(switch);
         if first {
             self.reconcile_labels(switch, &rules);
+            let named = rules.iter().filter_map(|rule| rule.meter).collect();
+            self.reconcile_meters(switch, meters, &named);
             self.reconcile_flows(switch, rules);
         }
     }
@@ -94,6 +96,10 @@ impl Controller {
                 (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
                     && rule.priority == base + u16::from(source.level)
             });
+            // There, but with another meter, or without one.
+            let outdated = found.iter().any(|(cookie, rule)| {
+                (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan) && rule.meter != key.meter
+            });
             let Some(flow) = self.flows.get(id) else { return };
             let moving = flow.moving.as_ref().filter(|moving| moving.phase > 0);
             let step = moving.map(|moving| Purpose::Step { flow: id, number: moving.number });
@@ -112,6 +118,12 @@ impl Controller {
                     step.into_iter().for_each(|step| self.confirmed(tor, step));
                 }
                 (false, true) if arriving => step.into_iter().for_each(|step| self.confirmed(tor, step)),
+                (false, true) if outdated => {
+                    let version = flow.version(source.plan).cloned();
+                    let version = version.unwrap_or_else(|| Version::new(source.plan, None));
+                    let rule = self.planner().source(&key, &version, source.level);
+                    self.add_rule(tor, rule, Purpose::Renewed { flow: id, plan: source.plan });
+                }
                 (false, true) => self.flows.get_mut(id).into_iter().for_each(|flow| flow.confirm(source.plan)),
                 (false, false) if arriving || wiped || !source.confirmed => {
                     let version = flow.version(source.plan).cloned();
@@ -178,7 +190,7 @@ impl Controller {
             _ => false,
         };
         if !wanted {
-            self.delete_rule(switch, rule.key());
+            self.delete_found(switch, &rule);
         }
     }
 }

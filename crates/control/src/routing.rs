@@ -58,10 +58,28 @@ impl Controller {
             return Err(Rejection::LinkDown(link));
         }
         let switches = path.switches(&self.fabric, flow.key.src.tor);
-        match switches.into_iter().find(|&switch| !self.is_ready(switch)) {
-            Some(switch) => Err(Rejection::SwitchGone(switch)),
+        if let Some(switch) = switches.into_iter().find(|&switch| !self.is_ready(switch)) {
+            return Err(Rejection::SwitchGone(switch));
+        }
+        match self.full_switch(flow.tor(), path) {
+            Some(switch) => Err(Rejection::Refused(switch, Refusal::TableFull)),
             None => Ok(()),
         }
+    }
+
+    /// A switch that has no room for one rule more, of those that would need it for a path.
+    fn full_switch(&self, tor: NodeId, path: &Path) -> Option<NodeId> {
+        self.config.rule_limit?;
+        let needing = match self.needs.rules {
+            RuleSharing::PerFlow => path.links().iter().map(|&link| self.fabric.link(link).to).collect(),
+            RuleSharing::PerPath => self.labels_missing(path),
+        };
+        std::iter::once(tor).chain(needing).find(|&switch| !self.has_room(switch))
+    }
+
+    /// Whether one rule more fits into a switch, as far as it is known.
+    pub(crate) fn has_room(&self, switch: NodeId) -> bool {
+        self.config.rule_limit.is_none_or(|limit| self.switches[switch.index()].rules() < limit)
     }
 
     pub(crate) fn reject(&mut self, id: FlowId, why: Rejection) {
@@ -293,8 +311,11 @@ impl Controller {
     /// Adds the rule that counts a flow on the default routes.
     pub(crate) fn add_count(&mut self, id: FlowId) {
         let level = self.free_level(id);
+        let Some(tor) = self.flows.get(id).map(Flow::tor) else { return };
+        if !self.has_room(tor) {
+            return self.count_later(id);
+        }
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let tor = flow.tor();
         let plan = flow.take_plan(&self.draining);
         let sent = self.switches[tor.index()].session == Session::Ready;
         flow.sources.push(SourceRule { plan, level, bytes: 0, sent, confirmed: false, leaving: false });
@@ -356,7 +377,8 @@ impl Controller {
                 state.refusals = if state.reread { state.refusals } else { 0 };
             }
             Purpose::Label { label } => self.label_confirmed(switch, label),
-            Purpose::Hop { .. } => {}
+            Purpose::Renewed { flow, plan } => self.renewed(flow, plan),
+            Purpose::Hop { .. } | Purpose::Meter { .. } => {}
         }
     }
 
@@ -424,11 +446,18 @@ impl Controller {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let before = flow.sources.len();
         flow.sources.retain(|source| source.plan != plan || source.leaving);
-        flow.refusals += 1;
-        let (tor, refusals) = (flow.tor(), flow.refusals);
+        let tor = flow.tor();
         if flow.sources.len() < before {
             self.count_rules(tor, -1);
         }
+        self.count_later(id);
+    }
+
+    /// Tries again to have a flow counted; lets it go after some times.
+    fn count_later(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        flow.refusals = flow.refusals.saturating_add(1);
+        let refusals = flow.refusals;
         if refusals >= MOST_REFUSALS {
             return self.finish(id);
         }

@@ -94,6 +94,9 @@ impl Controller {
                 Purpose::Count { flow, plan } => self.count_refused(flow, plan),
                 Purpose::Gone { flow, plan } => self.gone(flow, plan),
                 Purpose::Hop { flow } => self.unroute(flow),
+                Purpose::Meter { flow } => self.meter_refused(flow),
+                // The rule stands as it was (OpenFlow 1.3 §6.4: a message that is refused changes nothing).
+                Purpose::Renewed { flow, .. } => self.meter_refused(flow),
                 Purpose::Label { label } => self.label_refused(switch, label),
                 Purpose::Fixed => {
                     let state = &mut self.switches[switch.index()];

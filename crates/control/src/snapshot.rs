@@ -8,7 +8,7 @@ use crate::links::Cables;
 use crate::plan::{FlowKey, Version};
 use crate::sfmm::Stage;
 use crate::timers::Timer;
-use pathloom_model::rules::RuleKey;
+use pathloom_model::rules::{MeterId, RuleKey};
 use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId};
 use pathloom_scheme::{DefaultRoutes, FlowId, FlowView, Scheme, State, StateError};
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,11 @@ struct FlowRecord {
     held_until: Nanos,
     /// Whether the scheme waits for a path that was given up.
     interrupted: bool,
+    /// What it may send, and the meter that sees to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pace_bps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    meter: Option<MeterId>,
 }
 
 /// Why a snapshot cannot be taken back.
@@ -129,6 +134,8 @@ impl Controller {
             past_bytes: flow.past_bytes,
             held_until: flow.held_until,
             interrupted: flow.interrupted,
+            pace_bps: flow.pace_bps,
+            meter: flow.key.meter,
         };
         let Some(moving) = &flow.moving else { return record };
         record.interrupted = true;
@@ -193,7 +200,8 @@ impl Controller {
         let FlowRecord { id, five_tuple, .. } = record;
         let attachments = (self.fabric.attachment(five_tuple.src), self.fabric.attachment(five_tuple.dst));
         let (Some(&src), Some(&dst)) = attachments else { return Err(RestoreError::UnknownAddress { five_tuple }) };
-        let key = FlowKey { id, five_tuple, src, dst };
+        let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
+        record.meter.into_iter().for_each(|meter| self.switches[src.tor.index()].meters.mark(meter));
         for _ in record.sources.iter().filter(|source| !source.leaving) {
             self.count_rules(src.tor, 1);
         }
@@ -219,6 +227,7 @@ impl Controller {
             measured_bytes: None,
             held_until: record.held_until,
             interrupted: record.interrupted,
+            pace_bps: record.pace_bps,
             unverified: true,
             ..Flow::new(key, self.fabric.link(src.uplink).settings.rate_bps)
         });

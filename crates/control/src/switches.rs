@@ -1,6 +1,7 @@
 //! What the controller knows of each switch: its session, what it was told, and what it has not confirmed yet.
 
 use crate::defaults::DefaultTable;
+use crate::pacing::Meters;
 use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{FiveTuple, Headers, PortNo};
 use pathloom_scheme::FlowId;
@@ -31,6 +32,10 @@ pub(crate) enum Purpose {
     Hop { flow: FlowId },
     /// The rule of a label.
     Label { label: u16 },
+    /// The meter of a flow.
+    Meter { flow: FlowId },
+    /// A rule at a flow's source ToR, added again.
+    Renewed { flow: FlowId, plan: u8 },
     /// A rule or group of no single flow.
     Fixed,
 }
@@ -81,6 +86,8 @@ pub(crate) struct Switch {
     pub wants_barrier: bool,
     /// What it has of rules of no single flow, as far as it was told.
     pub fixed: FixedRules,
+    /// Its meters.
+    pub meters: Meters,
     /// Rules of flows that it should have.
     pub flow_rules: u32,
     /// What came before its rules were known: the flows may be found among them.

@@ -20,8 +20,8 @@ pub(crate) struct Connection {
     /// When a timer event of each end is in the agenda for.
     pub(crate) sender_timer: Ps,
     pub(crate) receiver_timer: Ps,
-    /// Held by the controller: has not opened yet.
-    pub(crate) held: bool,
+    /// Until when the controller holds it; 0 if it does not.
+    pub(crate) held_until: Ps,
     pub(crate) opened: bool,
     pub(crate) delivered: bool,
     /// The sending end has nothing left to do.
@@ -59,7 +59,7 @@ impl Connections {
             under_way: 0,
             sender_timer: NEVER,
             receiver_timer: NEVER,
-            held: false,
+            held_until: 0,
             opened: false,
             delivered: false,
             closed: false,

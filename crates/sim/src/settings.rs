@@ -1,5 +1,6 @@
 //! What a run is told.
 
+use pathloom_control::Enforcement;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{Fabric, Fault, Nanos};
 use pathloom_scheme::Scheme;
@@ -16,8 +17,10 @@ pub struct ControlSettings {
     pub service: Nanos,
     /// What a switch takes to carry out each change of a rule, group or meter.
     pub install: Nanos,
-    /// Rules a switch has room for; `None` for as many as memory holds.
+    /// Rules a switch has room for (TCAM size); `None` for as many as memory holds. The controller knows it too.
     pub rule_limit: Option<usize>,
+    /// Who keeps the rates that a scheme gives its flows.
+    pub enforcement: Enforcement,
     /// Transfers of at least this many bytes, and those without end, are labelled as long by their hosts, or
     /// announced where the scheme wants that.
     pub long_bytes: u64,
@@ -30,13 +33,14 @@ impl Default for ControlSettings {
             service: Nanos::from_micros(20),
             install: Nanos::from_micros(100),
             rule_limit: None,
+            enforcement: Enforcement::Host,
             long_bytes: 100_000,
         }
     }
 }
 
 impl ControlSettings {
-    /// Reads `delay=1ms,service=20us,install=100us,rules=2000,long=100KB`, with or without `control:` before it.
+    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter`, with or without `control:` before it.
     pub fn parse(text: &str) -> Result<ControlSettings, SpecError> {
         let full = if text.starts_with("control:") { text.to_owned() } else { format!("control:{text}") };
         let spec = Spec::parse("control", &full)?;
@@ -45,13 +49,29 @@ impl ControlSettings {
             delay: spec.time("delay")?.unwrap_or(d.delay),
             service: spec.time("service")?.unwrap_or(d.service),
             install: spec.time("install")?.unwrap_or(d.install),
-            rule_limit: spec.count("rules", 1, 1 << 32)?.map(|rules| rules as usize),
+            rule_limit: rule_limit(&spec)?,
+            enforcement: spec.choice("enforcement", &ENFORCEMENTS)?.unwrap_or(d.enforcement),
             long_bytes: spec.size_bytes("long")?.unwrap_or(d.long_bytes),
         };
         spec.finish()?;
         Ok(settings)
     }
 }
+
+/// The words for who keeps rates.
+const ENFORCEMENTS: [(&str, Enforcement); 2] = [("host", Enforcement::Host), ("meter", Enforcement::Meter)];
+
+/// `tcam`, which may be called `rules` as well.
+fn rule_limit(spec: &Spec) -> Result<Option<usize>, SpecError> {
+    let (tcam, rules) = (spec.count("tcam", 1, MOST_RULES)?, spec.count("rules", 1, MOST_RULES)?);
+    if tcam.is_some() && rules.is_some() {
+        return Err(spec.error("tcam and rules both say how many rules a switch has room for; give one of them"));
+    }
+    Ok(tcam.or(rules).map(|rules| rules as usize))
+}
+
+/// More rules than any switch has.
+const MOST_RULES: u64 = u32::MAX as u64;
 
 /// Everything that decides the course of a run.
 pub struct SimSettings {

@@ -65,7 +65,9 @@ impl<T: Tap> Simulation<T> {
         let transport = transport.settings().clone();
         let detection = central.needs().detection;
         let network = Network::new(fabric.clone(), control.rule_limit, longest_way(&fabric), tap);
-        let controller = Controller::new(Config::default(), fabric.clone(), central);
+        let rule_limit = control.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        let config = Config { rule_limit, enforcement: control.enforcement, ..Config::default() };
+        let controller = Controller::new(config, fabric.clone(), central);
         let long_bytes = control.long_bytes;
         let mut plane = ControlPlane::new(fabric.clone(), control, controller);
         plane.journal = journal;
@@ -315,7 +317,7 @@ impl<T: Tap> Simulation<T> {
             Event::Start(flow) => self.start_flow(at, flow),
             Event::SenderTimer { slot, use_count } => self.sender_timer(at, slot, use_count),
             Event::ReceiverTimer { slot, use_count } => self.receiver_timer(at, slot, use_count),
-            Event::LeaseOver { slot, use_count } => self.release_hold(at, slot, use_count),
+            Event::LeaseOver { slot, use_count } => self.lease_over(at, slot, use_count),
             Event::Deliver { output, session } => self.reached(at, output, session),
             Event::Apply { output, session } => {
                 self.control.applied(at, &mut self.network, &mut self.agenda, (*output, session));
@@ -433,14 +435,22 @@ impl<T: Tap> Simulation<T> {
     fn hold(&mut self, now: Ps, five_tuple: &FiveTuple, lease: Nanos) {
         let Some((slot, use_count)) = self.find(five_tuple) else { return };
         let connection = self.connections.get(slot as usize);
-        connection.held = true;
+        let until = now.saturating_add(to_ps(lease)).max(1);
+        connection.held_until = until;
         connection.sender.set_hold(true);
-        self.agenda.push(now + to_ps(lease), Event::LeaseOver { slot, use_count });
+        self.agenda.push(until, Event::LeaseOver { slot, use_count });
+    }
+
+    /// A lease is over; a later hold may have a longer one.
+    fn lease_over(&mut self, now: Ps, slot: u32, use_count: u32) {
+        if self.connections.current(slot, use_count).is_some_and(|connection| connection.held_until <= now) {
+            self.release_hold(now, slot, use_count);
+        }
     }
 
     fn release_hold(&mut self, now: Ps, slot: u32, use_count: u32) {
         let Some(connection) = self.connections.current(slot, use_count) else { return };
-        if std::mem::replace(&mut connection.held, false) {
+        if std::mem::replace(&mut connection.held_until, 0) > 0 {
             connection.sender.set_hold(false);
             self.pump(now, slot as usize);
         }

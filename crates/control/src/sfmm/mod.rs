@@ -167,10 +167,9 @@ impl Controller {
     /// whether the move goes on.
     pub(crate) fn phase_over(&mut self, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let Some((phase, How::InPlace(way))) = flow.moving.as_ref().map(|moving| (moving.phase, moving.how.clone()))
-        else {
-            return true;
-        };
+        let Some(moving) = &flow.moving else { return false };
+        let (phase, moving_plan) = (moving.phase, moving.plan);
+        let How::InPlace(way) = moving.how.clone() else { return true };
         if phase == CUTOVER + 1 || phase == LIFT {
             let first = way.order.len().min(1);
             let gone = if phase == LIFT { &way.order[first..] } else { &way.order[..first] };
@@ -185,6 +184,13 @@ impl Controller {
         if let Some(next) = way.next {
             self.finish_quietly(id);
             self.go_on_to(id, next);
+            return false;
+        }
+        let Some(flow) = self.flows.get(id) else { return false };
+        let path = flow.version(moving_plan).and_then(|version| version.path.as_ref());
+        if !path.is_some_and(|path| order::switches(&self.fabric, path).iter().all(|&at| self.has_room(at))) {
+            // The low rules have to do.
+            self.finish_move(id);
             return false;
         }
         let Some(flow) = self.flows.get_mut(id) else { return false };

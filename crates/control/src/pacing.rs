@@ -1,0 +1,252 @@
+//! Limits on what a flow may send: its host keeps them, or its source ToR does with a meter.
+//!
+//! A meter drops what exceeds it, so a host that paces itself is the better way where there is one. The rule that counts
+//! the flow at its source ToR names the meter. To give a rule a meter, or take it off, the rule is added again: its
+//! counters start again, so they are read just before; only what the switch forwards between its answer and the change is
+//! not counted.
+
+use crate::controller::Controller;
+use crate::io::Output;
+use crate::plan::Version;
+use crate::switches::Purpose;
+use pathloom_model::rules::{Meter, MeterId, Rule};
+use pathloom_model::NodeId;
+use pathloom_scheme::FlowId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Who keeps [`pathloom_scheme::Action::Pace`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Enforcement {
+    /// The host that sends the flow.
+    #[default]
+    Host,
+    /// A meter at the flow's source ToR.
+    Meter,
+}
+
+/// First identifier of our meters; meters below it belong to somebody else and are left alone.
+pub const FIRST_METER: u32 = 0x1000;
+/// One past the last.
+const END_OF_METERS: u32 = 0xF000;
+/// Time that a meter's burst lasts at its rate.
+const BURST_MS: u64 = 50;
+/// Least burst: TCP sends in bunches.
+const LEAST_BURST_BYTES: u64 = 20 * 1518;
+
+/// The meters of one switch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meters {
+    used: BTreeSet<u32>,
+    last: u32,
+}
+
+impl Meters {
+    /// An identifier that is not in use; `None` if all are.
+    fn take(&mut self) -> Option<MeterId> {
+        let after = self.last.clamp(FIRST_METER, END_OF_METERS - 1) + 1;
+        let free = (after..END_OF_METERS).chain(FIRST_METER..after).find(|id| !self.used.contains(id))?;
+        self.last = free;
+        self.used.insert(free);
+        Some(MeterId(free))
+    }
+
+    /// This one is in use, as a rule or a snapshot says.
+    pub(crate) fn mark(&mut self, id: MeterId) {
+        self.used.insert(id.0);
+    }
+
+    fn free(&mut self, id: MeterId) {
+        self.used.remove(&id.0);
+    }
+}
+
+/// The meter that keeps a rate.
+fn meter(id: MeterId, rate_bps: u64) -> Meter {
+    let burst_bytes = (rate_bps / 8 / 1000).saturating_mul(BURST_MS).max(LEAST_BURST_BYTES);
+    Meter { id, rate_bps, burst_bytes }
+}
+
+impl Controller {
+    /// Carries out [`pathloom_scheme::Action::Pace`].
+    pub(crate) fn pace(&mut self, id: FlowId, rate_bps: Option<u64>) {
+        let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
+        flow.pace_bps = rate_bps;
+        let metered = self.config.enforcement == Enforcement::Meter;
+        match rate_bps {
+            Some(rate_bps) if metered => {
+                if !self.set_meter(id, rate_bps) {
+                    self.pace_by_host(id);
+                }
+            }
+            None if flow.key.meter.is_some() => self.lift_meter(id),
+            _ => self.pace_by_host(id),
+        }
+    }
+
+    fn pace_by_host(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.pace_bps);
+        self.put(Output::PaceFlow { host, five_tuple, rate_bps });
+    }
+
+    /// Gives a flow a meter, or its meter another rate; returns whether there was one to be had.
+    fn set_meter(&mut self, id: FlowId, rate_bps: u64) -> bool {
+        let Some(flow) = self.flows.get_mut(id) else { return false };
+        let (tor, had) = (flow.tor(), flow.key.meter);
+        let Some(name) = had.or_else(|| self.switches[tor.index()].meters.take()) else { return false };
+        flow.key.meter = Some(name);
+        self.send_meter(id, rate_bps);
+        if had.is_none() {
+            self.renew_sources(id);
+        }
+        true
+    }
+
+    fn send_meter(&mut self, id: FlowId, rate_bps: u64) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let (switch, Some(name)) = (flow.tor(), flow.key.meter) else { return };
+        if self.is_ready(switch) {
+            let xid = self.next_xid();
+            self.put(Output::AddMeter { switch, xid, meter: meter(name, rate_bps) });
+            self.await_answer(switch, xid, Purpose::Meter { flow: id });
+        }
+    }
+
+    /// Takes a flow's meter off its rules and away.
+    fn lift_meter(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let tor = flow.tor();
+        let Some(name) = flow.key.meter.take() else { return };
+        self.renew_sources(id);
+        self.delete_meter(tor, name);
+    }
+
+    /// Deletes a meter that no rule names any more.
+    pub(crate) fn delete_meter(&mut self, switch: NodeId, meter: MeterId) {
+        self.switches[switch.index()].meters.free(meter);
+        if self.is_ready(switch) {
+            let xid = self.next_xid();
+            self.put(Output::DeleteMeter { switch, xid, meter });
+        }
+    }
+
+    /// Adds the rules of a flow at its source ToR again, as they should be now.
+    fn renew_sources(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let (switch, key) = (flow.tor(), flow.key);
+        if !self.is_ready(switch) {
+            return;
+        }
+        let rules: Vec<(u8, Version, u8)> = flow
+            .staying()
+            .filter(|source| source.sent)
+            .map(|source| {
+                let version = flow.version(source.plan).cloned();
+                (source.plan, version.unwrap_or_else(|| Version::new(source.plan, None)), source.level)
+            })
+            .collect();
+        if !rules.is_empty() {
+            self.put(Output::FlowStatsRequest { switch });
+        }
+        for (plan, version, level) in rules {
+            let rule = self.planner().source(&key, &version, level);
+            self.add_rule(switch, rule, Purpose::Renewed { flow: id, plan });
+        }
+    }
+
+    /// A rule was added again: what it counts from now on comes on top.
+    pub(crate) fn renewed(&mut self, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        if let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) {
+            flow.past_bytes += std::mem::take(&mut source.bytes);
+        }
+    }
+
+    /// A switch refused a meter, or a rule because of it: the host has to keep the rate.
+    pub(crate) fn meter_refused(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get(id).filter(|flow| flow.key.meter.is_some()) else { return };
+        let paced = !flow.closed && flow.pace_bps.is_some();
+        self.lift_meter(id);
+        if paced {
+            self.pace_by_host(id);
+        }
+    }
+
+    /// Deletes a rule that was found and that nobody wants, and its meter.
+    pub(crate) fn delete_found(&mut self, switch: NodeId, rule: &Rule) {
+        self.delete_rule(switch, rule.key());
+        self.meter_unnamed(switch, rule);
+    }
+
+    /// A rule that was found is gone: deletes its meter, unless a flow has it.
+    pub(crate) fn meter_unnamed(&mut self, switch: NodeId, rule: &Rule) {
+        let Some(name) = rule.meter.filter(|name| (FIRST_METER..END_OF_METERS).contains(&name.0)) else { return };
+        if !self.flows.iter().any(|(_, flow)| flow.tor() == switch && flow.key.meter == Some(name)) {
+            self.delete_meter(switch, name);
+        }
+    }
+
+    /// A flow is forgotten; no rule names its meter any more.
+    pub(crate) fn forget_meter(&mut self, id: FlowId) {
+        if let Some((tor, Some(name))) = self.flows.get(id).map(|flow| (flow.tor(), flow.key.meter)) {
+            self.delete_meter(tor, name);
+        }
+    }
+
+    /// The meters of a switch are known: its flows get theirs again, and those that no rule names go.
+    pub(crate) fn reconcile_meters(&mut self, switch: NodeId, meters: &[Meter], named: &BTreeSet<MeterId>) {
+        let of_flows: Vec<(FlowId, MeterId, Option<u64>)> = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| flow.tor() == switch)
+            .filter_map(|(id, flow)| Some((id, flow.key.meter?, flow.pace_bps)))
+            .collect();
+        for &(id, name, rate_bps) in &of_flows {
+            match rate_bps {
+                Some(rate_bps) => self.send_meter(id, rate_bps),
+                // Its rate was never known: without the meter it must not be named.
+                None if !meters.iter().any(|meter| meter.id == name) => {
+                    self.flows.get_mut(id).into_iter().for_each(|flow| flow.key.meter = None);
+                }
+                None => {}
+            }
+        }
+        let kept = |name: MeterId| named.contains(&name) || of_flows.iter().any(|&(_, other, _)| other == name);
+        let ours = meters.iter().map(|meter| meter.id).filter(|id| (FIRST_METER..END_OF_METERS).contains(&id.0));
+        for name in ours {
+            if kept(name) {
+                self.switches[switch.index()].meters.mark(name);
+            } else {
+                self.delete_meter(switch, name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_meters_are_used_again_late() {
+        let mut meters = Meters::default();
+        let first = meters.take().unwrap();
+        let second = meters.take().unwrap();
+        assert!(first.0 >= FIRST_METER && second != first);
+        meters.free(first);
+        assert!(![first, second].contains(&meters.take().unwrap()));
+        let left = (FIRST_METER..END_OF_METERS).filter_map(|_| meters.take()).count();
+        assert_eq!(left as u32, END_OF_METERS - FIRST_METER - 2);
+        assert_eq!(meters.take(), None);
+        meters.free(second);
+        assert_eq!(meters.take(), Some(second));
+    }
+
+    #[test]
+    fn a_burst_is_worth_some_frames_at_least() {
+        assert_eq!(meter(MeterId(1), 1_000_000).burst_bytes, LEAST_BURST_BYTES);
+        assert_eq!(meter(MeterId(1), 1_000_000_000).burst_bytes, 6_250_000);
+    }
+}

@@ -1,0 +1,357 @@
+//! What flows may send, what switches have room for, and whose answers count.
+
+use pathloom_control::{Config, Controller, Enforcement, Input, Message, Output, FIRST_METER};
+use pathloom_model::rules::Refusal;
+use pathloom_model::{
+    fabric_from_spec, FiveTuple, Headers, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN, TCP_SYN,
+};
+use pathloom_scheme::{
+    Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, Rejection, RuleSharing, State,
+};
+use pathloom_testkit::{strategies, Network, Script, Timing};
+use std::sync::Arc;
+
+const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
+const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
+const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
+const SECOND: Nanos = Nanos::from_secs(1);
+
+const fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+const SLOW: Timing =
+    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
+
+struct World {
+    network: Network,
+    script: Script,
+    flow: Headers,
+    needs: Needs,
+    config: Config,
+    bare: Vec<usize>,
+}
+
+impl World {
+    fn new(needs: Needs, config: Config) -> World {
+        let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap());
+        let script = Script::new();
+        let scheme = script.scheme_with(needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+        let controller = Controller::new(config.clone(), fabric.clone(), scheme);
+        let mut network = Network::new(fabric.clone(), controller, SLOW, 3);
+        network.start();
+        let bare = network.switches.iter().map(|switch| switch.entries.len()).collect();
+        let (src, dst) = (fabric.attachments()[0].address, fabric.attachments().last().unwrap().address);
+        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1000, dst_port: 80 };
+        let flow = Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) };
+        network.send(Headers { tcp_flags: TCP_SYN, ..flow });
+        network.run_until(network.now() + ms(300));
+        World { network, script, flow, needs, config, bare }
+    }
+
+    fn metered(needs: Needs) -> World {
+        World::new(needs, Config { enforcement: Enforcement::Meter, ..Config::default() })
+    }
+
+    fn id(&self) -> FlowId {
+        *self.network.controller.view().flows.keys().next().expect("the flow is known")
+    }
+
+    fn tor(&self) -> NodeId {
+        self.network.fabric.attachments()[0].tor
+    }
+
+    fn walk(&self, turn: u8) -> Path {
+        let last = self.network.fabric.attachments().last().unwrap().tor;
+        strategies::walk(&self.network.fabric, self.tor(), last, &[turn]).unwrap()
+    }
+
+    fn act(&mut self, action: Action) {
+        self.script.at(self.network.now(), action);
+    }
+
+    fn route(&mut self, path: &Path) {
+        self.act(Action::Route { flow: self.id(), path: path.clone(), rate_bps: None });
+    }
+
+    fn traffic(&mut self, time: Nanos) {
+        let end = self.network.now() + time;
+        while self.network.now() < end {
+            self.network.send(self.flow);
+            self.network.run_until(self.network.now() + Nanos(700_000));
+        }
+    }
+
+    /// The rates of the meters at the flow's source ToR, and whether all its rules there name one of them.
+    fn meters(&self) -> (Vec<u64>, bool) {
+        let switch = &self.network.switches[self.tor().index()];
+        let mine = |rule: &&pathloom_model::rules::Rule| rule.matches.src_port == Some(1000);
+        let rules = switch.rules();
+        let named = rules.iter().filter(mine).all(|rule| rule.meter.is_some_and(|id| switch.meters.contains_key(&id)));
+        (switch.meters.values().map(|meter| meter.rate_bps).collect(), named)
+    }
+
+    fn outputs(&self) -> impl Iterator<Item = &Output> {
+        self.network.log.iter().filter_map(|record| match &record.message {
+            Message::Output(output) => Some(output),
+            Message::Input(_) => None,
+        })
+    }
+
+    fn nothing_is_lost_or_left(&mut self) {
+        self.network.run_until(self.network.now() + Nanos::from_secs(60));
+        assert!(self.network.mishaps().is_empty(), "{:?}", self.network.mishaps()[0]);
+        let left: Vec<usize> = self.network.switches.iter().map(|switch| switch.entries.len()).collect();
+        assert_eq!(left, self.bare);
+        assert!(self.network.switches.iter().all(|switch| switch.meters.is_empty()));
+        assert!(self.network.controller.view().flows.is_empty());
+    }
+}
+
+#[test]
+fn a_meter_goes_with_the_flow() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let mut world = World::metered(needs);
+        let flow = world.id();
+        world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+        world.traffic(ms(300));
+        assert_eq!(world.meters(), (vec![8_000_000], true));
+        for turn in [2, 3, 1] {
+            world.route(&world.walk(turn));
+            world.traffic(SECOND);
+            assert_eq!(world.meters(), (vec![8_000_000], true), "{needs:?} {turn}");
+        }
+        world.act(Action::Pace { flow, rate_bps: Some(9_000_000) });
+        world.traffic(ms(300));
+        assert_eq!(world.meters(), (vec![9_000_000], true));
+        world.act(Action::Pace { flow, rate_bps: None });
+        world.traffic(ms(300));
+        assert_eq!(world.meters(), (vec![], false));
+        world.act(Action::Pace { flow, rate_bps: Some(7_000_000) });
+        world.traffic(ms(300));
+        assert!(!world.outputs().any(|output| matches!(output, Output::PaceFlow { .. })));
+        world.nothing_is_lost_or_left();
+    }
+}
+
+/// A rule that is added again counts from nothing, but its flow does not.
+#[test]
+fn bytes_are_counted_across_a_change_of_meter() {
+    let needs = Needs { poll_period: Some(SECOND), ..LABEL };
+    let mut world = World::new(needs, Config { enforcement: Enforcement::Meter, ..Config::default() });
+    let flow = world.id();
+    world.network.run_until(Nanos::from_secs(5));
+    let before = world.network.packets.len();
+    for rate in 1..8 {
+        world.act(Action::Pace { flow, rate_bps: (rate % 2 == 1).then_some(rate * 1_000_000) });
+        world.traffic(ms(400));
+    }
+    world.network.run_until(world.network.now() + Nanos::from_secs(3));
+    // The first packet came before there was a rule.
+    let sent = (world.network.packets.len() - before) as u64 * 1000;
+    let counted = world.network.controller.view().flows[&flow].bytes;
+    // What a switch forwards between its answer and the change is not counted: up to 30 ms here, seven times.
+    assert!(counted <= sent && counted >= sent - 7 * 45 * 1000, "{counted} of {sent}");
+    world.nothing_is_lost_or_left();
+}
+
+#[test]
+fn meters_survive_restarts_and_lost_rules() {
+    for memory in [false, true] {
+        let mut world = World::metered(LABEL);
+        let (flow, tor) = (world.id(), world.tor());
+        world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+        world.route(&world.walk(2));
+        world.traffic(SECOND);
+        let snapshot = memory.then(|| world.network.controller.snapshot());
+        world.network.kill_controller();
+        // A meter of somebody else's, and one that was left behind.
+        for id in [7, FIRST_METER + 500] {
+            let meter =
+                pathloom_model::rules::Meter { id: pathloom_model::rules::MeterId(id), rate_bps: 1, burst_bytes: 1 };
+            world.network.switches[tor.index()].meters.insert(meter.id, meter);
+        }
+        world.traffic(ms(20));
+        let config = Config { epoch: 2, ..world.config.clone() };
+        let scheme = world.script.scheme_with(world.needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+        let (fabric, now) = (world.network.fabric.clone(), world.network.now());
+        world.network.start_controller(match snapshot {
+            Some(snapshot) => Controller::restore(config, fabric.clone(), scheme, snapshot, now).unwrap(),
+            None => Controller::new(config, fabric.clone(), scheme),
+        });
+        fabric.switches().iter().for_each(|&switch| world.network.connect(switch));
+        world.traffic(SECOND);
+        assert_eq!(world.meters(), (vec![1, 8_000_000], true), "{memory}");
+        let flow = world.id();
+        world.act(Action::Pace { flow, rate_bps: Some(6_000_000) });
+        world.traffic(SECOND);
+        assert_eq!(world.meters(), (vec![1, 6_000_000], true), "{memory}");
+        world.network.run_until(world.network.now() + ms(100));
+        world.network.wipe(tor);
+        world.network.connect(tor);
+        world.network.run_until(world.network.now() + SECOND);
+        assert_eq!(world.meters(), (vec![6_000_000], true), "{memory}");
+        world.traffic(SECOND);
+        world.nothing_is_lost_or_left();
+    }
+}
+
+#[test]
+fn where_there_is_no_meter_the_host_paces() {
+    let mut world = World::metered(LABEL);
+    let flow = world.id();
+    world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+    world.network.run_until(world.network.now() + Nanos(1));
+    let xid = world.outputs().find_map(|output| match output {
+        Output::AddMeter { xid, .. } => Some(*xid),
+        _ => None,
+    });
+    let (switch, xid) = (world.tor(), xid.unwrap());
+    world.network.tell(Input::Refused { switch, xid, why: Refusal::TableFull });
+    world.traffic(ms(300));
+    let paced: Vec<Option<u64>> = world
+        .outputs()
+        .filter_map(|output| match output {
+            Output::PaceFlow { rate_bps, .. } => Some(*rate_bps),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(paced, [Some(8_000_000)]);
+    assert_eq!(world.meters(), (vec![], false));
+    world.nothing_is_lost_or_left();
+}
+
+#[test]
+fn a_path_that_would_not_fit_is_not_asked_for() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let world = World::new(needs, Config::default());
+        let (path, core) = (world.walk(2), world.walk(2).switches(&world.network.fabric, world.tor())[2]);
+        let limit = world.bare[core.index()] as u32;
+        // As many as the core switch has already: the ToRs have more, so they are full as well.
+        let mut world = World::new(needs, Config { rule_limit: Some(limit), ..Config::default() });
+        world.script.clear();
+        world.network.log.clear();
+        let flow = world.id();
+        world.route(&path);
+        world.traffic(SECOND);
+        let rejected = world.script.events();
+        let full = |event: &Event| matches!(event, Event::RouteRejected { flow: of, why: Rejection::Refused(_, Refusal::TableFull) } if *of == flow);
+        assert!(rejected.iter().any(full), "{rejected:?}");
+        assert!(!world.outputs().any(|output| matches!(output, Output::AddRule { .. })), "{needs:?}");
+        assert_eq!(world.network.controller.counts().rules_max, world.bare.iter().copied().max().unwrap() as u32);
+        world.nothing_is_lost_or_left();
+    }
+}
+
+/// With room for a move and not for its end, a flow moves in place all the same, and by tags from then on.
+#[test]
+fn a_migration_that_has_no_room_for_its_end_is_one_all_the_same() {
+    let roomy = World::new(SFMM, Config::default());
+    let tor = roomy.tor();
+    // At the source ToR: the rule that counts, or carries, the flow, and one more.
+    let limit = roomy.bare[tor.index()] as u32 + 2;
+    let mut world = World::new(SFMM, Config { rule_limit: Some(limit), ..Config::default() });
+    for turn in [2, 3, 1, 2] {
+        let path = world.walk(turn);
+        world.route(&path);
+        world.traffic(SECOND);
+        let flow = world.id();
+        assert_eq!(world.network.controller.view().flows[&flow].route, Some(path), "{turn}");
+        assert!(world.network.controller.rules_at(tor) <= limit);
+    }
+    assert!(world.network.controller.counts().reroutes_in_place > 0);
+    world.nothing_is_lost_or_left();
+}
+
+/// A switch that says it is full, though the controller thought there was room: in the middle of moves as well.
+#[test]
+fn a_rule_that_is_refused_leaves_nothing() {
+    for needs in [LABEL, SFMM, SHARED] {
+        for room in 0..3 {
+            let mut world = World::new(needs, Config::default());
+            let (old, new) = (world.walk(2), world.walk(3));
+            world.route(&old);
+            world.traffic(SECOND);
+            world.script.clear();
+            for switch in new.switches(&world.network.fabric, world.tor()) {
+                let fake = &mut world.network.switches[switch.index()];
+                fake.room = Some(fake.entries.len() + room);
+            }
+            world.route(&new);
+            world.traffic(SECOND);
+            let flow = world.id();
+            let view = &world.network.controller.view().flows[&flow];
+            let answer = match world.script.events().as_slice() {
+                [Event::RouteConfirmed { .. }] => &new,
+                [Event::RouteRejected { why: Rejection::Refused(_, Refusal::TableFull), .. }] => &old,
+                other => panic!("{needs:?} {room}: {other:?}"),
+            };
+            assert_eq!((view.route.as_ref(), &view.pending), (Some(answer), &None), "{needs:?} {room}");
+            assert_eq!(room > 0, answer == &new, "{needs:?} {room}");
+            world.network.switches.iter_mut().for_each(|switch| switch.room = None);
+            world.nothing_is_lost_or_left();
+        }
+    }
+}
+
+/// A flow that ends, is between hosts of one ToR, or has no size, in every way of moving.
+#[test]
+fn a_flow_that_ends_before_its_rules_arrive_leaves_nothing() {
+    for needs in [LABEL, SFMM, SHARED] {
+        for wait in (0..200).step_by(20) {
+            let mut world = World::new(needs, Config::default());
+            world.route(&world.walk(2));
+            world.traffic(if wait % 40 == 0 { SECOND } else { ms(5) });
+            world.route(&world.walk(3));
+            world.traffic(ms(wait));
+            world.network.send(Headers { tcp_flags: TCP_FIN, ..world.flow });
+            world.traffic(ms(100));
+            world.nothing_is_lost_or_left();
+        }
+    }
+}
+
+#[test]
+fn a_flow_within_a_tor_has_a_path_without_links() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let mut world = World::new(needs, Config::default());
+        let near = world.network.fabric.attachments()[1].address;
+        let five_tuple = FiveTuple { dst: near, src_port: 2000, ..world.flow.five_tuple };
+        world.flow = Headers { five_tuple, ..world.flow };
+        world.network.send(Headers { tcp_flags: TCP_SYN, ..world.flow });
+        world.traffic(ms(300));
+        let views = &world.network.controller.view().flows;
+        let (&flow, view) = views.iter().find(|(_, view)| view.five_tuple == five_tuple).unwrap();
+        assert_eq!((view.src_tor, view.size_bytes), (view.dst_tor, None), "nobody announced its size");
+        for _ in 0..2 {
+            world.act(Action::Route { flow, path: Path::empty(), rate_bps: None });
+            world.traffic(ms(500));
+            assert_eq!(world.network.controller.view().flows[&flow].route, Some(Path::empty()));
+            world.act(Action::Unroute { flow });
+            world.traffic(ms(500));
+        }
+        world.nothing_is_lost_or_left();
+    }
+}
+
+#[test]
+fn answers_to_another_scheme_are_nobodys_business() {
+    let mut world = World::new(LABEL, Config::default());
+    let job = |ticket| Action::Solve { ticket, input: State("job".into()), modelled: SECOND };
+    world.act(job(5));
+    world.act(job(6));
+    world.network.run_until(world.network.now() + ms(500));
+    let second = Script::new();
+    world.network.set_scheme(second.scheme(LABEL));
+    second.at(world.network.now(), job(5));
+    world.network.run_until(world.network.now() + Nanos::from_secs(3));
+    let solved = |script: &Script| {
+        let tickets = script.events().into_iter().filter_map(|event| match event {
+            Event::Solved { ticket, .. } => Some(ticket),
+            _ => None,
+        });
+        tickets.collect::<Vec<_>>()
+    };
+    assert_eq!((solved(&world.script), solved(&second)), (vec![], vec![5]), "one answer, to its own job");
+    assert_eq!(world.network.controller.counts().nonsense, 2);
+}

@@ -1,0 +1,244 @@
+//! What a scheme can ask of its controller, from end to end: holds, limits, shared rules, moves in place, full tables, and
+//! what all that costs.
+
+use pathloom_control::{Input, Output};
+use pathloom_model::{fabric_from_spec, Nanos, NodeId, Path};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme, View};
+use pathloom_sim::{ControlSettings, Journal, NoTap, Outcome, SimSettings, Simulation};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::TrafficSpec;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
+const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
+const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
+
+const fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+type Handler = fn(&mut Asker, Nanos, &Event, &View, &mut Vec<Action>);
+
+/// A scheme for tests: a function of what happens.
+struct Asker {
+    needs: Needs,
+    handler: Handler,
+    /// When it wants to be woken.
+    wake: Option<Nanos>,
+    turn: usize,
+}
+
+impl Scheme for Asker {
+    fn name(&self) -> &'static str {
+        "asker"
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+        if *event == Event::Started {
+            actions.push(Action::SetDefaults(DefaultRoutes::SinglePath));
+        }
+        if *event == Event::Timeout {
+            self.wake = None;
+        }
+        (self.handler)(self, now, event, view, actions);
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.wake
+    }
+}
+
+/// Counts messages over the control channel.
+#[derive(Clone, Default)]
+struct Counter(Arc<AtomicU64>);
+
+impl Journal for Counter {
+    fn input(&mut self, at: Nanos, input: &Input) {
+        let own = matches!(input, Input::Timeout | Input::Load { .. } | Input::Rtt { .. });
+        self.0.fetch_add(u64::from(at > Nanos::ZERO && !own), Relaxed);
+    }
+
+    fn output(&mut self, at: Nanos, _: &Output) {
+        self.0.fetch_add(u64::from(at > Nanos::ZERO), Relaxed);
+    }
+}
+
+fn settings(fabric: &str, traffic: &str, control: &str, duration: Nanos, central: Box<dyn Scheme>) -> SimSettings {
+    let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
+    let traffic = TrafficSpec::parse(traffic).unwrap();
+    SimSettings {
+        workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
+        central,
+        transport: TransportSpec::parse("newreno").unwrap(),
+        control: ControlSettings::parse(control).unwrap(),
+        duration,
+        drain: 60,
+        faults: Vec::new(),
+        seed: 1,
+        fabric,
+    }
+}
+
+fn run(settings: SimSettings) -> (Outcome, u64) {
+    let counter = Counter::default();
+    let mut simulation = Simulation::with_tap(settings, NoTap, Some(Box::new(counter.clone()))).unwrap();
+    simulation.advance(simulation.end());
+    let outcome = simulation.outcome();
+    assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
+    (outcome, counter.0.load(Relaxed))
+}
+
+fn asker(needs: Needs, handler: Handler) -> Box<dyn Scheme> {
+    Box::new(Asker { needs, handler, wake: None, turn: 0 })
+}
+
+/// FCT of one transfer of 1 MB at 100 Mbit/s, which takes 90 ms by itself.
+fn fct(handler: Handler) -> Nanos {
+    let traffic = "incast:senders=1,size=1MB";
+    let (outcome, _) = run(settings("dumbbell:rate=100Mbps", traffic, "delay=50us", ms(500), asker(LABEL, handler)));
+    let flow = &outcome.flows[0];
+    flow.finish.unwrap() - flow.start.unwrap()
+}
+
+#[test]
+fn a_hold_ends_by_itself_or_by_a_release() {
+    let free = fct(|_, _, _, _, _| {});
+    assert!(free < ms(120), "{free:?}");
+    // Nobody releases it: the lease does.
+    let held = fct(|_, _, event, _, actions| {
+        if let Event::FlowArrived { flow } = event {
+            actions.push(Action::Hold { flow: *flow, lease: ms(300) });
+        }
+    });
+    assert!(held > ms(300) && held < ms(300) + free, "{held:?}");
+    let released = fct(|asker, now, event, view, actions| match event {
+        Event::FlowArrived { flow } => {
+            actions.push(Action::Hold { flow: *flow, lease: ms(5_000) });
+            asker.wake = Some(now + ms(100));
+        }
+        Event::Timeout => actions.extend(view.flows.keys().map(|&flow| Action::Release { flow })),
+        _ => {}
+    });
+    assert!(released > ms(100) && released < ms(105) + free, "{released:?}");
+    // The end of the first lease does not end the second.
+    let twice = fct(|asker, now, event, view, actions| match event {
+        Event::FlowArrived { flow } => {
+            actions.push(Action::Hold { flow: *flow, lease: ms(50) });
+            asker.wake = Some(now + ms(20));
+        }
+        Event::Timeout => actions.extend(view.flows.keys().map(|&flow| Action::Hold { flow, lease: ms(300) })),
+        _ => {}
+    });
+    assert!(twice > ms(320) && twice < ms(325) + free, "{twice:?}");
+    let at_once = fct(|_, _, event, _, actions| {
+        if let Event::FlowArrived { flow } = event {
+            actions.push(Action::Hold { flow: *flow, lease: Nanos::ZERO });
+        }
+    });
+    assert!(at_once < ms(120), "{at_once:?}");
+}
+
+#[test]
+fn a_limit_is_kept_by_the_host_or_by_a_meter() {
+    for (control, least) in [("enforcement=host", 0.9), ("enforcement=meter", 0.4)] {
+        let central = asker(LABEL, |_, _, event, _, actions| {
+            if let Event::FlowArrived { flow } = event {
+                actions.push(Action::Pace { flow: *flow, rate_bps: Some(20_000_000) });
+            }
+        });
+        let traffic = "incast:senders=1,size=5MB";
+        // A window of one segment must be worth less than the limit, or TCP cannot keep to it but by time-outs.
+        let (outcome, _) = run(settings("dumbbell:rate=100Mbps,delay=5ms", traffic, control, ms(500), central));
+        let flow = &outcome.flows[0];
+        let seconds = (flow.finish.unwrap() - flow.start.unwrap()).0 as f64 / 1e9;
+        let share = 5e6 * 8.0 / seconds / 20e6;
+        assert!((least..1.05).contains(&share), "{control}: {share} of the limit");
+        assert_eq!(outcome.packets.dropped > 0, control.ends_with("meter"), "{control}");
+    }
+}
+
+/// Paths of a flow in a FatTree, by the core switch.
+fn path_over(view: &View, flow: FlowId, core: usize) -> Option<Path> {
+    let flow = &view.flows[&flow];
+    let fabric = &view.fabric;
+    let core = fabric.find(&format!("c{core}"))?;
+    let up = |tor: NodeId| {
+        let links = fabric.node(tor).ports.iter().map(|&link| fabric.link(link).to);
+        links.filter(|&next| !fabric.is_host(next)).find(|&next| fabric.link_between(next, core).is_some())
+    };
+    let (first, last) = (up(flow.src_tor)?, up(flow.dst_tor)?);
+    let hops = [(flow.src_tor, first), (first, core), (core, last), (last, flow.dst_tor)];
+    let links: Option<Vec<_>> = hops.iter().map(|&(a, b)| fabric.link_between(a, b)).collect();
+    (first != last).then_some(Path::new(links?))
+}
+
+/// Sends every flow round over the core switches, a step every 20 ms.
+fn wander(asker: &mut Asker, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+    if let Event::FlowArrived { .. } = event {
+        asker.wake.get_or_insert(now + ms(20));
+    }
+    if *event == Event::Timeout {
+        asker.turn += 1;
+        asker.wake = Some(now + ms(20));
+        let rate_bps = Some(1_000_000);
+        let paths = view.long_flows().filter_map(|(flow, _)| Some((flow, path_over(view, flow, asker.turn % 4)?)));
+        actions.extend(paths.map(|(flow, path)| Action::Route { flow, path, rate_bps }));
+    }
+}
+
+const WANDERING: &str = "incast:senders=8,size=2MB";
+
+#[test]
+fn the_cost_of_control_is_counted_whatever_the_way() {
+    let mut costs = Vec::new();
+    for needs in [LABEL, SFMM, SHARED] {
+        let fabric = "fat-tree:k=4,rate=100Mbps,buffer=400";
+        let (outcome, messages) = run(settings(fabric, WANDERING, "delay=500us", ms(200), asker(needs, wander)));
+        let unfinished = outcome.flows.iter().filter(|flow| flow.finish.is_none()).count();
+        let control = outcome.control;
+        assert_eq!(unfinished, 0, "{needs:?}");
+        assert_eq!(control.messages, messages, "{needs:?}");
+        assert!(control.reroutes > 50 && control.rules_max > 10 && control.busy_share > 0.0, "{needs:?} {control:?}");
+        costs.push(control);
+    }
+    let [tagged, in_place, shared] = costs[..] else { panic!("three ways") };
+    assert!(in_place.messages > tagged.messages, "two sets of rules for each move: {in_place:?} {tagged:?}");
+    assert!(shared.rules_max < tagged.rules_max, "{shared:?} {tagged:?}");
+}
+
+#[test]
+fn a_full_table_leaves_flows_on_the_defaults() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let fabric = "fat-tree:k=4,rate=100Mbps,buffer=400";
+        let (outcome, _) = run(settings(fabric, WANDERING, "tcam=18", ms(200), asker(needs, wander)));
+        assert!(outcome.flows.iter().all(|flow| flow.finish.is_some()), "{needs:?}");
+        assert!(outcome.control.rules_max <= 18, "{needs:?} {:?}", outcome.control);
+        assert!(outcome.control.reroutes > 0, "{needs:?}: some fit");
+    }
+}
+
+/// Without other traffic no queue overflows: what is moved loses nothing, in the simulator either.
+#[test]
+fn a_move_loses_no_packet() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let fabric = "fat-tree:k=4,rate=100Mbps,buffer=2000";
+        let (outcome, _) =
+            run(settings(fabric, "incast:senders=1,size=5MB", "delay=500us", ms(200), asker(needs, wander)));
+        assert!(outcome.control.reroutes > 10, "{:?}", outcome.control);
+        assert_eq!((outcome.packets.dropped, outcome.flows[0].finish.is_some()), (0, true), "{needs:?}");
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    let error = ControlSettings::parse("tcam=10,rules=20").unwrap_err().to_string();
+    assert!(error.contains("tcam and rules"), "{error}");
+    let error = ControlSettings::parse("enforcement=hots").unwrap_err().to_string();
+    assert!(error.contains("host"), "{error}");
+    assert_eq!(ControlSettings::parse("tcam=2000").unwrap(), ControlSettings::parse("rules=2000").unwrap());
+}
