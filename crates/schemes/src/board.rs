@@ -31,6 +31,30 @@ impl Board {
         adopted || self.0.arrive(id.0, wanted).is_ok()
     }
 
+    /// Whether a flow is there.
+    pub(crate) fn has(&self, id: FlowId) -> bool {
+        self.0.demand_bps(id.0).is_some()
+    }
+
+    /// Everything a flow crosses but its access links; empty within a ToR.
+    pub(crate) fn links(&self, id: FlowId) -> Option<&[u32]> {
+        self.0.path(id.0)
+    }
+
+    /// Whether a link of a flow's path is asked for more than it has.
+    pub(crate) fn is_squeezed(&self, id: FlowId) -> bool {
+        self.links(id).is_some_and(|links| links.iter().any(|&link| self.is_overfull(link)))
+    }
+
+    /// Gives a flow the lightest path, wherever it stands.
+    pub(crate) fn place_anew(&mut self, view: &View, id: FlowId) {
+        if let Some(wanted) = view.flows.get(&id).and_then(|flow| known(view, flow)) {
+            self.0.depart(id.0);
+            // The name is free now, and the access links are the fabric's.
+            let _ = self.0.arrive(id.0, wanted);
+        }
+    }
+
     /// Takes a flow in without giving it a path yet.
     pub(crate) fn wait(&mut self, view: &View, id: FlowId) {
         if let Some(wanted) = view.flows.get(&id).and_then(|flow| known(view, flow)) {

@@ -12,6 +12,7 @@ mod ecmp;
 mod hedera;
 mod hedera_sa;
 mod lessor;
+mod ofpt;
 mod path_book;
 mod registry;
 mod remaining;

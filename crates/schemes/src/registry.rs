@@ -6,8 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Every scheme, in the order in which they are listed.
-const ENTRIES: &[Entry] =
-    &[crate::spt::ENTRY, crate::ecmp::ENTRY, crate::hedera::ENTRY, crate::hedera_sa::ENTRY, crate::lessor::ENTRY];
+const ENTRIES: &[Entry] = &[
+    crate::spt::ENTRY,
+    crate::ecmp::ENTRY,
+    crate::hedera::ENTRY,
+    crate::hedera_sa::ENTRY,
+    crate::ofpt::ENTRY,
+    crate::lessor::ENTRY,
+];
 
 /// What [`entries`] gives out; built from [`ENTRIES`], so that a scheme is registered in one place.
 const INFOS: [EntryInfo; ENTRIES.len()] = {

@@ -105,9 +105,11 @@ fn annealing_is_better_and_gets_better_by_the_round() {
 }
 
 #[test]
-fn lessor_is_better_than_first_fit() {
-    let mean = mean_over_seeds("lessor", 2);
-    assert!((0.82..=1.0).contains(&mean), "{mean}");
+fn ofpt_and_lessor_are_better_than_first_fit() {
+    for scheme in ["ofpt", "lessor"] {
+        let mean = mean_over_seeds(scheme, 2);
+        assert!((0.82..=1.0).contains(&mean), "{scheme} {mean}");
+    }
 }
 
 #[test]

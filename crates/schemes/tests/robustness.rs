@@ -18,12 +18,15 @@ const FABRICS: [&str; 7] = [
     "parallel-paths:rates=100Mbps/50Mbps,delays=1ms/20ms,hosts=2",
     "fat-tree:k=4,fail=0.2",
 ];
-const SCHEMES: [&str; 7] = [
+const SCHEMES: [&str; 10] = [
     "spt",
     "ecmp",
     "hedera",
     "hedera-sa:iterations=50,cooling=1",
     "hedera:elephant=0.5",
+    "ofpt",
+    "ofpt:enforce=none,rules=path,migration=tagged",
+    "ofpt:sizes=announced,gain=0",
     "lessor",
     "lessor:sizes=announced,gain=0",
 ];
@@ -87,6 +90,9 @@ impl Story {
         self.next_flow += 1;
         (src != dst).then(|| {
             self.world.add_flow(flow, (src, nics.0), (dst, nics.1), flow.0 as u16);
+            // Some are announced, some of these are short.
+            let size = (flow.0 % 3 > 0).then(|| flow.0 * 7919 % 1_000_000);
+            self.world.view.flows.entry(flow).and_modify(|flow| flow.size_bytes = size);
             flow
         })
     }
@@ -215,7 +221,7 @@ proptest! {
 
 #[test]
 fn states_of_others_are_refused() {
-    for scheme in ["hedera", "hedera-sa", "lessor"] {
+    for scheme in ["hedera", "hedera-sa", "ofpt", "lessor"] {
         let mut fresh = World::new(FABRICS[0], scheme, 1).scheme;
         for value in [serde_json::json!(null), serde_json::json!({"round": -1}), serde_json::json!({"name": "ofpt"})] {
             let error = fresh.restore(State(value.clone())).unwrap_err().to_string();

@@ -162,6 +162,8 @@ impl Sender {
     /// Keeps the sender from sending anything, or lets it go on.
     pub fn set_hold(&mut self, held: bool) {
         self.held = held;
+        // Whoever lets it go on asks what it sends; until then no pace is waited for.
+        self.paced_out = false;
     }
 
     /// Limits the rate of what is sent from now on, headers included; `None` lifts the limit.
@@ -553,6 +555,18 @@ mod tests {
         assert!(s.poll_transmit(Nanos(0)).is_none());
         s.set_hold(false);
         assert_eq!(drain(&mut s, Nanos(9)), vec![0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_held_sender_waits_for_no_pace() {
+        let mut s = open(&Settings { pace_bps: Some(8_528_000), ..settings() }, None);
+        assert_eq!(drain(&mut s, Nanos::ZERO), vec![0]);
+        let paced = s.poll_timeout().unwrap();
+        s.set_hold(true);
+        assert!(s.poll_transmit(paced).is_none());
+        assert!(s.poll_timeout().is_none_or(|at| at > paced), "it would be woken again and again");
+        s.set_hold(false);
+        assert_eq!(drain(&mut s, paced), vec![1]);
     }
 
     /// A wire that drops, reorders and repeats, with a round trip of 1 ms.

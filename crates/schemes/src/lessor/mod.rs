@@ -198,6 +198,6 @@ impl Lessor {
             Some((id, most_wanted_bps(self.pre.predicted(id)?, access_bps)))
         });
         let most: Vec<(FlowId, u64)> = most.collect();
-        self.router.solve(view, most, actions);
+        self.router.solve(view, most, Vec::new(), actions);
     }
 }

@@ -18,6 +18,9 @@ pub(crate) struct Job {
     pub long_bytes: u64,
     /// Most that flows are taken to want, where it is less than their access links could give them.
     pub most_bps: Vec<(FlowId, u64)>,
+    /// Flows that take no part, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<FlowId>,
 }
 
 /// A flow, and the path it is to be on.
@@ -65,7 +68,9 @@ const OPERATIONS_PER_FLOW: u64 = 32;
 
 fn run(view: &View, job: &Job) -> Answer {
     let mut board = Board::new(view, PlacerSettings { epsilon: job.epsilon, ..PlacerSettings::default() });
-    let flows = || view.long_flows().filter(|(_, flow)| !is_short(flow, job.long_bytes));
+    let takes_part =
+        |(id, flow): &(FlowId, &FlowView)| !is_short(flow, job.long_bytes) && job.absent.binary_search(id).is_err();
+    let flows = || view.long_flows().filter(takes_part);
     for (id, flow) in flows() {
         match flow.intended_route().is_some() {
             true => drop(board.arrive(view, id)),

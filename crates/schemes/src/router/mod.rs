@@ -125,6 +125,37 @@ impl Router {
         }
     }
 
+    /// A flow may send (again): it keeps the path it stands on if that has room, and else gets the lightest.
+    pub(crate) fn arrive_again(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
+        if self.is_short(view, flow) || self.board(view).has(flow) {
+            return;
+        }
+        let board = self.board(view);
+        if board.arrive(view, flow) {
+            if board.is_squeezed(flow) {
+                board.place_anew(view, flow);
+            }
+            self.route(now, view, flow, actions);
+        }
+    }
+
+    /// A flow has to wait: it takes no place until it comes again. Its rules stay where they are.
+    pub(crate) fn withdraw(&mut self, flow: FlowId) {
+        if let Some(board) = &mut self.board {
+            board.depart(flow);
+        }
+    }
+
+    /// The links between its ToRs that a flow is to cross; empty within a ToR, `None` without a path.
+    pub(crate) fn links(&self, flow: FlowId) -> Option<&[u32]> {
+        self.board.as_ref()?.links(flow)
+    }
+
+    /// Whether flows could have more on other paths, as far as one can tell without trying.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.board.as_ref().is_some_and(Board::is_crowded)
+    }
+
     /// A flow is over.
     pub(crate) fn depart(&mut self, flow: FlowId) {
         self.memory.rests.end(flow);
@@ -172,8 +203,15 @@ impl Router {
         self.solving.is_some()
     }
 
-    /// Begins a round over all flows, unless there are none. `most_bps` is what flows want at most, where that is known.
-    pub(crate) fn solve(&mut self, view: &View, most_bps: Vec<(FlowId, u64)>, actions: &mut Vec<Action>) {
+    /// Begins a round over all flows but those `absent`, unless there are none. `most_bps` is what flows want at most,
+    /// where that is known.
+    pub(crate) fn solve(
+        &mut self,
+        view: &View,
+        most_bps: Vec<(FlowId, u64)>,
+        absent: Vec<FlowId>,
+        actions: &mut Vec<Action>,
+    ) {
         let RouterSettings { epsilon, gain, long_bytes } = self.settings;
         let flows = view.long_flows().filter(|(_, flow)| !is_short(flow, long_bytes)).count() as u64;
         if flows == 0 || self.solving.is_some() {
@@ -182,7 +220,7 @@ impl Router {
         let ticket = self.memory.next_ticket;
         self.memory.next_ticket += 1;
         self.solving = Some(ticket);
-        let input = Job { epsilon, gain, long_bytes, most_bps };
+        let input = Job { epsilon, gain, long_bytes, most_bps, absent };
         actions.push(Action::Solve { ticket, input: input.into(), modelled: self.memory.cost.foretell(flows) });
     }
 
@@ -201,8 +239,7 @@ impl Router {
         let Answer { routes, cost } = answer.into();
         self.memory.cost = cost;
         for Wanted { flow, path, rate_bps } in in_order(view, routes) {
-            let stands = view.flows.get(&flow).is_some_and(|flow| flow.long);
-            if stands && path.is_up(&view.links) && !self.memory.rests.holds(now, flow) {
+            if self.board(view).has(flow) && path.is_up(&view.links) && !self.memory.rests.holds(now, flow) {
                 let board = self.board(view);
                 board.move_to(view, flow, &path);
                 self.route_at(view, flow, rate_bps, actions);

@@ -1,0 +1,264 @@
+//! ofpt: every long flow gets the lightest path when it comes; when flows come or go, and every 5 s, those that could
+//! have more are moved.
+//!
+//! Liu et al., "OFPT: OpenFlow based Parallel Transport in Datacenters", KSII TIIS 10(10), 2016. Algorithm 1 (when to
+//! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`]; Algorithm 3 is the
+//! router's; Algorithm 4 is the controller's, which [`Needs::migration`] asks for. Short flows ride default routes that
+//! spread destination hosts over the spines.
+
+mod dispatch;
+mod provision;
+
+use crate::board::{access, most_wanted_bps};
+use crate::defaults_only::no_paths;
+use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use crate::router::{self, Router, RouterSettings};
+use dispatch::{Charges, DispatchSettings, Dispatcher};
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Nanos;
+use pathloom_scheme::{
+    Action, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme, State, StateError, View,
+};
+use serde::{Deserialize, Serialize};
+
+const NAME: &str = "ofpt";
+/// Between two rounds because flows came or went at least this much time passes: what many arrivals and departures at
+/// a time upset is put right at once.
+const ROUND_GAP: Nanos = Nanos::from_millis(100);
+/// Polls that a host waits for the controller before it lets a held flow go.
+const LEASE_POLLS: u64 = 3;
+
+const PERIOD_KEY: KeyInfo = ("period", "5s", "time between two polls of the ToRs, 1ms to 1h");
+const MIGRATION_KEY: KeyInfo =
+    ("migration", "sfmm", "sfmm (OFPT §5.3: lower priority, then delete) or tagged (two-phase), how flows are moved");
+const RULES_KEY: KeyInfo =
+    ("rules", "flow", "flow (each has its own) or path (flows that share a path share rules; moves are tagged then)");
+const SCHEDULE_KEY: KeyInfo =
+    ("schedule", "mrtf", "mrtf (flows of known size wait for shorter ones) or none, when to start flows");
+const ENFORCE_KEY: KeyInfo =
+    ("enforce", "host", "host (hosts pace flows to their provision) or none (TCP shares by its own rules)");
+const HEADROOM_KEY: KeyInfo = ("headroom", "0.02", "share of its provision that a paced flow leaves to short flows");
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: NAME,
+        summary: "each long flow gets the lightest path; flows are moved as others come and go, and every 5 s",
+        paper: "Liu et al., OFPT, KSII TIIS 10(10), 2016",
+        keys: &[
+            PERIOD_KEY,
+            router::SIZES_KEY,
+            SCHEDULE_KEY,
+            ENFORCE_KEY,
+            HEADROOM_KEY,
+            MIGRATION_KEY,
+            RULES_KEY,
+            router::EPSILON_KEY,
+            router::GAIN_KEY,
+            router::LONG_KEY,
+        ],
+    },
+    read: |spec| {
+        let settings = Settings::read(spec)?;
+        Ok(Parts::central(move |_| Box::new(Ofpt::new(settings))))
+    },
+};
+
+#[derive(Clone, Copy)]
+struct Settings {
+    period: Nanos,
+    detection: Detection,
+    migration: Migration,
+    rules: RuleSharing,
+    router: RouterSettings,
+    dispatch: DispatchSettings,
+}
+
+impl Settings {
+    fn read(spec: &Spec) -> Result<Settings, SpecError> {
+        let period = router::read_period(spec, "period")?.unwrap_or(Nanos::from_secs(5));
+        let migration = spec.choice("migration", &[("sfmm", Migration::Sfmm), ("tagged", Migration::Tagged)])?;
+        let rules = spec.choice("rules", &[("flow", RuleSharing::PerFlow), ("path", RuleSharing::PerPath)])?;
+        let router = RouterSettings::read(spec)?;
+        let enforced = spec.choice("enforce", &[("none", false), ("host", true)])?.unwrap_or(true);
+        let headroom = spec.number("headroom", 0.0, 0.9)?;
+        if headroom.is_some() && !enforced {
+            return Err(spec.error("headroom is left by paced flows; leave it or enforce=none out"));
+        }
+        let dispatch = DispatchSettings {
+            schedule: spec.choice("schedule", &[("mrtf", true), ("none", false)])?.unwrap_or(true),
+            headroom: enforced.then(|| headroom.unwrap_or(0.02)),
+            long_bytes: router.long_bytes,
+            lease: Nanos(period.0.saturating_mul(LEASE_POLLS)),
+        };
+        Ok(Settings {
+            period,
+            detection: router::read_sizes(spec)?,
+            migration: migration.unwrap_or(Migration::Sfmm),
+            rules: rules.unwrap_or(RuleSharing::PerFlow),
+            router,
+            dispatch,
+        })
+    }
+}
+
+struct Ofpt {
+    settings: Settings,
+    router: Router,
+    dispatcher: Dispatcher,
+    /// When the last round began.
+    last_round: Option<Nanos>,
+    /// Whether a round is wanted: as soon as the one under way is over, and [`ROUND_GAP`] has passed.
+    wants_round: bool,
+}
+
+/// What survives a restart.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    router: router::Memory,
+    charges: Charges,
+}
+
+impl Scheme for Ofpt {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            detection: self.settings.detection,
+            poll_period: Some(self.settings.period),
+            migration: self.settings.migration,
+            rules: self.settings.rules,
+            ..Needs::NOTHING
+        }
+    }
+
+    fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+        match event {
+            Event::Started => {
+                (self.last_round, self.wants_round) = (None, false);
+                self.router.start(view, actions);
+                self.dispatcher.keep_known(view);
+            }
+            Event::FlowArrived { flow } => self.arrive(now, view, *flow, actions),
+            Event::FlowAdopted { flow } => {
+                self.dispatcher.adopt(*flow);
+                // It keeps its place, however many share it, until a round finds a better one.
+                self.router.arrive(now, view, *flow, actions);
+                self.arrive(now, view, *flow, actions);
+            }
+            Event::FlowFinished { flow } => {
+                self.router.depart(*flow);
+                self.dispatcher.forget(*flow);
+                self.dispatch(now, view, Some(*flow), actions);
+                self.round_if_crowded(now, view, actions);
+            }
+            Event::RatesMeasured { .. } => {
+                self.dispatcher.measured(now, view, actions);
+                self.dispatch(now, view, None, actions);
+                self.round(now, view, actions);
+            }
+            Event::LinkChanged { link, up } => {
+                if self.router.link_changed(now, view, (*link, *up), actions) {
+                    self.dispatch(now, view, None, actions);
+                    self.round(now, view, actions);
+                }
+            }
+            Event::Solved { ticket, answer } => {
+                if self.router.solved(now, view, (*ticket, answer), actions) {
+                    self.dispatch(now, view, None, actions);
+                    self.round_if_due(now, view, actions);
+                }
+            }
+            Event::Timeout => self.round_if_due(now, view, actions),
+            Event::RouteConfirmed { flow } => self.router.confirmed(*flow),
+            Event::RouteRejected { flow, why } => self.router.rejected(now, view, *flow, why),
+            Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
+            Event::SubflowArrived { .. } => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        let waits = self.wants_round && !self.router.is_solving();
+        waits.then(|| self.last_round.map_or(Nanos::ZERO, |last| last.saturating_add(ROUND_GAP)))
+    }
+
+    fn solver(&self) -> fn(&View, &State) -> State {
+        router::solve
+    }
+
+    fn save(&self) -> State {
+        let memory = Memory { router: self.router.memory().clone(), charges: self.dispatcher.charges().clone() };
+        // Maps with integer keys and plain fields: there is nothing in it that JSON cannot say.
+        State(serde_json::to_value(memory).unwrap_or_default())
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), StateError> {
+        let wrong = |error: serde_json::Error| StateError { scheme: NAME, problem: error.to_string() };
+        let Memory { router, charges } = serde_json::from_value(state.0).map_err(wrong)?;
+        self.router.recall(router);
+        self.dispatcher.recall(charges);
+        Ok(())
+    }
+}
+
+impl Ofpt {
+    fn new(settings: Settings) -> Ofpt {
+        Ofpt {
+            settings,
+            router: Router::new(settings.router),
+            dispatcher: Dispatcher::new(settings.dispatch),
+            last_round: None,
+            wants_round: false,
+        }
+    }
+
+    fn arrive(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
+        if self.dispatcher.is_on(view) {
+            self.dispatch(now, view, None, actions);
+        } else {
+            self.router.arrive(now, view, flow, actions);
+        }
+        self.round_if_crowded(now, view, actions);
+    }
+
+    fn dispatch(&mut self, now: Nanos, view: &View, gone: Option<FlowId>, actions: &mut Vec<Action>) {
+        if self.dispatcher.is_on(view) {
+            self.dispatcher.update(now, view, gone, &mut self.router, actions);
+        }
+    }
+
+    /// A round, if there is anything that it could put right.
+    fn round_if_crowded(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
+        if self.router.is_crowded() {
+            self.wants_round = true;
+            self.round_if_due(now, view, actions);
+        }
+    }
+
+    fn round_if_due(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
+        if self.wants_round && self.last_round.is_none_or(|last| last.saturating_add(ROUND_GAP) <= now) {
+            self.round(now, view, actions);
+        }
+    }
+
+    /// A round over all flows that may send; when the one under way is over, if there is one.
+    fn round(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
+        self.wants_round = self.router.is_solving();
+        if self.wants_round {
+            return;
+        }
+        self.last_round = Some(now);
+        let absent = self.dispatcher.waiting();
+        let shared = !self.dispatcher.is_on(view);
+        let most = view.long_flows().filter_map(|(id, flow)| {
+            // A rate over less than a period says little of a flow that began, or had to wait, within it.
+            let began = now.saturating_sub(flow.arrived) < Nanos(self.settings.period.0.saturating_mul(2));
+            let (_, access_bps) = access(view, flow).filter(|_| !began && shared)?;
+            Some((id, most_wanted_bps(flow.rate_bps?, access_bps)))
+        });
+        let most: Vec<(FlowId, u64)> = most.collect();
+        self.router.solve(view, most, absent, actions);
+    }
+}
