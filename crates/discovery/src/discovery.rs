@@ -2,7 +2,7 @@
 
 use crate::alarm::Alarm;
 use crate::arp::ARP_ETHERTYPE;
-use crate::hosts::{HostInput, HostLearning, HostOutput, HostSettings};
+use crate::hosts::{HostInput, HostLearning, HostOutput, HostSettings, KnownHost};
 use crate::links::{LinkDiscovery, LinkInput, LinkLoss, LinkOutput, PortState, ProbeSettings};
 use crate::lldp::{ProbeKey, LLDP_ETHERTYPE};
 use crate::{Dpid, Mac, Place};
@@ -51,6 +51,11 @@ pub enum Input<'a> {
         address: Ipv4Addr,
         /// The port.
         place: Place,
+    },
+    /// See [`HostInput::Remembered`].
+    Remembered {
+        /// The host.
+        host: KnownHost,
     },
     /// The time that [`Discovery::poll_timeout`] named has come.
     Timeout,
@@ -157,6 +162,7 @@ impl Discovery {
                 _ => {}
             },
             Input::Expected { address, place } => self.hosts.handle(now, HostInput::Expected { address, place }),
+            Input::Remembered { host } => self.hosts.handle(now, HostInput::Remembered { host }),
             Input::Timeout => {
                 self.links.handle(now, LinkInput::Timeout);
                 self.hosts.handle(now, HostInput::Timeout);

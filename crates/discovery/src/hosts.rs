@@ -81,6 +81,11 @@ pub enum HostInput<'a> {
         /// The port.
         place: Place,
     },
+    /// A host was there when the controller last ran. It is asked as soon as its port is up, and counts from its answer on.
+    Remembered {
+        /// The host.
+        host: KnownHost,
+    },
     /// An ARP frame came in, untagged.
     Frame {
         /// By this port.
@@ -211,6 +216,7 @@ impl HostLearning {
             HostInput::EdgeUp { place } => self.edge_up(place),
             HostInput::EdgeDown { place } => self.edge_down(place),
             HostInput::Expected { address, place } => drop(self.expected.insert(address, place)),
+            HostInput::Remembered { host } => self.remember(host),
             HostInput::Frame { place, frame } => self.frame(place, frame),
             HostInput::Timeout => {}
         }
@@ -250,13 +256,7 @@ impl HostLearning {
     }
 
     fn edge_up(&mut self, place: Place) {
-        let (now, settings) = (self.now, &self.settings);
-        let edge = self.edges.entry(place).or_insert_with(|| Edge {
-            up: true,
-            arp: Bucket::new(now, settings.arp),
-            unknown: Bucket::new(now, settings.unknown),
-            hosts: BTreeSet::new(),
-        });
+        let edge = self.edge(place);
         edge.up = true;
         // Those that were here before the port went down may be here again.
         for address in edge.hosts.clone() {
@@ -264,6 +264,17 @@ impl HostLearning {
                 self.ask(address, None);
             }
         }
+    }
+
+    /// The entry of a port; a new one is not up.
+    fn edge(&mut self, place: Place) -> &mut Edge {
+        let (now, settings) = (self.now, &self.settings);
+        self.edges.entry(place).or_insert_with(|| Edge {
+            up: false,
+            arp: Bucket::new(now, settings.arp),
+            unknown: Bucket::new(now, settings.unknown),
+            hosts: BTreeSet::new(),
+        })
     }
 
     fn edge_down(&mut self, place: Place) {

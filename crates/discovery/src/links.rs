@@ -252,7 +252,7 @@ impl LinkDiscovery {
             LinkInput::SwitchUp { dpid, ports } => self.switch_up(dpid, ports),
             LinkInput::SwitchDown { dpid } => self.switch_down(dpid),
             LinkInput::PortStatus { dpid, state } => self.port_status(dpid, state),
-            LinkInput::PortRemoved { place } => self.remove_port(place, LinkLoss::PortDown),
+            LinkInput::PortRemoved { place } => self.port_removed(place),
             LinkInput::Frame { place, frame } => self.frame(place, frame),
             LinkInput::HostSeen { place } => self.host_seen(place),
             LinkInput::HostsGone { place } => self.hosts_gone(place),

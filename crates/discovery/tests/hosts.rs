@@ -289,6 +289,29 @@ fn a_claim_under_way_is_settled_when_the_old_port_goes_down() {
 }
 
 #[test]
+fn hosts_of_the_last_start_are_asked_when_their_ports_are_up_and_not_displaced_before() {
+    let mut edge = Edge::new(3);
+    let (a, b) = (edge.known(0), edge.known(1));
+    let late = Place::new(9, 1);
+    edge.stations[1].known.place = late;
+    edge.tell(HostInput::Remembered { host: a });
+    edge.tell(HostInput::Remembered { host: KnownHost { place: late, ..b } });
+    assert!(edge.is_at(a) && !edge.is_at(edge.known(1)), "one port is up, the other is not");
+    edge.tell(HostInput::EdgeUp { place: late });
+    assert!(edge.is_at(edge.known(1)));
+    // One that does not answer at once is asked before anyone else is believed; then it is forgotten.
+    edge.stations[2].awake = false;
+    let c = edge.known(2);
+    edge.tell(HostInput::Remembered { host: c });
+    let heir = KnownHost { mac: mac(66), place: port(7), ..c };
+    edge.announce(heir);
+    assert!(!edge.is_at(c) && !edge.is_at(heir));
+    edge.run_for(Nanos::from_secs(2));
+    assert!(edge.is_at(heir));
+    assert_eq!(edge.alarms(), []);
+}
+
+#[test]
 fn silent_hosts_age_and_quiet_ones_do_not() {
     let mut edge = Edge::announced(2);
     edge.stations[1].awake = false;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use pathloom_discovery::cabling::{compare, place_of};
+use pathloom_discovery::cabling::{compare, dpid_of, place_of};
 use pathloom_discovery::lldp::{emit, Probe, ProbeKey};
 use pathloom_discovery::{Dpid, LinkInput, LinkLoss, Mac, Place, PortState, ProbeSettings, Trouble};
 use pathloom_model::{fabric_from_spec, Fabric, LinkId, Nanos, PortNo};
@@ -148,6 +148,43 @@ fn a_port_that_flaps_100_times_a_second_is_damped_and_named_and_the_others_go_on
     assert!(of_port < 12, "{of_port} probes");
     assert_eq!(net.up.len(), 31);
     net.run_until_right(ms(10_100)).expect("used again when it has been quiet for 10 s");
+}
+
+#[test]
+fn a_port_removed_and_added_in_turn_is_damped_as_well() {
+    let mut net = settled("fat-tree:k=4");
+    let (link, a, b) = first_cable(&net);
+    let node = net.fabric.switches().iter().copied().find(|&node| dpid_of(node) == a.dpid).unwrap();
+    for _ in 0..100 {
+        net.tell(LinkInput::PortRemoved { place: a });
+        assert!(!net.up.contains(&(a, b)));
+        net.run_for(ms(5));
+        let state = net.state(node, a.port);
+        net.tell(LinkInput::PortStatus { dpid: a.dpid, state });
+        net.run_for(ms(5));
+    }
+    assert!(net.losses.len() <= 4 && !net.cut.contains(&link.cable()), "{:?}", net.losses);
+    assert!(net.has_alarm(|alarm| alarm.place == a && matches!(alarm.what, Trouble::Flapping { .. })));
+    net.run_until_right(ms(10_100)).expect("used again");
+}
+
+#[test]
+fn a_switch_that_reports_ports_without_end_and_reserved_ones_is_bounded_and_named() {
+    let mut net = settled("fat-tree:k=4");
+    let odd = |port: u32| PortState { port: PortNo(port), mac: Mac([2, 9, 9, 9, 9, 9]), up: true };
+    net.sent.clear();
+    for port in [0, 0xffff_ff00, 0xffff_fffe, u32::MAX] {
+        net.tell(LinkInput::PortStatus { dpid: Dpid(1), state: odd(port) });
+    }
+    assert_eq!(net.sent.len(), 0);
+    let many: Vec<PortState> = net.ports(net.fabric.switches()[0]).into_iter().chain((1000..7000).map(odd)).collect();
+    // A fabric that has no such ports carries nothing there: they are down.
+    let many: Vec<PortState> = many.into_iter().map(|port| PortState { up: port.port.0 < 1000, ..port }).collect();
+    net.tell(LinkInput::SwitchUp { dpid: Dpid(1), ports: &many });
+    let said: Vec<_> = net.alarms.iter().map(|alarm| (alarm.place, alarm.what)).collect();
+    assert_eq!(said, [(Place::new(1, 0), Trouble::TooManyPorts)]);
+    net.run_for(ms(5000));
+    assert_eq!(net.up, net.wanted());
 }
 
 #[test]

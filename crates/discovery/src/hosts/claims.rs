@@ -48,7 +48,7 @@ impl HostLearning {
                 self.refresh(claim, host);
                 true
             }
-            Some(host) if host.plugged => {
+            Some(host) if host.plugged || host.asking.is_some() => {
                 self.contest(claim.address, host, claim);
                 false
             }
@@ -68,7 +68,7 @@ impl HostLearning {
             if host.place == claim.place {
                 continue;
             }
-            if host.plugged {
+            if host.plugged || host.asking.is_some() {
                 self.contest(address, host, claim);
                 return false;
             }
@@ -161,6 +161,31 @@ impl HostLearning {
             self.outputs.push_back(HostOutput::HostGone { address, mac, place });
         }
         self.agenda.set(address, self.now.saturating_add(self.settings.idle));
+    }
+
+    /// Enters a host of an earlier start of the controller: nobody is told of it before it answers.
+    pub(super) fn remember(&mut self, known: KnownHost) {
+        let KnownHost { address, mac, place } = known;
+        let at_work = self.by_mac.get(&mac).into_iter().flatten().any(|ip| self.hosts[ip].place != place);
+        let wanted = self.expected.get(&address).is_none_or(|&owner| owner == place) && mac.is_station();
+        let full = self.hosts.len() >= self.settings.hosts;
+        let most_here = self.settings.hosts_per_port;
+        if full || at_work || !wanted || self.hosts.contains_key(&address) {
+            return;
+        }
+        let edge = self.edge(place);
+        if edge.hosts.len() >= most_here {
+            return;
+        }
+        edge.hosts.insert(address);
+        let up = edge.up;
+        self.by_mac.entry(mac).or_default().insert(address);
+        let host = Host { mac, place, last: self.now, plugged: false, asking: None, refuted: None };
+        self.hosts.insert(address, host);
+        self.agenda.set(address, self.now.saturating_add(self.settings.idle));
+        if up {
+            self.ask(address, None);
+        }
     }
 
     /// A host does not answer. Whoever claimed what it had gets it.

@@ -41,6 +41,8 @@ pub(super) struct Port {
     pub(super) mac: Mac,
     /// Carrier, as last reported.
     pub(super) up: bool,
+    /// Reported as removed. Remembered all the same, so that adding and removing it in turn is flapping too.
+    removed: bool,
     pub(super) damper: Damper,
     /// Up, but must be quiet first.
     pub(super) held: bool,
@@ -136,12 +138,15 @@ impl LinkDiscovery {
         let place = Place { dpid, port: state.port };
         if !self.ports.contains_key(&place) {
             if self.ports_of(dpid).count() >= MOST_PORTS {
+                self.drop_removed(dpid);
+            }
+            if self.ports_of(dpid).count() >= MOST_PORTS {
                 return self.alarm(Alarm::of_switch(dpid), Trouble::TooManyPorts);
             }
             self.ports.insert(place, self.new_port(state.mac));
         }
         let port = self.ports.get_mut(&place).expect("there or inserted");
-        port.mac = state.mac;
+        (port.mac, port.removed) = (state.mac, false);
         match (port.up, state.up) {
             (true, false) => self.port_down(place, LinkLoss::PortDown),
             (false, true) => self.port_up(place),
@@ -153,6 +158,7 @@ impl LinkDiscovery {
         Port {
             mac,
             up: false,
+            removed: false,
             damper: Damper::default(),
             held: false,
             host: false,
@@ -224,6 +230,20 @@ impl LinkDiscovery {
             self.port_down(place, why);
             self.ports.remove(&place);
             self.alarms.forget(place);
+        }
+    }
+
+    /// A switch took a port away.
+    pub(super) fn port_removed(&mut self, place: Place) {
+        if self.has_session(place.dpid) && self.ports.contains_key(&place) {
+            self.port_down(place, LinkLoss::PortDown);
+            self.ports.get_mut(&place).expect("found above").removed = true;
+        }
+    }
+
+    fn drop_removed(&mut self, dpid: Dpid) {
+        for place in self.ports_of(dpid).filter(|place| self.ports[place].removed).collect::<Vec<_>>() {
+            self.remove_port(place, LinkLoss::PortDown);
         }
     }
 
