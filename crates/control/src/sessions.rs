@@ -69,6 +69,9 @@ impl Controller {
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {
+        if up && self.fabric.link(link).settings.rate_bps == 0 {
+            return;
+        }
         // A host's link reports from the switch's end alone.
         if !self.view.links.set_cable(link, up) || !self.fabric.is_switch_link(link) {
             return;

@@ -3,7 +3,8 @@
 use pathloom_control::{Config, Controller, Enforcement, Input, Message, Output, FIRST_METER};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{
-    fabric_from_spec, FiveTuple, Headers, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_FIN, TCP_SYN,
+    fabric_from_spec, FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, NodeId, Path, Tier, LONG_FLOW_DSCP,
+    PROTO_TCP, TCP_FIN, TCP_SYN,
 };
 use pathloom_scheme::{
     Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, Rejection, RuleSharing, State,
@@ -354,4 +355,46 @@ fn answers_to_another_scheme_are_nobodys_business() {
     };
     assert_eq!((solved(&world.script), solved(&second)), (vec![], vec![5]), "one answer, to its own job");
     assert_eq!(world.network.controller.counts().nonsense, 2);
+}
+
+/// A link without capacity carries nothing: no path leads over it, neither one that is asked for nor a default one.
+#[test]
+fn a_link_without_capacity_is_as_good_as_none() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let settings = |rate_bps| LinkSettings { rate_bps, delay_ps: 1_000_000, buffer_packets: 100 };
+        let mut builder = FabricBuilder::new("diamond");
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| builder.switch(name, Tier::Tor, None));
+        let [ab, bd, ac, cd] = [(a, b, 0), (b, d, 10_000_000), (a, c, 10_000_000), (c, d, 10_000_000)]
+            .map(|(from, to, rate)| builder.cable(from, to, settings(rate)));
+        for (name, tor) in [("s", a), ("t", d)] {
+            let host = builder.host(name, None);
+            builder.cable(host, tor, settings(10_000_000));
+        }
+        let fabric = Arc::new(builder.build().unwrap());
+        let script = Script::new();
+        let scheme = script.scheme_with(needs, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
+        let controller = Controller::new(Config::default(), fabric.clone(), scheme);
+        let mut network = Network::new(fabric.clone(), controller, SLOW, 3);
+        network.start();
+        let (src, dst) = (fabric.attachments()[0].address, fabric.attachments()[1].address);
+        for src_port in 0..16 {
+            let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 80 };
+            let flow = Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) };
+            assert!(network.reaches(flow));
+            let packet = network.send(flow);
+            network.run_until(network.now() + ms(200));
+            assert_eq!(network.packets[packet].switches, [a, c, d]);
+        }
+        let flow = *network.controller.view().flows.keys().next().unwrap();
+        script.clear();
+        script.at(network.now(), Action::Route { flow, path: Path::new([ac, cd]), rate_bps: None });
+        script.at(network.now() + SECOND, Action::Route { flow, path: Path::new([ab, bd]), rate_bps: None });
+        network.run_until(network.now() + Nanos::from_secs(2));
+        let why = Rejection::LinkDown(ab);
+        assert_eq!(script.events(), [Event::RouteConfirmed { flow }, Event::RouteRejected { flow, why }]);
+        network.set_cable(ab, false);
+        network.set_cable(ab, true);
+        network.run_until(network.now() + Nanos::from_secs(60));
+        assert!(!network.controller.view().links.is_up(ab), "carrier is not capacity");
+    }
 }

@@ -13,12 +13,15 @@ pub struct LinkState {
 }
 
 impl LinkState {
-    /// All links of `fabric` up, but for those that its specification failed from the start.
+    /// All links of `fabric` up, but for those that its specification failed from the start, and those without capacity.
     pub fn of(fabric: &Fabric) -> LinkState {
         let links = fabric.links().len();
         let mut state = LinkState { words: vec![u64::MAX; links.div_ceil(64)], links: links as u32, version: 0 };
         for &link in fabric.failed_links() {
             state.set_cable(link, false);
+        }
+        for (index, _) in fabric.links().iter().enumerate().filter(|(_, link)| link.settings.rate_bps == 0) {
+            state.set_cable(LinkId(index as u32), false);
         }
         state
     }

@@ -64,7 +64,7 @@ impl Scheduled for LinkQueue {
 impl LinkQueue {
     pub(crate) fn new(link: &Link, to_host: bool) -> LinkQueue {
         let settings = &link.settings;
-        let ps_per_byte = ((8_000_000_000_000u128 << FRACTION) / u128::from(settings.rate_bps)) as u64;
+        let ps_per_byte = ((8_000_000_000_000u128 << FRACTION) / u128::from(settings.rate_bps.max(1))) as u64;
         LinkQueue {
             ring: Box::new([]),
             head: 0,

@@ -10,10 +10,14 @@
 //! 4. when all are confirmed, the old rules elsewhere drain, and copies of the new ones are added with normal priority;
 //! 5. when all are confirmed, delete the low ones: the next migration finds room below again.
 //!
+//! Where a switch has no room for the copies, the low rules stay, and the next move is by tags.
+//!
 //! The low rules are one version of the route and their copies another, so that each has a plan of its own in its cookies
 //! ([`crate::cookies`]) and a controller that starts anew can tell how far a migration had come ([`crate::orphans`]).
-//! A flow is moved by tags instead ([`crate::plan`]) when it comes from the default routes, when both paths visit two
-//! switches in opposite order, and when rules of an earlier path are still draining where the new one passes.
+//! A flow is moved by tags instead ([`crate::plan`]) when it comes from the default routes or goes back to them, when both
+//! paths visit two switches in opposite order, when rules of an earlier path are still draining where the new one passes,
+//! and when its rules are shared ([`crate::labels`]). A path that is asked for between phases 2 and 4 comes next. A link
+//! that dies then, or a session that is lost, sends the flow back to the default routes, which takes its source ToR alone.
 
 mod order;
 
@@ -82,6 +86,11 @@ impl Controller {
     /// How a flow could move to `path` in place, and the tag that it keeps; `None` if it must be moved by tags.
     pub(crate) fn in_place(&mut self, id: FlowId, path: &Path) -> Option<(InPlace, u16)> {
         if self.needs.migration != Migration::Sfmm || self.needs.rules != RuleSharing::PerFlow {
+            return None;
+        }
+        let priorities = &self.config.priorities;
+        if priorities.hop(true) == priorities.hop(false) {
+            // There is nothing below priority 0.
             return None;
         }
         if self.loads.is_none() {
