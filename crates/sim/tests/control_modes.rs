@@ -3,7 +3,9 @@
 
 use pathloom_control::{Input, Output};
 use pathloom_model::{fabric_from_spec, Nanos, NodeId, Path};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme, View};
+use pathloom_scheme::{
+    Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme, State, View,
+};
 use pathloom_sim::{ControlSettings, Journal, NoTap, Outcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;
@@ -59,12 +61,13 @@ struct Counter(Arc<AtomicU64>);
 
 impl Journal for Counter {
     fn input(&mut self, at: Nanos, input: &Input) {
-        let own = matches!(input, Input::Timeout | Input::Load { .. } | Input::Rtt { .. });
+        let own = matches!(input, Input::Timeout | Input::Load { .. } | Input::Rtt { .. } | Input::Solved { .. });
         self.0.fetch_add(u64::from(at > Nanos::ZERO && !own), Relaxed);
     }
 
-    fn output(&mut self, at: Nanos, _: &Output) {
-        self.0.fetch_add(u64::from(at > Nanos::ZERO), Relaxed);
+    fn output(&mut self, at: Nanos, output: &Output) {
+        let own = matches!(output, Output::Solve { .. });
+        self.0.fetch_add(u64::from(at > Nanos::ZERO && !own), Relaxed);
     }
 }
 
@@ -185,6 +188,7 @@ fn wander(asker: &mut Asker, now: Nanos, event: &Event, view: &View, actions: &m
     if *event == Event::Timeout {
         asker.turn += 1;
         asker.wake = Some(now + ms(20));
+        actions.push(Action::Solve { ticket: asker.turn as u64, input: State::default(), modelled: ms(5) });
         let rate_bps = Some(1_000_000);
         let paths = view.long_flows().filter_map(|(flow, _)| Some((flow, path_over(view, flow, asker.turn % 4)?)));
         actions.extend(paths.map(|(flow, path)| Action::Route { flow, path, rate_bps }));
