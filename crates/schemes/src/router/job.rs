@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub epsilon: f64,
-    /// Least gain in satisfaction for which flows that stand on a path are moved.
+    /// Least gain in satisfaction, per flow moved, for which flows that stand on a path are moved.
     pub gain: f64,
     /// Payload bytes from which on a flow of announced size is worth a path.
     pub long_bytes: u64,
@@ -88,9 +88,10 @@ fn run(view: &View, job: &Job) -> Answer {
     let mut standing = Outcome::of(&mut board);
     if board.is_crowded() {
         let before = standing;
-        cost.operations += board.placer().round(usize::MAX).operations;
+        let round = board.placer().round(usize::MAX);
+        cost.operations += round.operations;
         let after = Outcome::of(&mut board);
-        let better = after.satisfaction >= before.satisfaction * (1.0 + job.gain);
+        let better = after.satisfaction - before.satisfaction >= job.gain * round.moved.len() as f64;
         standing = if better { after } else { before };
     }
     let differs = |id: &FlowId, path: &Path| view.flows[id].intended_route() != Some(path);
