@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build test test-long lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel readme lock clean
+.PHONY: help demo build test test-long lab-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel readme lock clean
 
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -31,6 +31,12 @@ test-long: build bench-ns3  ## The tests that take long: large fabrics, and the 
 	$(call say,Large fabrics and long runs)
 	cargo test --release --package pathloom-sim -- --ignored
 	pytest -m long
+	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
+
+lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 3 minutes)
+	scripts/prepare.sh lab
+	$(call say,The lab: namespaces and a private Open vSwitch)
+	pytest tests/lab
 
 lint: lint-rust lint-python  ## Check formatting, warnings, types, stubs, the purity of the pure crates
 
@@ -42,9 +48,10 @@ lint-rust: build
 
 lint-python: build
 	$(call say,Python: ruff$(comma) mypy$(comma) stubs)
-	ruff check --quiet python tests/python scripts benches examples
-	ruff format --check --quiet python tests/python scripts benches examples
+	ruff check --quiet python tests scripts benches examples
+	ruff format --check --quiet python tests scripts benches examples
 	mypy
+	cd tests/lab && mypy --config-file ../../pyproject.toml *.py
 	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is on the machine: `prepare.sh build`, `prepare.sh bench`, `prepare.sh ns3`.
+# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `bench`, `ns3` or `lab`.
 # Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
 # Rust is never downloaded from here.
 set -euo pipefail
@@ -65,7 +65,14 @@ ns3)
     command -v g++ >/dev/null || need_packages "a C++ compiler, for ns-3" g++
     compgen -G '/usr/include/ns3*/ns3/core-module.h' >/dev/null || need_packages "ns-3, the judge" libns3-dev
     ;;
+lab)
+    [ "$(id -u)" = 0 ] || give_up "the lab needs root, for namespaces and Open vSwitch: run this as root"
+    command -v ip >/dev/null && command -v tc >/dev/null || need_packages "iproute2, for namespaces and links" iproute2
+    # Only the programs are used: the machine's own instance of Open vSwitch, if it runs, is left alone.
+    command -v ovs-vswitchd >/dev/null || need_packages "Open vSwitch" openvswitch-switch
+    command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
+    ;;
 *)
-    give_up "usage: prepare.sh build|bench|ns3"
+    give_up "usage: prepare.sh build|bench|ns3|lab"
     ;;
 esac

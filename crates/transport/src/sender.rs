@@ -46,6 +46,7 @@ pub struct Sender {
     /// A SYN (in [`Phase::SynSent`]) or the first unacknowledged segment (in [`Phase::Open`]) is to be sent at once.
     send_first: bool,
     limited_transmit: bool,
+    impatient: bool,
     in_recovery: bool,
     partial_ack_seen: bool,
     paced_out: bool,
@@ -86,6 +87,7 @@ impl Sender {
             phase: Phase::Closed,
             send_first: false,
             limited_transmit: settings.limited_transmit,
+            impatient: settings.impatient,
             in_recovery: false,
             partial_ack_seen: false,
             paced_out: false,
@@ -268,7 +270,7 @@ impl Sender {
             self.cwnd += self.mss;
         }
         // "Impatient" variant: only the first partial acknowledgement restarts the timer (RFC 6582 §4).
-        !std::mem::replace(&mut self.partial_ack_seen, true)
+        !std::mem::replace(&mut self.partial_ack_seen, true) || !self.impatient
     }
 
     /// RFC 6582 §3.2 steps 2 and 3, RFC 3042.

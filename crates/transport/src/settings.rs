@@ -33,6 +33,10 @@ pub struct Settings {
     pub handshake: bool,
     /// Whether the first two duplicate acknowledgements may send new segments (RFC 3042).
     pub limited_transmit: bool,
+    /// Whether only the first partial acknowledgement restarts the retransmission timer, so that a window with many losses
+    /// ends in a time-out: the "Impatient" variant of RFC 6582 §4. Without it, as in Linux, one loss is mended per round
+    /// trip ("Slow-but-Steady").
+    pub impatient: bool,
     /// Greatest rate at which frames (headers included) are handed to the network card.
     pub pace_bps: Option<u64>,
 }
@@ -51,6 +55,7 @@ impl Default for Settings {
             delayed_ack: Nanos::from_millis(40),
             handshake: true,
             limited_transmit: true,
+            impatient: true,
             pace_bps: None,
         }
     }
@@ -72,7 +77,7 @@ impl Default for TransportSpec {
 
 impl TransportSpec {
     /// Reads `newreno:iw=12KB,…`. Keys: iw, rwnd, ssthresh, mss (sizes); min_rto, max_rto, initial_rto, delayed_ack
-    /// (times); acks (segments per acknowledgement, 1 or 2); pace (rate); handshake, limited_transmit (on or off).
+    /// (times); acks (segments per acknowledgement, 1 or 2); pace (rate); handshake, limited_transmit, impatient (on or off).
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         if spec.name() != "newreno" {
@@ -91,6 +96,7 @@ impl TransportSpec {
             delayed_ack: positive_time(&spec, "delayed_ack", d.delayed_ack)?,
             handshake: spec.flag("handshake")?.unwrap_or(d.handshake),
             limited_transmit: spec.flag("limited_transmit")?.unwrap_or(d.limited_transmit),
+            impatient: spec.flag("impatient")?.unwrap_or(d.impatient),
             pace_bps: spec.rate_bps("pace")?,
         };
         spec.finish()?;

@@ -83,6 +83,35 @@ def up(
     return 0
 
 
+@app.command("plan")
+def plan(
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="fat-tree:k=4,rate=10Mbps,buffer=150 or a file.")],
+    name: NameOption = "lab",
+    json: JsonOption = None,
+) -> int:
+    """Say what a lab of a fabric is made of: bridges, datapath ids, ports, addresses. Needs no root.
+
+    Example: pathloom lab plan fat-tree:k=4 --json -
+    """
+    from pathloom.fabrics import Fabric
+    from pathloom.lab.blueprint import Blueprint, plan_dict
+    from pathloom.lab.lab import Lab
+
+    console.check_json_target(json)
+    built = Fabric(fabric)
+    content = plan_dict(Blueprint.of(Lab(name).name, built), built)
+    if json is not None:
+        console.put_json(json, content)
+    if json != console.STDOUT:
+        rows = [[one["name"], one["bridge"], one["dpid"], ""] for one in content["switches"]]
+        rows += [
+            [one["name"], one["namespace"], "", " ".join(port["address"] for port in one["ports"])]
+            for one in content["hosts"]
+        ]
+        console.table(None, ["node", "bridge or namespace", "datapath id", "addresses"], rows, 4)
+    return 0
+
+
 @app.command("status")
 def status(
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="One lab alone.")] = None,

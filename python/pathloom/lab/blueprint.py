@@ -161,6 +161,16 @@ class Blueprint:
         return max(end.shape.delay_ps for end in ends)
 
 
+def plan_dict(blueprint: Blueprint, fabric: Fabric) -> dict[str, Any]:
+    """What a lab is made of, for other programs: switches, hosts, and cables with the ports at both ends."""
+    links = fabric.links
+    names = ("source", "target", "source_port", "target_port", "rate_bps", "delay_ps", "buffer_packets", "up")
+    cables = [{name: links[name][link] for name in names} for link in range(0, len(links["source"]), 2)]
+    values = blueprint.to_dict()
+    keys = ("lab", "fabric", "namespace", "switches", "hosts")
+    return {"schema": 1, **{key: values[key] for key in keys}, "cables": cables}
+
+
 def bridge_name(name: str, number: int) -> str:
     """Name of the bridge of a switch.
 

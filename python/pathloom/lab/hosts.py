@@ -68,8 +68,9 @@ def host_stack(text: str, transport: str | None) -> HostStack:
         raise bad_input(f"hosts `{text}`: expected newreno, or linux, or linux/NAME with a congestion control")
     if transport is not None:
         raise bad_input(f"--transport `{transport}`: is for hosts that run newreno; with `{text}` leave it out")
+    # By route: a namespace's own default may only be one that the machine allows to everybody.
     control = control or "cubic"
-    return HostStack(f"linux/{control}", {**_REPEATABLE, "net.ipv4.tcp_congestion_control": control}, "")
+    return HostStack(f"linux/{control}", _REPEATABLE, f"congctl {control}")
 
 
 def _newreno(settings: dict[str, Any]) -> HostStack:
@@ -87,8 +88,9 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
         route.append(f"advmss {settings['mss_bytes'] + 12}")  # The time-stamp option is counted into it.
     if settings["ack_every"] == 1:
         route.append("quickack 1")
-    receive = settings["receive_window_bytes"]
-    memory = {"net.ipv4.tcp_rmem": f"4096 131072 {2 * receive}"}
+    # The window stands open from the start. Half of a buffer is what the kernel reckons for its own.
+    receive = 2 * settings["receive_window_bytes"]
+    memory = {"net.ipv4.tcp_rmem": f"4096 {receive} {receive}"}
     return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route))
 
 

@@ -92,9 +92,11 @@ class Lab:
         Raises `PathloomError`, `ToolError`.
         """
         system.check_machine()
-        self._claim()
         try:
-            blueprint = Blueprint.of(self.name, fabric)
+            with uninterrupted():
+                self._claim()
+                # Here numpy is loaded from within the core, which an interrupt would upset.
+                blueprint = Blueprint.of(self.name, fabric)
             stack = stack or hosts.host_stack("newreno", None)
             state = {
                 "schema": 1,
@@ -115,8 +117,9 @@ class Lab:
                 say(note)
             return blueprint
         except BaseException:
-            with uninterrupted():
-                self._destroy()
+            if self._lock is not None:
+                with uninterrupted():
+                    self._destroy()
             raise
 
     def _build(self, blueprint: Blueprint, stack: HostStack, controller: str | None) -> None:
@@ -136,7 +139,7 @@ class Lab:
                 done.result()
             built.result()
         system.batch("tc", blueprint.namespace, links.switch_shape_lines(blueprint), keep)
-        switches.widen_send_buffer()
+        switches.widen_buffers()
 
     def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack) -> None:
         def prepare() -> None:
@@ -149,8 +152,11 @@ class Lab:
             what = f"{error.filename}: " if error.filename else ""
             raise ToolError(f"host {host.name}: {what}{(error.strerror or str(error)).lower()}") from None
         lines = [*hosts.address_lines(host, stack), *hosts.neighbour_lines(blueprint, host)]
-        system.batch("ip", host.namespace, lines, self._kept())
-        system.batch("tc", host.namespace, hosts.host_shape_lines(host), self._kept())
+        try:
+            system.batch("ip", host.namespace, lines, self._kept())
+            system.batch("tc", host.namespace, hosts.host_shape_lines(host), self._kept())
+        except ToolError as error:
+            raise ToolError(f"host {host.name}: {error}") from None
 
     def write_default_routes(self, fabric: Fabric, scheme: str) -> None:
         """Gives every switch the default routes of a scheme, in place of what it has. Raises `PathloomError`."""

@@ -84,6 +84,7 @@ def link_counters(blueprint: Blueprint) -> dict[str, tuple[int, int, int, int]]:
 def _runs(pid_file: Path) -> bool:
     try:
         process = int(pid_file.read_text(encoding="ascii"))
-        return Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith("ovs-vswitchd")
+        ours = Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith("ovs-vswitchd")
+        return ours and not system.is_over(process)
     except (OSError, ValueError):
         return False

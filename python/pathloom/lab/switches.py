@@ -12,17 +12,17 @@ from pathlib import Path
 
 from pathloom.errors import ToolError
 from pathloom.lab.blueprint import Blueprint, Switch
-from pathloom.lab.system import MARK, find_tool, run_tool
+from pathloom.lab.system import MARK, find_tool, run_at_once, run_tool
 
 SCHEMA_FILE = Path("/usr/share/openvswitch/vswitch.ovsschema")
 SEND_BUFFER_BYTES = 1 << 30
-"""Of the one socket that all ports send through; the kernel counts it in halves."""
+"""Of the one socket that all ports send through."""
+RECEIVE_BUFFER_BYTES = 1 << 26
+"""Of the socket of each port."""
 TOOLS_AT_ONCE = 4
 SESSIONS_AT_ONCE = 32
 """OpenFlow sessions: they wait for the switches' next round more than they work."""
-PRIORITY = "-10"
-"""Nice value of the switches: a fabric does not wait because a program on a host is busy."""
-_SO_SNDBUFFORCE = 32
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _PIDFD_GETFD = 438
 
 
@@ -50,9 +50,10 @@ class OpenVSwitch:
             ["ovsdb-server", f"--remote=punix:{self.directory}/db.sock", *_named(daemon, "ovsdb-server"), database]
         )
         self._tool(["ovs-vsctl", f"--db={self.database}", "--no-wait", "init"])
-        within = ["ip", "netns", "exec", self.blueprint.namespace, "nice", "-n", PRIORITY]
+        within = ["ip", "netns", "exec", self.blueprint.namespace]
         switch_daemon = find_tool("ovs-vswitchd") or "ovs-vswitchd"
         self._tool([*within, switch_daemon, *_named(daemon, "ovs-vswitchd"), self.database])
+        run_at_once(self._process())
 
     def add_bridges(self, controller: str | None) -> None:
         """Makes every bridge with its ports, in one transaction. Raises `ToolError`."""
@@ -109,36 +110,42 @@ class OpenVSwitch:
         """Gives switches more flows, by node number. Raises `ToolError`."""
         self.write_tables({}, flows, clear=False)
 
-    def widen_send_buffer(self) -> int:
-        """Makes room in the socket that all ports send through; returns the number of sockets widened.
+    def widen_buffers(self) -> None:
+        """Makes room in the sockets that ports send and receive through. Raises `ToolError`.
 
         The daemon sends every port's frames through one packet socket, whose buffer would hold less than a hundred
-        frames over all links: what does not fit is lost outside every queue, and no counter shows it. The socket comes
-        to be with the first frame sent, so one is sent on a bridge's first port.
+        frames over all links, and receives each port's through one as small: what does not fit is lost outside every
+        queue, and no counter shows it. The first comes to be with the first frame sent, so one is sent on a bridge's
+        first port.
         """
         first = self.blueprint.switches[0]
         port = next(port for port in self.blueprint.switch_ports if port.switch == first.node)
         nothing = "ffffffffffff0200000000ff88b5" + "00" * 46  # An Ethernet type for experiments (IEEE 802).
         self._ofctl(first, "packet-out", f"in_port=controller,packet={nothing},actions=output:{port.number}")
-        process = int((self.directory / "ovs-vswitchd.pid").read_text(encoding="ascii"))
-        sockets = _packet_sockets(process)
-        count = 0
-        for duplicate in _duplicates(process, sockets):
-            with duplicate:
-                duplicate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
-                count += 1
-        if count == 0:
-            raise ToolError("Open vSwitch: the socket that ports send through was not found")
-        return count
-
-    def send_buffers(self) -> list[int]:
-        """Size of the send buffer of every packet socket of the daemon, in bytes as the kernel counts them."""
-        process = int((self.directory / "ovs-vswitchd.pid").read_text(encoding="ascii"))
-        sizes = []
+        process, count = self._process(), 0
         for duplicate in _duplicates(process, _packet_sockets(process)):
             with duplicate:
-                sizes.append(duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF))
+                duplicate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
+                duplicate.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
+                count += 1
+        if count <= len(self.blueprint.switch_ports):
+            raise ToolError(
+                f"Open vSwitch: found {count} packet sockets, expected one per port and one to send through"
+            )
+
+    def buffers(self) -> list[tuple[int, int]]:
+        """Send and receive buffer of every packet socket of the daemon, in bytes as the kernel counts them."""
+        process, sizes = self._process(), []
+        for duplicate in _duplicates(process, _packet_sockets(process)):
+            with duplicate:
+                send, receive = (
+                    duplicate.getsockopt(socket.SOL_SOCKET, one) for one in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+                )
+                sizes.append((send, receive))
         return sizes
+
+    def _process(self) -> int:
+        return int((self.directory / "ovs-vswitchd.pid").read_text(encoding="ascii"))
 
     def _ofctl(self, switch: Switch, verb: str, what: str | Sequence[str]) -> None:
         """Runs a verb of `ovs-ofctl` with an argument, or with lines as its input."""

@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -101,6 +102,17 @@ def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Seq
     if text:
         within = ["-n", namespace] if namespace is not None else []
         run_tool([tool, *within, "-batch", "-"], text, keep_open=keep_open)
+
+
+def run_at_once(process: int) -> None:
+    """Lets all threads of a process run before ordinary ones, where the machine permits it.
+
+    A fabric does not wait because programs on its hosts, or others on this machine, are busy. A nice value would not
+    do: where the kernel groups processes by session, it counts within a session alone.
+    """
+    for entry in os.scandir(f"/proc/{process}/task"):
+        with suppress(OSError):
+            os.sched_setscheduler(int(entry.name), os.SCHED_RR, os.sched_param(1))
 
 
 def set_namespace(descriptor: int) -> None:
@@ -209,7 +221,7 @@ def _own_line() -> set[int]:
 def end_processes(run_directory: Path, prefix: str, patience_s: float = 10.0) -> None:
     """Ends every process of a lab at once. Raises `ToolError` when one does not go."""
     deadline = time.monotonic() + patience_s
-    while left := [process for process in processes_of(run_directory, prefix) if not _is_zombie(process)]:
+    while left := [process for process in processes_of(run_directory, prefix) if not is_over(process)]:
         if time.monotonic() > deadline:
             raise ToolError(f"process {left[0]} does not end")
         for process in left:
@@ -220,7 +232,8 @@ def end_processes(run_directory: Path, prefix: str, patience_s: float = 10.0) ->
         time.sleep(0.01)
 
 
-def _is_zombie(process: int) -> bool:
+def is_over(process: int) -> bool:
+    """Whether a process has ended, if only its entry is left because nobody has asked for its exit code."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError as error:

@@ -1,0 +1,73 @@
+"""Any fabric of Pathloom in Mininet, with the names, ports, addresses and datapath ids that its controller expects.
+
+    mn --custom python/pathloom/lab/mininet_topo.py --topo pathloom,fat-tree:k=4 --switch ovs,protocols=OpenFlow13 \
+       --controller remote
+
+The fabric's keys follow the name as on Pathloom's own command line: `--topo pathloom,fat-tree:k=4,rate=10Mbps`. Rates
+and buffers are kept with `--link tc`. Mininet runs under the system's Python, which need not know Pathloom: the plan
+comes from the command `pathloom lab plan`, which is looked for in the variable PATHLOOM, beside this file's
+checkout, and on the PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from mininet.topo import Topo
+
+WHOLE_LENGTH = 8
+
+
+def pathloom_command() -> str:
+    """Where the command `pathloom` is. Raises `SystemExit`."""
+    checkouts = [parent / ".venv" / "bin" / "pathloom" for parent in Path(__file__).resolve().parents]
+    near = next((str(path) for path in checkouts if path.exists()), None)
+    found = os.environ.get("PATHLOOM") or near or shutil.which("pathloom")
+    if found is None:
+        raise SystemExit("pathloom: the command `pathloom` is not found; name it in the variable PATHLOOM")
+    return found
+
+
+def plan_of(spec: str) -> dict[str, Any]:
+    """The plan of a fabric. Raises `SystemExit` with one line."""
+    command = [pathloom_command(), "lab", "plan", spec, "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr.strip())
+    plan: dict[str, Any] = json.loads(done.stdout)
+    return plan
+
+
+class Fabric(Topo):  # type: ignore[misc]
+    """A fabric as a topology of Mininet."""
+
+    def build(self, *words: object, **keys: object) -> None:
+        """Takes what Mininet made of the specification: at its commas it was split, and `key=value` apart."""
+        spec = ",".join([*map(str, words), *(f"{key}={value}" for key, value in keys.items())])
+        plan = plan_of(spec or "fat-tree:k=4")
+        names: dict[int, str] = {}
+        for switch in plan["switches"]:
+            names[switch["node"]] = switch["bridge"]
+            self.addSwitch(switch["bridge"], dpid=switch["dpid"], failMode="secure")
+        for host in plan["hosts"]:
+            names[host["node"]] = host["name"]
+            first = host["ports"][0]
+            self.addHost(host["name"], ip=f"{first['address']}/{WHOLE_LENGTH}", mac=first["mac"])
+        for cable in plan["cables"]:
+            self.addLink(
+                names[cable["source"]],
+                names[cable["target"]],
+                port1=cable["source_port"],
+                port2=cable["target_port"],
+                bw=cable["rate_bps"] / 1e6,
+                max_queue_size=cable["buffer_packets"],
+                use_htb=True,
+            )
+
+
+topos = {"pathloom": Fabric}

@@ -1,0 +1,65 @@
+"""Labs for tests. Their names carry a token of this session; should it be killed, a reaper takes them down."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support import Outcome, call, left_of
+
+TOKEN = f"t{os.getpid():x}{secrets.token_hex(2)}"
+
+REAPER = """
+import sys
+sys.stdin.read()
+from pathloom.lab.lab import Lab, known_labs
+for name in known_labs():
+    if name.startswith(sys.argv[1]):
+        Lab(name).down()
+"""
+
+
+def pytest_configure() -> None:
+    if os.geteuid() != 0:
+        pytest.exit("lab tests need root, for namespaces and Open vSwitch", returncode=1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def reaper() -> Iterator[None]:
+    """Waits for this session's end, whatever it is, and takes down the labs that are left."""
+    process = subprocess.Popen([sys.executable, "-c", REAPER, TOKEN], stdin=subprocess.PIPE, start_new_session=True)
+    yield
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """A name for a lab, which is taken down in the end and must leave nothing."""
+    chosen = f"{TOKEN}-{next(_numbers)}"
+    yield chosen
+    call("down", "--name", chosen)
+    assert left_of(chosen) == []
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def lab(name: str) -> Callable[..., Outcome]:
+    """Runs a `pathloom lab` command on a lab of this test's own."""
+
+    def run(command: str, *arguments: str | Path) -> Outcome:
+        own = [*map(str, arguments)]
+        place = own.index("--") if "--" in own else len(own)
+        return call(command, *own[:place], "--name", name, *own[place:])
+
+    return run

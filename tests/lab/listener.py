@@ -1,0 +1,64 @@
+"""Listens as an OpenFlow 1.3 controller until so many switches have said who they are and which ports they have.
+
+Usage: listener.py PORT SWITCHES FILE; the file gets JSON: ports by datapath id.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import sys
+from pathlib import Path
+
+VERSION, HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 4, 0, 2, 3, 5, 6
+MULTIPART_REQUEST, MULTIPART_REPLY, PORT_DESCRIPTION = 18, 19, 13
+
+
+def message(kind: int, body: bytes = b"", xid: int = 1) -> bytes:
+    return struct.pack(">BBHI", VERSION, kind, 8 + len(body), xid) + body
+
+
+def read(session: socket.socket) -> tuple[int, int, int, bytes]:
+    head = session.recv(8, socket.MSG_WAITALL)
+    version, kind, length, xid = struct.unpack(">BBHI", head)
+    return version, kind, xid, session.recv(length - 8, socket.MSG_WAITALL)
+
+
+def ask(session: socket.socket) -> tuple[str, dict[int, str]]:
+    """Datapath id, and name by number of each port."""
+    session.settimeout(10)
+    version, kind, _, _ = read(session)
+    assert (version >= VERSION, kind) == (True, HELLO)
+    session.sendall(message(HELLO) + message(FEATURES_REQUEST))
+    session.sendall(message(MULTIPART_REQUEST, struct.pack(">HH4x", PORT_DESCRIPTION, 0)))
+    dpid = ""
+    ports: dict[int, str] = {}
+    while not dpid or not ports:
+        version, kind, xid, body = read(session)
+        assert version == VERSION
+        if kind == ECHO_REQUEST:
+            session.sendall(message(ECHO_REPLY, body, xid))
+        elif kind == FEATURES_REPLY:
+            dpid = body[:8].hex()
+        elif kind == MULTIPART_REPLY:
+            for place in range(8, len(body), 64):
+                (number,) = struct.unpack_from(">I", body, place)
+                ports[number] = body[place + 16 : place + 32].rstrip(b"\0").decode()
+    return dpid, ports
+
+
+def main() -> None:
+    port, wanted, file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    found: dict[str, dict[int, str]] = {}
+    with socket.create_server(("127.0.0.1", port)) as server:
+        server.settimeout(20)
+        while len(found) < wanted:
+            with server.accept()[0] as session:
+                dpid, ports = ask(session)
+                found[dpid] = ports
+    file.write_text(json.dumps(found), encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()

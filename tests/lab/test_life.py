@@ -1,0 +1,174 @@
+"""Labs come up quickly, stand side by side, and go without a trace, whatever happens to whoever built them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pathloom.lab import system
+from pathloom.lab.lab import Lab
+from support import K4, NOT_ROOT, PATHLOOM, SMALL, Outcome, call, left_of, machine_links
+
+LabCommand = Callable[..., Outcome]
+
+REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7), 5)"
+ANSWER = "import socket; s = socket.create_server(('', 7)); s.accept()"
+
+
+def reach(name: str, source: str, target: str) -> None:
+    """Opens a TCP connection from host to host, by name."""
+    server = subprocess.Popen([*PATHLOOM, "lab", "exec", target, "--name", name, "--", "python3", "-c", ANSWER])
+    for _ in range(50):
+        time.sleep(0.1)
+        outcome = call("exec", source, "--name", name, "--", "python3", "-c", REACH, target)
+        if outcome.code == 0:
+            break
+    assert outcome.code == 0, outcome.err
+    assert server.wait(10) == 0
+
+
+def test_a_fat_tree_is_up_in_5_s_forwards_and_is_gone_in_2_s(lab: LabCommand, name: str) -> None:
+    links = machine_links()
+    up = lab("up", K4)
+    assert (up.code, up.err) == (0, "")
+    assert up.took_s < 5
+    reach(name, "h0", "h15")
+    assert machine_links() == links
+    down = lab("down")
+    assert down.code == 0
+    assert down.took_s < 2
+    assert left_of(name) == []
+
+
+def test_80_switches_and_128_hosts_are_up_in_20_s(lab: LabCommand, name: str) -> None:
+    up = lab("up", "fat-tree:k=8,rate=10Mbps")
+    assert up.code == 0, up.err
+    assert up.took_s < 20
+    reach(name, "h0", "h127")
+    assert lab("down").took_s < 5
+
+
+def test_two_labs_stand_side_by_side(lab: LabCommand, name: str) -> None:
+    other = f"{name}b"
+    try:
+        assert lab("up", SMALL).code == 0
+        assert call("up", SMALL, "--name", other).code == 0
+        reach(name, "h0", "h3")
+        assert call("down", "--name", other).code == 0
+        assert left_of(other) == []
+        reach(name, "h1", "h2")
+    finally:
+        call("down", "--name", other)
+
+
+def test_status_tells_what_there_is(lab: LabCommand, name: str) -> None:
+    assert json.loads(lab("status", "--json", "-").out)["labs"] == [{"name": name, "state": "down"}]
+    lab("up", SMALL, "--scheme", "spt")
+    (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
+    assert (row["state"], row["controller"], row["scheme"]) == ("up", None, "spt")
+    assert [host["addresses"] for host in row["hosts"]] == [["10.0.0.1"], ["10.0.0.2"], ["10.0.1.1"], ["10.0.1.2"]]
+    assert {switch["dpid"] for switch in row["switches"]} == {f"{number:016x}" for number in (1, 2)}
+    assert len(row["links"]) == 6
+    assert {link["rate_bps"] for link in row["links"]} == {10_000_000}
+    assert f"{name}: up" in lab("status").out
+    (process,) = [one for one in system.processes_of(Lab(name).directory, Lab(name).prefix) if _is(one, "ovs-vswitchd")]
+    os.kill(process, signal.SIGKILL)
+    time.sleep(0.2)
+    (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
+    assert (row["state"], row["switching"]) == ("broken", False)
+
+
+def test_what_will_not_do_is_one_line(lab: LabCommand, name: str) -> None:
+    cases = [
+        (lab("exec", "h0", "--", "true"), f"lab `{name}`: is not up"),
+        (lab("up", "fat-tre:k=4"), "did you mean `fat-tree`"),
+        (lab("up", SMALL, "--controller", "localhost"), "--controller `localhost`: expected none"),
+        (lab("up", SMALL, "--hosts", "windows"), "hosts `windows`: expected newreno"),
+        (lab("up", SMALL, "--hosts", "linux", "--transport", "newreno"), "--transport `newreno`: is for hosts that"),
+        (call("up", SMALL, "--name", "a.b"), "--name `a.b`: expected"),
+        (call("up", SMALL, "--name", name, command=[sys.executable, "-c", NOT_ROOT]), "needs root"),
+    ]
+    for outcome, text in cases:
+        assert outcome.code == 2, outcome
+        assert text in outcome.err
+        assert len(outcome.err.splitlines()) == 1
+    lab("up", SMALL)
+    again = lab("up", SMALL)
+    assert (again.code, "is up already" in again.err) == (2, True)
+    unknown = lab("exec", "h7", "--", "true")
+    assert (unknown.code, "no host is called `h7`" in unknown.err) == (2, True)
+
+
+def test_a_kernel_that_lacks_something_is_reported_and_leaves_nothing(lab: LabCommand, name: str) -> None:
+    outcome = lab("up", SMALL, "--hosts", "linux/nosuch")
+    assert outcome.code == 1
+    assert "host h0: `ip`: " in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+    assert left_of(name) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.5])
+def test_an_interrupted_start_cleans_up(name: str, number: signal.Signals, after_s: float) -> None:
+    process = start(name)
+    while not Lab(name).directory.exists():
+        time.sleep(0.001)
+    time.sleep(after_s)
+    process.send_signal(number)
+    assert process.wait(30) in (130, 0)
+    if process.returncode == 130:
+        assert left_of(name) == []
+
+
+def test_nothing_is_left_after_five_starts_three_of_them_killed(name: str) -> None:
+    start_and_stop(name, times=5, kills=3)
+
+
+@pytest.mark.long
+def test_nothing_is_left_after_fifty_starts_ten_of_them_killed(name: str) -> None:
+    start_and_stop(name, times=50, kills=10)
+
+
+def start(name: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*PATHLOOM, "lab", "up", K4, "--name", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def start_and_stop(name: str, times: int, kills: int) -> None:
+    """Starts and stops a lab; kills the start, the stop or the switches with -9 at moments drawn from a fixed seed."""
+    chance = random.Random(7)
+    killed = set(chance.sample(range(times), kills))
+    links = machine_links()
+    for turn in range(times):
+        process = start(name)
+        victim = ("start", "stop", "switches")[turn % 3] if turn in killed else None
+        if victim == "start":
+            time.sleep(chance.uniform(0.2, 1.5))
+            process.kill()
+        process.wait(30)
+        if victim == "switches":
+            for one in system.processes_of(Lab(name).directory, Lab(name).prefix):
+                os.kill(one, signal.SIGKILL)
+        if victim == "stop":
+            stop = subprocess.Popen([*PATHLOOM, "lab", "down", "--name", name], stdout=subprocess.DEVNULL)
+            time.sleep(chance.uniform(0.2, 0.6))
+            stop.kill()
+            stop.wait(10)
+        down = call("down", "--name", name)
+        assert down.code == 0, (turn, victim, down.err)
+        assert left_of(name) == [], (turn, victim)
+    assert machine_links() == links
+
+
+def _is(process: int, program: str) -> bool:
+    return Path(f"/proc/{process}/comm").read_text(encoding="ascii").strip() == program

@@ -1,0 +1,114 @@
+"""Links keep their rate and their buffer, switches bear the agreed numbers, and hosts run what they are told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pathloom.lab.blueprint import mac_of
+from pathloom.lab.lab import Lab
+from pathloom.lab.status import link_counters
+from support import PATHLOOM, SMALL, Outcome
+
+LabCommand = Callable[..., Outcome]
+BLAST = """
+import socket, time
+door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+target = socket.gethostbyname("h2"), 9
+end = time.time() + 3
+while time.time() < end:
+    door.sendto(bytes(1472), target)
+    time.sleep(0.001)
+"""
+HERE = Path(__file__).resolve().parent
+
+
+def test_iperf3_finds_the_rate_of_a_link_and_the_queue_its_length(lab: LabCommand, name: str) -> None:
+    assert lab("up", SMALL, "--scheme", "spt").code == 0
+    server = subprocess.Popen(
+        [*PATHLOOM, "lab", "exec", "h2", "--name", name, "--", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
+    )
+    time.sleep(1)
+    client = lab("exec", "h0", "--", "iperf3", "--json", "--time", "8", "--client", "h2")
+    assert client.code == 0, client.out
+    assert server.wait(10) == 0
+    measured = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]
+    # Frames of 1514 bytes carry 1448.
+    assert measured == pytest.approx(10e6 * 1448 / 1514, rel=0.02)
+
+
+def test_a_queue_holds_just_its_buffer(lab: LabCommand, name: str) -> None:
+    # Two hosts send more than the link between the switches carries; what waits and what is lost is counted there.
+    assert lab("up", SMALL, "--scheme", "spt").code == 0
+    senders = [
+        subprocess.Popen([*PATHLOOM, "lab", "exec", host, "--name", name, "--", "python3", "-c", BLAST])
+        for host in ("h0", "h1")
+    ]
+    most = 0
+    blueprint = Lab(name).blueprint()
+    while any(sender.poll() is None for sender in senders):
+        most = max(most, *(waiting for *_, waiting in link_counters(blueprint).values()))
+    (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
+    assert most == 50
+    assert [sender.returncode for sender in senders] == [0, 0]
+    assert sum(link["dropped_packets"] for link in row["links"]) > 500
+    sends, receives = zip(*Lab(name).open_vswitch().buffers(), strict=True)
+    assert min(sends) > 100_000_000
+    assert min(receives) > 10_000_000
+
+
+def test_hosts_run_what_they_are_told(lab: LabCommand) -> None:
+    names = ["congestion_control", "sack", "recovery", "early_retrans", "frto"]
+    show = ["sysctl", "-n", *(f"net.ipv4.tcp_{name}" for name in names)]
+    assert lab("up", SMALL, "--transport", "newreno:iw=6KB,min_rto=300ms").code == 0
+    assert lab("exec", "h1", "--", *show).out.split() == ["reno", "0", "0", "0", "0"]
+    route = lab("exec", "h1", "--", "ip", "route").out
+    assert "initcwnd 4" in route
+    assert "rto_min lock 300ms" in route
+    neighbours = lab("exec", "h1", "--", "ip", "neighbour").out
+    assert f"10.0.1.1 dev eth0 lladdr {mac_of(4, 1)} PERMANENT" in neighbours
+    features = lab(
+        "exec", "h1", "--", "python3", "-c", "print(open('/proc/sys/net/ipv6/conf/all/disable_ipv6').read())"
+    )
+    assert features.out.strip() == "1"
+    assert lab("down").code == 0
+    assert lab("up", SMALL, "--hosts", "linux").code == 0
+    assert lab("exec", "h1", "--", *show).out.split()[1] == "1"
+    assert "congctl cubic" in lab("exec", "h1", "--", "ip", "route").out
+
+
+def test_switches_call_their_controller_and_bear_the_agreed_numbers(lab: LabCommand, name: str, tmp_path: Path) -> None:
+    assert lab("up", "fat-tree:k=4,rate=10Mbps", "--controller", "tcp:127.0.0.1:6653").code == 0
+    heard = tmp_path / "heard.json"
+    listener = lab("exec", "switches", "--", sys.executable, str(HERE / "listener.py"), "6653", "20", str(heard))
+    assert listener.code == 0, listener.err
+    found = json.loads(heard.read_text(encoding="ascii"))
+    assert sorted(found) == [f"{number:016x}" for number in range(1, 21)]
+    blueprint = Lab(name).blueprint()
+    for switch in blueprint.switches:
+        ports = {str(port.number): port.interface for port in blueprint.switch_ports if port.switch == switch.node}
+        assert {number: one for number, one in found[switch.dpid].items() if one != switch.bridge} == ports
+    # Fail-secure: without rules, nothing is forwarded.
+    reach = "import socket; socket.create_connection(('h15', 7), 1)"
+    assert "timed out" in lab("exec", "h0", "--", "python3", "-c", reach).err
+
+
+def test_hosts_with_two_ports_use_both(lab: LabCommand, name: str) -> None:
+    assert lab("up", "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps").code == 0
+    blueprint = Lab(name).blueprint()
+    one, other = blueprint.hosts[0], blueprint.hosts[-1]
+    answer = "import socket\ns = socket.create_server(('', 7))\nfor _ in range(4):\n    s.accept()"
+    server = subprocess.Popen([*PATHLOOM, "lab", "exec", other.name, "--name", name, "--", "python3", "-c", answer])
+    time.sleep(1)
+    for source in one.ports:
+        for target in other.ports:
+            reach = f"import socket; socket.create_connection(('{target.address}', 7), 5, ('{source.address}', 0))"
+            outcome = lab("exec", one.name, "--", "python3", "-c", reach)
+            assert outcome.code == 0, (source.address, target.address, outcome.err)
+    assert server.wait(10) == 0

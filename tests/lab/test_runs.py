@@ -1,0 +1,115 @@
+"""Experiments run in the lab as in the simulator, and come to the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from support import K4, PATHLOOM, compared, left_of
+
+STRIDE = ["--fabric", K4, "--traffic", "long-lived:pattern=stride", "--runs", "1", "--worlds", "sim,lab"]
+
+
+def test_finite_flows_finish_as_in_the_simulator(tmp_path: Path) -> None:
+    traffic = [
+        "--fabric",
+        "leaf-spine:spines=2,leaves=2,hosts=2,rate=10Mbps,buffer=100",
+        "--traffic",
+        "hadoop:load=0.2",
+    ]
+    options = ["--schemes", "ecmp", "--duration", "4s", "--runs", "1", "--worlds", "sim,lab", "--out", str(tmp_path)]
+    content = compared(*traffic, *options)
+    simulated, live = content["schemes"]
+    assert [simulated["world"], live["world"]] == ["sim", "lab"]
+    assert (live["scheme"], content["settings"]["worlds"]) == ("ecmp@lab", ["sim", "lab"])
+    assert live["flows"] == simulated["flows"]
+    assert live["flows"]["finished"] > 20
+    assert live["delivered_bytes"] == simulated["delivered_bytes"]
+    assert live["fct_s"]["p50"] == pytest.approx(simulated["fct_s"]["p50"], rel=0.5)
+    flows = pl.read_parquet(tmp_path / "flows.parquet")
+    pairs = [flows.filter(pl.col("scheme") == scheme).sort("flow") for scheme in ("ecmp", "ecmp@lab")]
+    for column in ("src", "dst", "src_port", "dst_port", "size_bytes"):
+        assert pairs[0][column].to_list() == pairs[1][column].to_list()
+    assert not content["traffic"]["notes"]
+
+
+def test_flows_that_wait_for_others_start_after_them(tmp_path: Path) -> None:
+    traffic = ["--fabric", "leaf-spine:spines=2,leaves=2,hosts=2,rate=10Mbps", "--traffic", "all-reduce:size=400KB"]
+    content = compared(*traffic, "--schemes", "ecmp", "--duration", "2s", "--runs", "1", "--worlds", "sim,lab")
+    simulated, live = content["schemes"]
+    assert live["flows"]["finished"] == simulated["flows"]["finished"] > 10
+    assert live["runs"][0]["end_s"] == pytest.approx(simulated["runs"][0]["end_s"], rel=0.5)
+
+
+def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
+    traffic = ["--fabric", "dumbbell:hosts=3,rate=10Mbps,buffer=60", "--traffic", "long-lived:pattern=stride"]
+    content = compared(*traffic, "--schemes", "spt", "--duration", "15s", "--runs", "1", "--worlds", "sim,lab")
+    simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
+    assert live == pytest.approx(simulated, abs=0.03)
+    assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pattern", ["stride", "permutation"])
+@pytest.mark.parametrize("scheme", ["spt", "ecmp"])
+def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> None:
+    traffic = ["--fabric", K4, "--traffic", f"long-lived:pattern={pattern}", "--schemes", scheme]
+    content = compared(*traffic, "--duration", "60s", "--runs", "3", "--worlds", "sim,lab", "--out", str(tmp_path))
+    simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
+    assert live == pytest.approx(simulated, abs=0.03)
+    flows = pl.read_parquet(tmp_path / "flows.parquet")
+    for run in (1, 2, 3):
+        of_run = flows.filter(pl.col("run") == run)
+        one, other = (
+            of_run.filter(pl.col("scheme") == label)["throughput"].sort().to_list()
+            for label in (scheme, f"{scheme}@lab")
+        )
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--schemes", "hedera"], "scheme `hedera`: the lab runs spt and ecmp so far"),
+        (["--schemes", "ecmp", "--fault", "1s:down:c0"], "--fault: static routes in the lab answer no fault"),
+        (["--schemes", "ecmp", "--lab", "pin=of"], "lab `pin=of`: expected hosts=newreno"),
+        (["--schemes", "ecmp", "--worlds", "lap"], "did you mean `lab`"),
+        (["--schemes", "ecmp", "--transport", "newreno:pace=1Mbps"], "cannot be told pace_bps"),
+    ],
+)
+def test_what_the_lab_cannot_do_is_said_before_anything_is_built(arguments: list[str], text: str) -> None:
+    done = subprocess.run(
+        [*PATHLOOM, "compare", *STRIDE, "--worlds", "lab", *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_takes_its_lab_down(number: signal.Signals) -> None:
+    command = [*PATHLOOM, "lab", "run", *STRIDE[:6], "--schemes", "ecmp", "--duration", "30s"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    time.sleep(6)
+    assert left_of(f"run-{process.pid}") != []
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said.strip() == "pathloom: interrupted: 0 of 1 runs were finished"
+    assert left_of(f"run-{process.pid}") == []
+
+
+def test_a_killed_run_is_cleaned_up_by_down() -> None:
+    command = [*PATHLOOM, "lab", "run", *STRIDE[:6], "--schemes", "ecmp", "--duration", "30s"]
+    process = subprocess.Popen(command)
+    time.sleep(5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert subprocess.run([*PATHLOOM, "lab", "down", "--name", f"run-{process.pid}"], check=False).returncode == 0
+    assert left_of(f"run-{process.pid}") == []
