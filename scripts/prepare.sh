@@ -70,6 +70,7 @@ lab)
     command -v ip >/dev/null && command -v tc >/dev/null || need_packages "iproute2, for namespaces and links" iproute2
     # Only the programs are used: the machine's own instance of Open vSwitch, if it runs, is left alone.
     command -v ovs-vswitchd >/dev/null || need_packages "Open vSwitch" openvswitch-switch
+    command -v mn >/dev/null || need_packages "Mininet, whose users are served as well" mininet
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
     ;;
 *)

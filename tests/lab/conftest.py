@@ -63,3 +63,7 @@ def lab(name: str) -> Callable[..., Outcome]:
         return call(command, *own[:place], "--name", name, *own[place:])
 
     return run
+
+
+collect_ignore = ["mininet_driver.py", "listener.py"]
+"""Programs for other Pythons and places."""

@@ -1,6 +1,6 @@
 """Any fabric of Pathloom in Mininet, with the names, ports, addresses and datapath ids that its controller expects.
 
-    mn --custom python/pathloom/lab/mininet_topo.py --topo pathloom,fat-tree:k=4 --switch ovs,protocols=OpenFlow13 \
+    mn --custom examples/mininet_topo.py --topo pathloom,fat-tree:k=4 --switch ovs,protocols=OpenFlow13 \
        --controller remote
 
 The fabric's keys follow the name as on Pathloom's own command line: `--topo pathloom,fat-tree:k=4,rate=10Mbps`. Rates
@@ -25,7 +25,9 @@ WHOLE_LENGTH = 8
 
 def pathloom_command() -> str:
     """Where the command `pathloom` is. Raises `SystemExit`."""
-    checkouts = [parent / ".venv" / "bin" / "pathloom" for parent in Path(__file__).resolve().parents]
+    # Mininet runs this file without telling it its name; its code knows.
+    here = Path(pathloom_command.__code__.co_filename).resolve()
+    checkouts = [parent / ".venv" / "bin" / "pathloom" for parent in here.parents]
     near = next((str(path) for path in checkouts if path.exists()), None)
     found = os.environ.get("PATHLOOM") or near or shutil.which("pathloom")
     if found is None:
