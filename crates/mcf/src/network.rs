@@ -103,7 +103,7 @@ impl Network {
     }
 
     /// Links into the node at a place, with the nodes they come from.
-    pub(crate) fn into(&self, place: u32) -> &[Hop] {
+    pub(crate) fn entering(&self, place: u32) -> &[Hop] {
         self.into.of(place)
     }
 

@@ -88,7 +88,7 @@ impl Routes {
         while let Some(&node) = queue.get(next) {
             next += 1;
             let further = hops[node as usize] + 1;
-            for hop in network.into(node) {
+            for hop in network.entering(node) {
                 if hops[hop.node as usize] == FAR && self.is_up(hop.link) && further < FAR {
                     hops[hop.node as usize] = further;
                     queue.push(hop.node);

@@ -246,3 +246,57 @@ proptest! {
         prop_assert!(rates.iter().all(|&rate| rate <= RATE_BPS as f64 * (1.0 + 1e-9)));
     }
 }
+
+/// Mean max-min rate, as a share of the NIC, of a permutation placed by one round.
+fn permutation_quality(k: u32, share: f64, seed: u64) -> f64 {
+    let tree = FatTree::new(k, RATE_BPS);
+    let mut rng = Pcg64::new(u128::from(seed), 5);
+    let mut placer = placer(&tree);
+    for cable in tree.failures(share, &mut rng) {
+        placer.set_link(cable, false);
+        placer.set_link(cable + 1, false);
+    }
+    for (id, (src, dst)) in tree.permutation(&mut rng).into_iter().enumerate() {
+        placer.wait(id as u64, tree.flow(src, dst)).expect("a new flow");
+    }
+    placer.round(usize::MAX);
+    let rates = placer.max_min_bps();
+    rates.iter().map(|(_, rate)| rate / RATE_BPS as f64).sum::<f64>() / rates.len() as f64
+}
+
+#[test]
+fn a_permutation_is_placed_nearly_perfectly() {
+    let mean = |share| (0..10).map(|seed| permutation_quality(8, share, seed)).sum::<f64>() / 10.0;
+    let (healthy, failed) = (mean(0.0), mean(0.05));
+    assert!(healthy >= 0.97, "{healthy} of the NICs on a healthy FatTree");
+    assert!(failed >= 0.85, "{failed} of the NICs with 5 % of the links failed");
+}
+
+#[test]
+fn placing_one_by_one_and_then_a_round_is_as_good_as_starting_from_nothing() {
+    let tree = FatTree::new(8, RATE_BPS);
+    let mean = |placer: &Placer| {
+        let rates = placer.max_min_bps();
+        rates.iter().map(|(_, rate)| rate / RATE_BPS as f64).sum::<f64>() / rates.len() as f64
+    };
+    for seed in 0..3 {
+        let mut placer = placer(&tree);
+        let mut rng = rng(seed);
+        // What comes and goes leaves no mark on those that stay.
+        for (id, (src, dst)) in tree.permutation(&mut rng).into_iter().enumerate() {
+            placer.arrive(1000 + id as u64, tree.flow(src, dst)).expect("a new flow");
+        }
+        for (id, (src, dst)) in tree.permutation(&mut rng).into_iter().enumerate() {
+            placer.arrive(id as u64, tree.flow(src, dst)).expect("a new flow");
+        }
+        (1000..1000 + u64::from(tree.hosts())).for_each(|id| assert!(placer.depart(id)));
+        placer.round(usize::MAX);
+        let standing = mean(&placer);
+        placer.lift_all();
+        placer.round(usize::MAX);
+        let fresh = mean(&placer);
+        assert!(standing >= fresh - 0.04, "seed {seed}: {standing} standing, {fresh} from nothing");
+        let before = mean(&placer);
+        assert!(placer.round(usize::MAX).placed.is_empty() && mean(&placer) >= before - 1e-9);
+    }
+}

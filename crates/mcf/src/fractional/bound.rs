@@ -99,7 +99,7 @@ impl Bound {
             next += 1;
             self.queued[node as usize] = false;
             let here = self.distance[node as usize];
-            let into = problem.network.into(node);
+            let into = problem.network.entering(node);
             operations += into.len() as u64;
             for hop in into {
                 let distance = lengths[hop.link as usize] + here;

@@ -5,6 +5,8 @@ use super::standing::Ledger;
 
 /// Sweeps over the overfull links at most; each but the last has moved something.
 const MAX_SWEEPS: u32 = 8;
+/// Links looked at, at most, by each of the two kinds of search: some tenths of a second.
+pub(super) const MOST_OPERATIONS: u64 = 20_000_000;
 /// Least gain worth a move, in the unit of [`pain`].
 const LEAST_GAIN: f64 = 1e-9;
 
@@ -16,30 +18,68 @@ fn pain(load_bps: i64, capacity_bps: i64) -> f64 {
     over * (1.0 + 0.5 * over) + 0.05 * share * share
 }
 
+/// Who may move.
+pub(super) struct Budget {
+    /// Standing flows that may still start to move.
+    left: usize,
+    /// By slot, whether its moves are free: it is new, or has moved already.
+    free: Vec<bool>,
+    /// Slots that have moved, and the paths they stood on.
+    origins: Vec<(u32, Box<[u32]>)>,
+}
+
+impl Budget {
+    /// `new` are the slots of flows that had no path, which may move freely.
+    fn new(slots: usize, most_moves: usize, new: &[u32]) -> Budget {
+        let mut free = vec![false; slots];
+        new.iter().for_each(|&slot| free[slot as usize] = true);
+        Budget { left: most_moves, free, origins: Vec::new() }
+    }
+
+    pub(super) fn allows(&self, slot: u32) -> bool {
+        self.left > 0 || self.free[slot as usize]
+    }
+
+    /// Notes that a flow left the path it was on.
+    pub(super) fn note(&mut self, slot: u32, before: &[u32]) {
+        if !std::mem::replace(&mut self.free[slot as usize], true) {
+            self.left -= 1;
+            self.origins.push((slot, before.into()));
+        }
+    }
+}
+
 impl Placer {
     /// Moves flows off overfull links as long as that helps. Returns the flows that stood on a path before and stand on
     /// another now, at most `most_moves`; `new` are the slots that had none, which may move freely.
     pub(super) fn improve(&mut self, most_moves: usize, new: &[u32]) -> Vec<u64> {
-        let mut is_new = vec![false; self.slots.len()];
-        new.iter().for_each(|&slot| is_new[slot as usize] = true);
-        let mut moved: Vec<(u32, Box<[u32]>)> = Vec::new();
-        let mut has_moved = vec![false; self.slots.len()];
+        let mut budget = Budget::new(self.slots.len(), most_moves, new);
+        self.relieve(&mut budget);
+        self.negotiate(&mut budget);
+        let differs = |(slot, before): &(u32, Box<[u32]>)| self.standing(*slot).path.as_ref() != Some(before);
+        let moved = budget.origins.iter().filter(|origin| differs(origin));
+        let mut ids: Vec<u64> = moved.map(|(slot, _)| self.standing(*slot).id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Moves one flow at a time, each to where it hurts less.
+    fn relieve(&mut self, budget: &mut Budget) {
+        let most = self.search.operations + MOST_OPERATIONS;
         for _ in 0..MAX_SWEEPS {
             let mut changed = false;
             for link in self.overfull() {
+                if self.search.operations > most {
+                    return;
+                }
                 for slot in self.ledger.on_link(link).to_vec() {
-                    let free = is_new[slot as usize] || has_moved[slot as usize];
                     if self.ledger.left_bps(link) >= 0 {
                         break;
                     }
-                    if !free && moved.len() >= most_moves {
-                        continue;
-                    }
-                    if let Some(before) = self.relocate(slot) {
-                        changed = true;
-                        if !free {
-                            has_moved[slot as usize] = true;
-                            moved.push((slot, before));
+                    if budget.allows(slot) {
+                        if let Some(before) = self.relocate(slot) {
+                            budget.note(slot, &before);
+                            changed = true;
                         }
                     }
                 }
@@ -48,17 +88,12 @@ impl Placer {
                 break;
             }
         }
-        let differs = |(slot, before): &(u32, Box<[u32]>)| self.standing(*slot).path.as_ref() != Some(before);
-        let mut ids: Vec<u64> =
-            moved.iter().filter(|moved| differs(moved)).map(|(slot, _)| self.standing(*slot).id).collect();
-        ids.sort_unstable();
-        ids
     }
 
-    /// Links whose flows ask for more than they have, the most overfull first.
-    fn overfull(&self) -> Vec<u32> {
-        let mut links: Vec<u32> =
-            (0..self.network.links().len() as u32).filter(|&link| self.ledger.left_bps(link) < 0).collect();
+    /// Links whose flows ask for more than they have (by more than a thousandth), the most overfull first.
+    pub(super) fn overfull(&self) -> Vec<u32> {
+        let over = |&link: &u32| self.ledger.left_bps(link) < -self.ledger.capacity_bps(link) / 1000;
+        let mut links: Vec<u32> = (0..self.network.links().len() as u32).filter(over).collect();
         links.sort_by_key(|&link| (self.ledger.left_bps(link), link));
         links
     }
@@ -87,7 +122,7 @@ impl Placer {
 
 /// What one more flow of this demand adds to the pain of a link.
 fn added_pain(ledger: &Ledger, link: u32, demand_bps: i64) -> f64 {
-    let load_bps = ledger.load_bps(link) as i64;
-    let capacity_bps = load_bps + ledger.left_bps(link);
+    let capacity_bps = ledger.capacity_bps(link);
+    let load_bps = capacity_bps - ledger.left_bps(link);
     pain(load_bps + demand_bps, capacity_bps) - pain(load_bps, capacity_bps)
 }

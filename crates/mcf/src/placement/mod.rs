@@ -10,6 +10,7 @@
 mod annealing;
 mod first_fit;
 mod improve;
+mod negotiate;
 mod paths;
 mod placer;
 mod round;

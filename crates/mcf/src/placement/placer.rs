@@ -6,6 +6,9 @@ use crate::network::Network;
 use crate::routes::Routes;
 use rustc_hash::FxHashMap;
 
+/// Paths are equally light when they differ by less than this part of a flow's demand.
+const SLACK: i64 = 4;
+
 /// A flow that wants a path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlacedFlow {
@@ -31,11 +34,14 @@ pub struct PlacerSettings {
     pub epsilon: f64,
     /// Whether a round improves on the papers' walk by local search.
     pub improve: bool,
+    /// Passes of negotiation over full links at most, and a third of that many without a better state. Only rounds that
+    /// leave links overfull take them.
+    pub passes: u32,
 }
 
 impl Default for PlacerSettings {
     fn default() -> PlacerSettings {
-        PlacerSettings { epsilon: 0.05, improve: true }
+        PlacerSettings { epsilon: 0.05, improve: true, passes: 240 }
     }
 }
 
@@ -324,10 +330,14 @@ impl Placer {
             self.put(slot, &[]);
             return true;
         }
+        let slack = standing.demand_bps as i64 / SLACK;
         self.routes.prepare(&self.network, to);
         let Some(routes) = self.routes.to(to) else { return false };
         let ledger = &self.ledger;
-        let Some(widest) = self.search.widest(routes, from, |link| ledger.left_bps(link)) else { return false };
+        let last = self.network.entering(to).iter().filter(|hop| self.routes.is_up(hop.link));
+        let most = last.map(|hop| ledger.left_bps(hop.link)).max().unwrap_or(i64::MAX);
+        let width = |link| ledger.left_bps(link);
+        let Some(widest) = self.search.widest(routes, from, most, slack, width) else { return false };
         let length = |link| if ledger.left_bps(link) < widest { f64::INFINITY } else { ledger.length(link) };
         let mut path = Vec::new();
         let found = self.search.cheapest(routes, from, length, &mut path).is_some();

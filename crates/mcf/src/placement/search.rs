@@ -23,6 +23,8 @@ pub(super) struct Search {
     round: u32,
     layer: Vec<u32>,
     next: Vec<u32>,
+    /// Nodes to go on from, the width of the way there, and hops from there to the destination.
+    stack: Vec<(u32, i64, u32)>,
     /// Links looked at since the beginning.
     pub operations: u64,
 }
@@ -30,20 +32,65 @@ pub(super) struct Search {
 impl Search {
     pub(super) fn new(nodes: usize) -> Search {
         let unseen = Seen { round: 0, link: u32::MAX, from: u32::MAX, width: 0, cost: 0.0 };
-        Search { seen: vec![unseen; nodes], round: 0, layer: Vec::new(), next: Vec::new(), operations: 0 }
+        Search {
+            seen: vec![unseen; nodes],
+            round: 0,
+            layer: Vec::new(),
+            next: Vec::new(),
+            stack: Vec::new(),
+            operations: 0,
+        }
     }
 
-    /// Width of the widest path, that of a path being the least of its links' widths. `None` when there is no path.
-    pub(super) fn widest(&mut self, routes: RoutesTo<'_>, from: u32, width: impl Fn(u32) -> i64) -> Option<i64> {
-        let start = Seen { round: 0, link: u32::MAX, from, width: i64::MAX, cost: 0.0 };
-        let end = self.layers(
-            routes,
-            from,
-            start,
-            |before, link| Seen { width: before.width.min(width(link)), ..before },
-            |a, b| a.width > b.width,
-        )?;
-        Some(self.seen[end as usize].width)
+    /// Width of the widest path to within `slack`, that of a path being the least of its links' widths; no path is wider
+    /// than `most`. `None` when there is no path. A path is followed only as long as it is wider than the best one known
+    /// by more than the slack, which spares most of the links.
+    pub(super) fn widest(
+        &mut self,
+        routes: RoutesTo<'_>,
+        from: u32,
+        most: i64,
+        slack: i64,
+        width: impl Fn(u32) -> i64,
+    ) -> Option<i64> {
+        let hops = routes.hops(from)?;
+        self.round = self.round.wrapping_add(1);
+        let round = self.round;
+        let mut first: Vec<(i64, u32)> = routes.at(from).iter().map(|hop| (width(hop.link), hop.node)).collect();
+        first.sort_unstable_by_key(|&(width, _)| std::cmp::Reverse(width));
+        self.operations += first.len() as u64;
+        let mut best = None;
+        let mut stack = std::mem::take(&mut self.stack);
+        for (width_so_far, node) in first {
+            if best.is_some_and(|best: i64| width_so_far.min(most) <= best.saturating_add(slack)) {
+                break;
+            }
+            stack.push((node, width_so_far, hops - 1));
+            while let Some((node, width_so_far, hops)) = stack.pop() {
+                if best.is_some_and(|best| width_so_far.min(most) <= best.saturating_add(slack)) {
+                    continue;
+                }
+                if hops == 0 {
+                    best = Some(width_so_far);
+                    continue;
+                }
+                let seen = &mut self.seen[node as usize];
+                if seen.round == round && seen.width >= width_so_far {
+                    continue;
+                }
+                (seen.round, seen.width) = (round, width_so_far);
+                let members = routes.at(node);
+                self.operations += members.len() as u64;
+                for hop in members {
+                    let width = width(hop.link).min(width_so_far);
+                    if best.is_none_or(|best| width > best.saturating_add(slack)) {
+                        stack.push((hop.node, width, hops - 1));
+                    }
+                }
+            }
+        }
+        self.stack = stack;
+        best
     }
 
     /// The path with the least sum of costs; of equal ones, that whose links come first. It is left in `path`. A cost of
@@ -55,18 +102,33 @@ impl Search {
         cost: impl Fn(u32) -> f64,
         path: &mut Vec<u32>,
     ) -> Option<f64> {
-        let start = Seen { round: 0, link: u32::MAX, from, width: 0, cost: 0.0 };
-        let end = self.layers(
-            routes,
-            from,
-            start,
-            |before, link| Seen { cost: before.cost + cost(link), ..before },
-            |a, b| a.cost < b.cost,
-        )?;
-        let found = self.seen[end as usize].cost;
-        if found == f64::INFINITY {
-            return None;
+        let hops = routes.hops(from)?;
+        self.round = self.round.wrapping_add(1);
+        let round = self.round;
+        self.seen[from as usize] = Seen { round, link: u32::MAX, from, width: 0, cost: 0.0 };
+        self.layer.clear();
+        self.layer.push(from);
+        for _ in 0..hops {
+            self.next.clear();
+            for &node in &self.layer {
+                let here = self.seen[node as usize].cost;
+                let members = routes.at(node);
+                self.operations += members.len() as u64;
+                for hop in members {
+                    let cost = here + cost(hop.link);
+                    let known = &mut self.seen[hop.node as usize];
+                    if cost == f64::INFINITY || (known.round == round && known.cost <= cost) {
+                        continue;
+                    }
+                    if known.round != round {
+                        self.next.push(hop.node);
+                    }
+                    *known = Seen { round, link: hop.link, from: node, width: 0, cost };
+                }
+            }
+            std::mem::swap(&mut self.layer, &mut self.next);
         }
+        let &end = self.layer.first()?;
         path.clear();
         let mut node = end;
         while node != from {
@@ -75,43 +137,6 @@ impl Search {
             node = from;
         }
         path.reverse();
-        Some(found)
-    }
-
-    /// Goes through the layers; returns the destination.
-    fn layers(
-        &mut self,
-        routes: RoutesTo<'_>,
-        from: u32,
-        start: Seen,
-        step: impl Fn(Seen, u32) -> Seen,
-        better: impl Fn(&Seen, &Seen) -> bool,
-    ) -> Option<u32> {
-        let hops = routes.hops(from)?;
-        self.round = self.round.wrapping_add(1);
-        let round = self.round;
-        self.seen[from as usize] = Seen { round, ..start };
-        self.layer.clear();
-        self.layer.push(from);
-        for _ in 0..hops {
-            self.next.clear();
-            for &node in &self.layer {
-                let here = self.seen[node as usize];
-                let members = routes.at(node);
-                self.operations += members.len() as u64;
-                for hop in members {
-                    let there = Seen { link: hop.link, from: node, ..step(here, hop.link) };
-                    let known = &mut self.seen[hop.node as usize];
-                    if known.round != round {
-                        *known = there;
-                        self.next.push(hop.node);
-                    } else if better(&there, known) {
-                        *known = there;
-                    }
-                }
-            }
-            std::mem::swap(&mut self.layer, &mut self.next);
-        }
-        self.layer.first().copied()
+        Some(self.seen[end as usize].cost)
     }
 }

@@ -23,19 +23,15 @@ impl PlacedFlow {
     }
 }
 
-/// A link as the searches see it: all they need in 24 bytes.
-#[derive(Clone, Copy, Debug)]
-struct Account {
-    capacity_bps: i64,
-    load_bps: i64,
-    /// l(e).
-    length: f64,
-}
-
 /// Loads of all links, and who is on them. Loads are whole bits per second, so that a departure undoes an arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
-    accounts: Vec<Account>,
+    /// c(e).
+    capacity_bps: Vec<i64>,
+    /// c(e) − f(e).
+    left_bps: Vec<i64>,
+    /// l(e).
+    length: Vec<f64>,
     /// Slots of the flows on each link; on an access link, whether they have a path or not.
     on_link: Vec<Vec<u32>>,
     ln_growth: f64,
@@ -43,30 +39,36 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn new(network: &Network, epsilon: f64) -> Ledger {
-        let account = |capacity_bps: u64| {
-            let capacity_bps = i64::try_from(capacity_bps).unwrap_or(i64::MAX);
-            Account { capacity_bps, load_bps: 0, length: 1.0 }
-        };
+        let capacity = |capacity_bps: u64| i64::try_from(capacity_bps).unwrap_or(i64::MAX);
+        let capacity_bps: Vec<i64> = network.links().iter().map(|link| capacity(link.capacity_bps)).collect();
         Ledger {
-            accounts: network.links().iter().map(|link| account(link.capacity_bps)).collect(),
-            on_link: vec![Vec::new(); network.links().len()],
+            left_bps: capacity_bps.clone(),
+            length: vec![1.0; capacity_bps.len()],
+            on_link: vec![Vec::new(); capacity_bps.len()],
+            capacity_bps,
             ln_growth: libm::log1p(epsilon.max(0.0)),
         }
     }
 
     /// c(e) − f(e): below 0 when the flows on a link ask for more than it has.
     pub(super) fn left_bps(&self, link: u32) -> i64 {
-        let account = &self.accounts[link as usize];
-        account.capacity_bps - account.load_bps
+        self.left_bps[link as usize]
     }
 
+    /// c(e).
+    pub(super) fn capacity_bps(&self, link: u32) -> i64 {
+        self.capacity_bps[link as usize]
+    }
+
+    /// f(e).
     pub(super) fn load_bps(&self, link: u32) -> u64 {
-        self.accounts.get(link as usize).map_or(0, |account| account.load_bps.max(0) as u64)
+        let capacity_bps = self.capacity_bps.get(link as usize).copied().unwrap_or(0);
+        (capacity_bps - self.left_bps.get(link as usize).copied().unwrap_or(0)).max(0) as u64
     }
 
     /// l(e).
     pub(super) fn length(&self, link: u32) -> f64 {
-        self.accounts[link as usize].length
+        self.length[link as usize]
     }
 
     pub(super) fn on_link(&self, link: u32) -> &[u32] {
@@ -102,10 +104,11 @@ impl Ledger {
 
     pub(super) fn change(&mut self, path: &[u32], before_bps: u64, after_bps: u64) {
         for &link in path {
-            let account = &mut self.accounts[link as usize];
-            account.load_bps += after_bps as i64 - before_bps as i64;
-            let share = account.load_bps as f64 / account.capacity_bps.max(1) as f64;
-            account.length = libm::exp(self.ln_growth * share);
+            let link = link as usize;
+            self.left_bps[link] -= after_bps as i64 - before_bps as i64;
+            let capacity_bps = self.capacity_bps[link];
+            let share = (capacity_bps - self.left_bps[link]) as f64 / capacity_bps.max(1) as f64;
+            self.length[link] = libm::exp(self.ln_growth * share);
         }
     }
 

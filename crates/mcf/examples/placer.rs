@@ -1,0 +1,112 @@
+//! Quality and speed of the stateful placer on FatTrees: `cargo run --release -p pathloom-mcf --example placer`
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::FatTree;
+use pathloom_mcf::placement::{Placer, PlacerSettings};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use std::time::{Duration, Instant};
+
+const RATE_BPS: u64 = 1_000_000_000;
+
+fn main() {
+    if std::env::args().any(|argument| argument == "round") {
+        return [false, true].into_iter().for_each(round);
+    }
+    for (k, share) in [(4, 0.0), (8, 0.0), (16, 0.0), (4, 0.05), (8, 0.05), (16, 0.05)] {
+        for improve in [false, true] {
+            quality(k, share, improve);
+        }
+    }
+    arrivals();
+    round(false);
+    round(true);
+}
+
+/// Mean max-min rate of a permutation, as a share of the NIC.
+fn quality(k: u32, share: f64, improve: bool) {
+    let tree = FatTree::new(k, RATE_BPS);
+    let (mut sum, mut worst, mut time) = (0.0, 1.0f64, 0.0);
+    for seed in 0..10 {
+        let mut rng = Pcg64::new(seed, 5);
+        let mut placer = Placer::new(tree.network(), PlacerSettings { improve, ..PlacerSettings::default() });
+        for cable in tree.failures(share, &mut rng) {
+            placer.set_link(cable, false);
+            placer.set_link(cable + 1, false);
+        }
+        for (id, (src, dst)) in tree.permutation(&mut rng).into_iter().enumerate() {
+            placer.wait(id as u64, tree.flow(src, dst)).expect("a new flow");
+        }
+        let start = cpu_time();
+        placer.round(usize::MAX);
+        time += (cpu_time() - start).as_secs_f64() / 10.0;
+        let rates = placer.max_min_bps();
+        let mean = rates.iter().map(|(_, rate)| rate / RATE_BPS as f64).sum::<f64>() / rates.len() as f64;
+        sum += mean / 10.0;
+        worst = worst.min(mean);
+    }
+    println!(
+        "k={k} fail={share} improve={improve}: mean of 10 seeds {sum:.4}, worst {worst:.4}, round {:.3} ms",
+        time * 1e3
+    );
+}
+
+fn arrivals() {
+    let tree = FatTree::new(16, RATE_BPS);
+    let mut rng = Pcg64::new(1, 5);
+    let mut placer = Placer::new(tree.network(), PlacerSettings::default());
+    let mut arrive = |placer: &mut Placer, id: u64| {
+        let flow = tree.flow(rng.random_range(0..tree.hosts()), rng.random_range(0..tree.hosts()));
+        let start = Instant::now();
+        placer.arrive(id, flow).expect("a new flow");
+        start.elapsed()
+    };
+    for id in 0..10_000 {
+        arrive(&mut placer, id);
+    }
+    placer.round(usize::MAX);
+    let mut times: Vec<_> = (10_000..11_000)
+        .map(|id| {
+            let time = arrive(&mut placer, id);
+            placer.depart(id);
+            time
+        })
+        .collect();
+    times.sort_unstable();
+    println!("k=16, 10,000 flows standing: one more takes {:?}, at the 99th percentile {:?}", times[500], times[990]);
+}
+
+fn round(improve: bool) {
+    let tree = FatTree::new(48, RATE_BPS);
+    let mut rng = Pcg64::new(1, 5);
+    let mut placer = Placer::new(tree.network(), PlacerSettings { improve, ..PlacerSettings::default() });
+    for id in 0..100_000 {
+        let flow = tree.flow(rng.random_range(0..tree.hosts()), rng.random_range(0..tree.hosts()));
+        placer.wait(id, flow).expect("a new flow");
+    }
+    for what in ["on a fresh placer", "from nothing", "with all standing"] {
+        if what == "from nothing" {
+            placer.lift_all();
+        }
+        let start = cpu_time();
+        let round = placer.round(usize::MAX);
+        println!(
+            "k=48, improve={improve}, 100,000 flows {what}: a round takes {:?}, {} placed, {} moved, {} operations",
+            cpu_time() - start,
+            round.placed.len(),
+            round.moved.len(),
+            round.operations
+        );
+    }
+    let rates: f64 = placer.max_min_bps().iter().map(|(_, rate)| rate).sum();
+    let demands: u64 = (0..100_000).filter_map(|id| placer.demand_bps(id)).sum();
+    println!("max-min rates are {:.4} of the demands", rates / demands as f64);
+}
+
+/// Time this process has spent on a processor.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}

@@ -1,0 +1,104 @@
+//! Negotiation over full links: flows on overfull links are taken off and routed anew, one after the other, again and
+//! again, while links that stay overfull become dearer from pass to pass.
+//!
+//! This is how signals are routed on FPGAs (McMurchie and Ebeling, "PathFinder", FPGA 1995): a flow that has another
+//! way gives in sooner or later, one that has none stays. It solves what moving one flow at a time cannot, where every
+//! flow that moves pushes another one away. The best state met is kept.
+
+use super::improve::{Budget, MOST_OPERATIONS};
+use super::placer::Placer;
+
+/// By how much a link that is overfull by all of its capacity becomes dearer per pass.
+const DEARER: f64 = 0.5;
+/// Flows up to which max-min rates are worked out after every pass.
+const EXACT: usize = 2_000;
+/// Share of all demands that is worth no further pass.
+const GOOD_ENOUGH: f64 = 0.9995;
+
+impl Placer {
+    /// Negotiates until no link is overfull or the passes are over, moving no more standing flows than the budget has.
+    pub(super) fn negotiate(&mut self, budget: &mut Budget) {
+        let links = self.network.links().len();
+        let mut dearness = vec![1.0f64; links];
+        let mut best = self.served();
+        let asked: f64 = self.slots.iter().flatten().map(|standing| standing.demand_bps as f64).sum();
+        let mut undo: Vec<(u32, Option<Box<[u32]>>)> = Vec::new();
+        let most = self.search.operations + MOST_OPERATIONS;
+        let mut vain = 0;
+        for _ in 0..self.settings.passes {
+            let mut slots: Vec<u32> = Vec::new();
+            for link in self.overfull() {
+                let ledger = &self.ledger;
+                let over = -ledger.left_bps(link) as f64 / self.network.capacity_bps(link).max(1) as f64;
+                dearness[link as usize] += DEARER * over;
+                slots.extend_from_slice(ledger.on_link(link));
+            }
+            let mut known = vec![false; self.slots.len()];
+            slots.retain(|&slot| !std::mem::replace(&mut known[slot as usize], true));
+            if best >= GOOD_ENOUGH * asked || vain > self.settings.passes / 3 || self.search.operations > most {
+                break;
+            }
+            for slot in slots {
+                if budget.allows(slot) {
+                    if let Some(before) = self.reroute(slot, &dearness) {
+                        budget.note(slot, &before);
+                        undo.push((slot, Some(before)));
+                    }
+                }
+            }
+            let served = self.served();
+            vain += 1;
+            if served > best {
+                (best, vain) = (served, 0);
+                undo.clear();
+            }
+        }
+        for (slot, path) in undo.into_iter().rev() {
+            self.lift(slot);
+            if let Some(path) = path {
+                self.put(slot, &path);
+            }
+        }
+    }
+
+    /// Puts a flow where it hurts least at these prices; returns the path it was on, if it is on another now.
+    fn reroute(&mut self, slot: u32, dearness: &[f64]) -> Option<Box<[u32]>> {
+        let (from, to) = self.standing(slot).ends?;
+        let demand_bps = self.standing(slot).demand_bps as i64;
+        let before = self.standing(slot).path.clone()?;
+        self.routes.prepare(&self.network, to);
+        self.lift(slot);
+        let (ledger, search) = (&self.ledger, &mut self.search);
+        let price = |link: u32| {
+            let (left, capacity) = (ledger.left_bps(link), ledger.capacity_bps(link));
+            let over = (demand_bps - left.max(0)).max(0) as f64;
+            let load = (capacity - left) as f64;
+            0.02 * dearness[link as usize] + (over * dearness[link as usize] + 0.02 * load) / capacity.max(1) as f64
+        };
+        let mut path = Vec::new();
+        let found = self.routes.to(to).and_then(|routes| search.cheapest(routes, from, price, &mut path));
+        if found.is_none() || *path == *before {
+            self.put(slot, &before);
+            return None;
+        }
+        self.put(slot, &path);
+        Some(before)
+    }
+
+    /// The sum of max-min rates. Of many flows a quick likeness: what they would get if each had its share, by demand, of
+    /// its fullest link.
+    fn served(&self) -> f64 {
+        if self.len() <= EXACT {
+            return self.max_min_bps().into_iter().map(|(_, rate)| rate).sum();
+        }
+        let share = |&link: &u32| {
+            let capacity = self.ledger.capacity_bps(link) as f64;
+            capacity / (capacity - self.ledger.left_bps(link).min(0) as f64)
+        };
+        let served = |standing: &super::standing::Standing| {
+            let path = standing.path.as_deref()?;
+            Some(standing.demand_bps as f64 * path.iter().map(share).fold(1.0, f64::min))
+        };
+        self.slots.iter().flatten().filter_map(served).sum()
+    }
+}
