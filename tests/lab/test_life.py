@@ -91,7 +91,7 @@ def test_what_will_not_do_is_one_line(lab: LabCommand, name: str) -> None:
     cases = [
         (lab("exec", "h0", "--", "true"), f"lab `{name}`: is not up"),
         (lab("up", "fat-tre:k=4"), "did you mean `fat-tree`"),
-        (lab("up", SMALL, "--controller", "localhost"), "--controller `localhost`: expected none"),
+        (lab("up", SMALL, "--controller", "localhost"), "--controller `localhost`: expected none, pathloom"),
         (lab("up", SMALL, "--hosts", "windows"), "hosts `windows`: expected newreno"),
         (lab("up", SMALL, "--hosts", "linux", "--transport", "newreno"), "--transport `newreno`: is for hosts that"),
         (call("up", SMALL, "--name", "a.b"), "--name `a.b`: expected"),

@@ -76,7 +76,7 @@ def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--schemes", "hedera"], "scheme `hedera`: the lab runs spt and ecmp so far"),
+        (["--schemes", "hedera"], "scheme `hedera`: is more than static routes; add --lab controller=pathloom"),
         (["--schemes", "ecmp", "--fault", "1s:down:c0"], "--fault: static routes in the lab answer no fault"),
         (["--schemes", "ecmp", "--lab", "pin=of"], "lab `pin=of`: expected hosts=newreno"),
         (["--schemes", "ecmp", "--worlds", "lap"], "did you mean `lab`"),

@@ -49,12 +49,13 @@ def up(
         typer.Option(
             "--controller",
             metavar="TARGET",
-            help="none (static routes), tcp:127.0.0.1:6653 inside the lab, or unix:PATH in its run directory.",
+            help="none (static routes), pathloom (our own), tcp:127.0.0.1:PORT inside the lab, or unix:PATH in its run "
+            "directory.",
         ),
     ] = "none",
     scheme: Annotated[
         str,
-        typer.Option("--scheme", metavar="SPEC", help="Whose default routes the switches get without a controller."),
+        typer.Option("--scheme", metavar="SPEC", help="What our controller runs, or whose default routes there are."),
     ] = "ecmp",
     hosts: HostsOption = "newreno",
     transport: Annotated[
@@ -71,7 +72,7 @@ def up(
     from pathloom.lab.lab import Lab
 
     lab = Lab(name)
-    target = None if controller == "none" else _controller(controller)
+    target = _controller(controller)
     stack = host_stack(hosts, transport)
     built = Fabric(fabric)
     system.end_in_order()
@@ -216,10 +217,19 @@ def down(
     return 0
 
 
-def _controller(text: str) -> str:
+def _controller(text: str) -> str | None:
+    from pathloom.lab import controller
+
+    if text == "none":
+        return None
+    if text == "pathloom":
+        controller.program()
+        return controller.TARGET
     kind, _, rest = text.partition(":")
     if kind not in ("tcp", "ssl", "unix") or not rest:
-        raise bad_input(f"--controller `{text}`: expected none, tcp:127.0.0.1:PORT, ssl:127.0.0.1:PORT or unix:PATH")
+        raise bad_input(
+            f"--controller `{text}`: expected none, pathloom, tcp:127.0.0.1:PORT, ssl:127.0.0.1:PORT or unix:PATH"
+        )
     return text
 
 

@@ -42,7 +42,9 @@ WorldsOption = Annotated[
 ]
 LabOption = Annotated[
     str | None,
-    typer.Option("--lab", metavar="KEYS", help="For the lab: hosts=newreno|linux|linux/NAME,pin=on|off."),
+    typer.Option(
+        "--lab", metavar="KEYS", help="For the lab: hosts=newreno|linux|linux/NAME,controller=none|pathloom,pin=on|off."
+    ),
 ]
 DurationOption = Annotated[
     str | None,

@@ -43,6 +43,8 @@ class LabSettings:
 
     hosts: str = "newreno"
     """What the hosts' kernels run: `newreno`, as in the simulator, or `linux` or `linux/NAME`."""
+    controller: str = "none"
+    """`pathloom`, the native controller, or `none`: static routes, for schemes that are no more than that."""
     pinned: bool = True
     """Whether flows go where the simulator's switches would hash them to, by rules, or where the lab's own would."""
 
@@ -51,18 +53,21 @@ class LabSettings:
         """Reads `hosts=linux,pin=off`. Raises `PathloomError`.
 
         >>> LabSettings.parse("pin=off")
-        LabSettings(hosts='newreno', pinned=False)
+        LabSettings(hosts='newreno', controller='none', pinned=False)
         """
         values: dict[str, Any] = {}
         for part in text.split(",") if text is not None else []:
             key, _, value = (word.strip() for word in part.partition("="))
             if key == "hosts" and value:
                 values["hosts"] = value
+            elif key == "controller" and value in ("none", "pathloom"):
+                values["controller"] = value
             elif key == "pin" and value in ("on", "off"):
                 values["pinned"] = value == "on"
             else:
                 raise bad_input(
-                    f"lab `{part}`: expected hosts=newreno, hosts=linux, hosts=linux/NAME, pin=on or pin=off"
+                    f"lab `{part}`: expected hosts=newreno, linux or linux/NAME, controller=none or pathloom, "
+                    "or pin=on or off"
                 )
         return cls(**values)
 

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from typing import Any
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
-from pathloom.lab import hosts, links, rules, system
+from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
 from pathloom.lab.hosts import HostStack
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
@@ -48,6 +49,7 @@ class Lab:
         self.directory = RUN_DIRECTORY / name
         self.prefix = f"{NAMESPACE_PREFIX}{name}."
         self._lock: int | None = None
+        self._controller: subprocess.Popen[bytes] | None = None
 
     # --- what there is
 
@@ -81,12 +83,14 @@ class Lab:
     def up(
         self,
         fabric: Fabric,
-        controller: str | None = None,
+        target: str | None = None,
         scheme: str = "ecmp",
         stack: HostStack | None = None,
         say: Callable[[str], None] = lambda _text: None,
     ) -> Blueprint:
-        """Builds the lab; without a controller, switches get the default routes of `scheme`.
+        """Builds the lab; switches call the controller at `target`, or get the default routes of `scheme`.
+
+        At `controller.TARGET` the native controller is started, with that scheme.
 
         Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
@@ -103,14 +107,16 @@ class Lab:
                 "state": STARTING,
                 "process": os.getpid(),
                 "fabric": fabric.spec,
-                "controller": controller,
-                "scheme": None if controller else scheme,
+                "controller": target,
+                "scheme": scheme if target in (None, controller.TARGET) else None,
                 "stack": stack.to_dict(),
                 "blueprint": blueprint.to_dict(),
             }
             self._write_state(state)
-            self._build(blueprint, stack, controller)
-            if controller is None:
+            self._build(blueprint, stack, target)
+            if target == controller.TARGET:
+                self.start_controller(fabric, scheme)
+            elif target is None:
                 self.write_default_routes(fabric, scheme)
             self._write_state({**state, "state": UP, "notes": links.departures(blueprint)})
             for note in links.departures(blueprint):
@@ -122,7 +128,7 @@ class Lab:
                     self._destroy()
             raise
 
-    def _build(self, blueprint: Blueprint, stack: HostStack, controller: str | None) -> None:
+    def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None) -> None:
         keep = self._kept()
         system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], keep)
         system.inside(blueprint.namespace, lambda: system.write_sysctls(hosts.QUIET))
@@ -134,7 +140,7 @@ class Lab:
             interfaces = [port.interface for port in blueprint.switch_ports]
             system.inside(blueprint.namespace, lambda: links.turn_offloads_off(interfaces))
             started.result()
-            built = pool.submit(switches.add_bridges, controller)
+            built = pool.submit(switches.add_bridges, target)
             for done in [pool.submit(self._build_host, blueprint, host, stack) for host in blueprint.hosts]:
                 done.result()
             built.result()
@@ -157,6 +163,19 @@ class Lab:
             system.batch("tc", host.namespace, hosts.host_shape_lines(host), self._kept())
         except ToolError as error:
             raise ToolError(f"host {host.name}: {error}") from None
+
+    def start_controller(self, fabric: Fabric, scheme: str, seed: int = 1) -> None:
+        """Starts the native controller on empty switches, in place of the one that this process has started before.
+
+        Returns when every switch is set up. Raises `PathloomError`, `ToolError`.
+        """
+        switches = self.open_vswitch_of_state()
+        if self._controller is not None:
+            controller.stop(self._controller)
+            switches.write_tables({}, {})
+        rules_of = {node: len(own) for node, own, _ in default_tables(fabric, scheme)}
+        self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed)
+        controller.await_routes(self._controller, switches, self.directory, rules_of)
 
     def write_default_routes(self, fabric: Fabric, scheme: str) -> None:
         """Gives every switch the default routes of a scheme, in place of what it has. Raises `PathloomError`."""

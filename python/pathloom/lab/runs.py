@@ -25,7 +25,7 @@ from pathloom.errors import ToolError, bad_input
 from pathloom.experiments.execution import Progress, RunOutcome, Wrappers, interruptible, simulation
 from pathloom.experiments.settings import LAB, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
-from pathloom.lab import hosts, links, rules, system
+from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.lab import Lab, SwitchTables, uninterrupted
 from pathloom.lab.status import link_counters
 from pathloom.lab.system import MARK
@@ -66,15 +66,20 @@ class LabExecution:
         self.stack = hosts.host_stack(self.options.hosts, settings.transport)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
+        self.notes: list[str] = []
         self.jobs = settings.jobs(LAB)
-        for job in self.jobs:
+        self.target = controller.TARGET if self.options.controller == "pathloom" else None
+        if self.target is not None:
+            controller.program()
+            self.notes.append("the messages of the live controller are not counted")
+        for job in self.jobs if self.target is None else []:
             name = _core.scheme_name(job.scheme)
             if name not in STATIC:
-                raise bad_input(f"scheme `{name}`: the lab runs {' and '.join(STATIC)} so far, with static routes")
+                raise bad_input(f"scheme `{name}`: is more than static routes; add --lab controller=pathloom")
         first = [job for job in self.jobs if job.run == 1]
         prepared = interruptible(lambda: [self._simulation(job) for job in first])
         self.description = prepared[0].description
-        self.notes = list(prepared[0].notes)
+        self.notes += prepared[0].notes
 
     def _simulation(self, job: Job) -> _core.Simulation:
         return simulation(self.settings, self.fabric.text, job, Wrappers())
@@ -85,7 +90,7 @@ class LabExecution:
         system.end_in_order()
         try:
             with _standing(lab):
-                blueprint = lab.up(self.fabric, scheme=self.jobs[0].scheme, stack=self.stack)
+                blueprint = lab.up(self.fabric, self.target, self.jobs[0].scheme, self.stack)
                 self._note(links.departures(blueprint))
                 for job in self.jobs:
                     self.outcomes.append(self._carry_out(lab, job, progress))
@@ -101,7 +106,11 @@ class LabExecution:
         offered = run.offered()
         tables: list[SwitchTables] = json.loads(run.switch_tables())
         pins = self._pins(offered, tables)
-        lab.write_tables(tables, pins)
+        if self.target is None:
+            lab.write_tables(tables, pins)
+        else:
+            lab.start_controller(self.fabric, job.scheme, job.seed)
+            lab.open_vswitch().add_flows(pins)
         blueprint = lab.blueprint()
         before = _counters(lab)
         waiting: dict[int, list[int]] = {}
@@ -123,7 +132,7 @@ class LabExecution:
             "packets": self._packets(job, counts, result),
             "control": {
                 "messages": 0,
-                "rules_max": max(len(own) + len(pins.get(node, ())) for node, own, _ in tables),
+                "rules_max": max(lab.open_vswitch().rule_counts().values()),
                 "reroutes": 0,
                 "busy_share": 0.0,
             },

@@ -110,6 +110,17 @@ class OpenVSwitch:
         """Gives switches more flows, by node number. Raises `ToolError`."""
         self.write_tables({}, flows, clear=False)
 
+    def rule_counts(self) -> dict[int, int]:
+        """How many rules each switch has, by node number. Raises `ToolError`."""
+
+        def count(switch: Switch) -> tuple[int, int]:
+            target = f"unix:{self.directory}/{switch.bridge}.mgmt"
+            said = self._tool(["ovs-ofctl", "-O", "OpenFlow15", "dump-aggregate", target])
+            return switch.node, int(said.rpartition("flow_count=")[2].split()[0])
+
+        with ThreadPoolExecutor(SESSIONS_AT_ONCE) as pool:
+            return dict(pool.map(count, self.blueprint.switches))
+
     def widen_buffers(self) -> None:
         """Makes room in the sockets that ports send and receive through. Raises `ToolError`.
 

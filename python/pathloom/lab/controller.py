@@ -1,0 +1,83 @@
+"""The live controller of a lab: the native `pathloom-controller`, in the namespace of the switches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pathloom.errors import ToolError, bad_input
+from pathloom.fabrics import Fabric
+from pathloom.lab import system
+from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.switches import OpenVSwitch
+
+PROGRAM = "pathloom-controller"
+TARGET = "tcp:127.0.0.1:6653"
+"""Where the switches of a lab find it; the address is the lab's own."""
+PATIENCE_S = 60.0
+
+
+def program() -> str:
+    """The native program: beside the Python that runs, or on the PATH. Raises `PathloomError` if it is neither."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
+    if found is None:
+        raise bad_input(f"lab: {PROGRAM} is neither in {beside.parent} nor on the PATH; put it there, or do without it")
+    return found
+
+
+def start(blueprint: Blueprint, directory: Path, fabric: Fabric, scheme: str, seed: int) -> subprocess.Popen[bytes]:
+    """Starts the controller with a scheme; what it says goes to `controller.log` of the run directory."""
+    (directory / "fabric.json").write_text(fabric.to_node_link(), encoding="utf-8")
+    from_file = fabric.text is not None or Path(fabric.spec.partition(":")[0]).suffix in (".json", ".graphml")
+    spec = "fabric.json" if from_file else fabric.spec
+    words = {"fabric": {"spec": spec}, "listen": {"address": TARGET.partition(":")[2]}, "scheme": {"spec": scheme}}
+    lines = []
+    for table, keys in words.items():
+        # A text in JSON is a text in TOML.
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+    file = directory / "controller.toml"
+    file.write_text("\n".join([*lines, f"seed = {seed}", ""]), encoding="utf-8")
+    command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program(), "--config", str(file)]
+    with (directory / "controller.log").open("wb") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, system.MARK: str(directory)},
+            start_new_session=True,
+        )
+
+
+def await_routes(
+    process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path, rules: dict[int, int]
+) -> None:
+    """Waits until every switch has as many rules as are set up before the first flow. Raises `ToolError`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise ToolError(f"the controller ended: {said[-1] if said else f'exit code {process.returncode}'}")
+        if all(count >= rules[node] for node, count in switches.rule_counts().items()):
+            return
+        time.sleep(0.05)
+    raise ToolError(
+        f"the controller has not set up the switches within {PATIENCE_S:g} s; see {directory}/controller.log"
+    )
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends a controller in order; the rules stay."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
