@@ -79,6 +79,11 @@ class Fabric:
         return self._core.to_graphml()
 
     @property
+    def core(self) -> _core.Fabric:
+        """What the core makes of it."""
+        return self._core
+
+    @property
     def spec(self) -> str:
         """The specification it was built from."""
         return self._core.spec

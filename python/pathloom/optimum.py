@@ -82,12 +82,14 @@ def max_throughput(
     fabric: _core.Fabric,
     flows: Sequence[Flow],
     *,
+    weights: Sequence[float] | None = None,
     method: Method = "choose",
     time_limit_s: float = math.inf,
     tolerance: float = TOLERANCE,
 ) -> Optimum:
     """The greatest sum of rates, no flow above its demand, no link (those of hosts included) above its rate.
 
+    With `weights`, one per flow, it is the weighted sum that is greatest; `value` stays the plain sum of those rates.
     It bounds the throughput of any routing, with one path per flow or many. Raises as `max_concurrent` does, but a
     demand may be infinite.
     """
@@ -95,10 +97,11 @@ def max_throughput(
         if not demand_bps > 0:
             raise bad_input(f"flow {index}: a demand of {demand_bps} b/s; expected a positive number, or infinity")
     program = _Program(fabric, flows, access_links=True)
+    heaviest = max(weights) if weights is not None else 1.0
     for index, (_, _, demand_bps) in enumerate(flows):
         row = program.row(0.0, demand_bps / program.unit_bps)
         for way in program.ways[index]:
-            program.objective[way] = 1.0
+            program.objective[way] = weights[index] / heaviest if weights is not None else 1.0
             program.put(row, way, 1.0)
     ways = [way for ways in program.ways for way in ways]
     return program.solve(

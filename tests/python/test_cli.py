@@ -177,7 +177,7 @@ def test_bench_sim(cli: Cli) -> None:
 def test_help_and_version(cli: Cli) -> None:
     assert cli("--version").out.startswith("pathloom 0.")
     assert "compare" in cli().out
-    for command in ("compare", "run", "fabric", "scheme", "traffic", "bench"):
+    for command in ("compare", "run", "reproduce", "fabric", "scheme", "traffic", "bench"):
         outcome = cli(command, "--help")
         assert outcome.code == 0
         assert outcome.out.startswith(f"Usage: pathloom {command}")

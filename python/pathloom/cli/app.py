@@ -10,7 +10,7 @@ from typer.exceptions import Abort, TyperException
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.cli import EXIT_BAD_INPUT, EXIT_ERROR, EXIT_INTERRUPTED, bench, compare, fabric, lab, lists
+from pathloom.cli import EXIT_BAD_INPUT, EXIT_ERROR, EXIT_INTERRUPTED, bench, compare, fabric, lab, lists, reproduce
 from pathloom.cli.options import show_help_if_alone
 from pathloom.errors import ToolError
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command("compare")(compare.compare)
 app.command("run")(compare.run)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(lists.schemes, name="scheme")
 app.add_typer(lists.traffic, name="traffic")

@@ -24,6 +24,7 @@ from pathloom.cli.options import (
     TrafficOption,
     TransportOption,
     WorldsOption,
+    YardstickOption,
     whole_number,
 )
 from pathloom.errors import bad_input
@@ -53,6 +54,7 @@ def compare(
     seed: SeedOption = None,
     control: ControlOption = None,
     fault: FaultOption = None,
+    yardstick: YardstickOption = False,
     worlds: WorldsOption = None,
     lab: LabOption = None,
     spec: SpecFileOption = None,
@@ -75,6 +77,7 @@ def compare(
         "seed": whole_number("--seed", seed),
         "control": control,
         "faults": tuple(fault) if fault else None,
+        "yardstick": True if yardstick else None,
         "worlds": tuple(worlds.split(",")) if worlds is not None else None,
         "lab": lab,
     }
@@ -94,6 +97,7 @@ def run(
     seed: SeedOption = None,
     control: ControlOption = None,
     fault: FaultOption = None,
+    yardstick: YardstickOption = False,
     spec: SpecFileOption = None,
     pcap: Annotated[
         Path | None,
@@ -121,6 +125,7 @@ def run(
         "seed": whole_number("--seed", seed),
         "control": control,
         "faults": tuple(fault) if fault else None,
+        "yardstick": True if yardstick else None,
     }
     settings = _settings(given, spec, runs=1)
     if len(settings.schemes) > 1:

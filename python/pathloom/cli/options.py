@@ -46,6 +46,12 @@ LabOption = Annotated[
         "--lab", metavar="KEYS", help="For the lab: hosts=newreno|linux|linux/NAME,controller=none|pathloom,pin=on|off."
     ),
 ]
+YardstickOption = Annotated[
+    bool,
+    typer.Option(
+        "--yardstick", help="Work out the exact optimum too: the LP bound on throughput, and each flow's FCT alone."
+    ),
+]
 DurationOption = Annotated[
     str | None,
     typer.Option("--duration", metavar="TIME", help="How long flows arrive, with its unit: 60s.  [default: 10s]"),

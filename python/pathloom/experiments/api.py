@@ -74,6 +74,7 @@ def compare(
     transport: str | None = None,
     control: str | None = None,
     faults: Sequence[str] = (),
+    yardstick: bool = False,
     worlds: Sequence[str] = ("sim",),
     lab: str | None = None,
 ) -> Result:
@@ -91,6 +92,7 @@ def compare(
         transport: what hosts run, such as `"newreno:iw=12KB"`; by default each scheme's own.
         control: control channel and controller, such as `"delay=1ms,service=20us"`.
         faults: what fails and comes back, such as `"10s:down:e0_0-a0_1"`.
+        yardstick: whether the exact optimum is worked out beside each result, as `optimum` and `of_optimum`.
         worlds: `"sim"`, `"lab"` (network namespaces and Open vSwitch; needs root), or both.
         lab: what only the lab has to be told, such as `"hosts=linux"`.
 
@@ -116,6 +118,7 @@ def compare(
             "runs": runs,
             "seed": seed,
             "faults": tuple(faults),
+            "yardstick": yardstick,
             "worlds": tuple(worlds),
             "lab": lab,
         },

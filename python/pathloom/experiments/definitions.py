@@ -32,6 +32,13 @@ DEFINITIONS: Final = (
         "have none.",
     ),
     (
+        "Optimum",
+        "worked out with --yardstick. Of throughput: the most that the mean over the flows can be when long-lived "
+        "flows may be split over all paths in any shares, as a linear program solved exactly; no routing does better. "
+        "Of FCT: the time a flow would take alone, its frames at the rate of the slower access link, and propagation. "
+        "Links that are down at the start carry nothing; faults during the run are left out.",
+    ),
+    (
         "Unfinished flows",
         "No flow starts after the duration; flows under way have five times the duration more to finish. A flow that "
         "is still unfinished then counts with the time it has had so far, in FCT and in throughput, so that stranding "

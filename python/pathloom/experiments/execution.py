@@ -8,6 +8,7 @@ gives depends on its settings and its seed alone: not on the number of threads, 
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -36,6 +37,15 @@ LEAST_SLICE_S = 1e-8
 
 
 @dataclass(frozen=True)
+class Sample:
+    """What had arrived by a moment of a run."""
+
+    at_s: float
+    delivered_bytes: tuple[int, ...]
+    """Payload of each flow, in the order of the flows."""
+
+
+@dataclass(frozen=True)
 class RunOutcome:
     """What one run gave, as the simulator reports it."""
 
@@ -44,6 +54,8 @@ class RunOutcome:
     wall_s: float
     trouble: tuple[int, str, str] | None = None
     """Where a scheme in Python failed: how often, the first time in one line, and the traceback of that."""
+    samples: tuple[Sample, ...] = ()
+    """Taken at the times that the execution was given."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +86,17 @@ class Execution:
         fabric_text: str | None,
         wrappers: Wrappers,
         in_python: Mapping[str, PythonScheme] | None = None,
+        sample_at_s: Sequence[float] = (),
     ) -> None:
-        """Prepares the first run of every scheme, so that bad input is found before any run starts."""
+        """Prepares the first run of every scheme, so that bad input is found before any run starts.
+
+        `sample_at_s` are moments of a run, ascending, at which what has arrived so far is noted.
+        """
         self.settings = settings
         self.in_python = in_python or {}
         self.fabric_text = fabric_text
         self.wrappers = wrappers
+        self.sample_at_s = tuple(sample_at_s)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
         self.jobs = settings.jobs(SIM)
@@ -136,7 +153,7 @@ class Execution:
             simulation = self._prepared.pop(job, None) or self._simulation(job)
         except PathloomError as error:
             raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
-        return _advance(simulation, job, self.settings.duration_s, stop, progress)
+        return _advance(simulation, job, self.settings.duration_s, self.sample_at_s, stop, progress)
 
 
 def simulation(
@@ -193,16 +210,26 @@ def _await(threads: Sequence[threading.Thread]) -> None:
 
 
 def _advance(
-    simulation: _core.Simulation, job: Job, duration_s: float, stop: threading.Event, progress: Progress
+    simulation: _core.Simulation,
+    job: Job,
+    duration_s: float,
+    sample_at_s: Sequence[float],
+    stop: threading.Event,
+    progress: Progress,
 ) -> RunOutcome | None:
     """Advances a run to its end, slice by slice; None when it was stopped."""
     started = time.perf_counter()
     reached, slice_s = 0.0, duration_s / FIRST_SLICES
+    samples: list[Sample] = []
     while not simulation.done:
         if stop.is_set():
             return None
         slice_started = time.perf_counter()
-        reached = simulation.advance(reached + slice_s)
+        due = sample_at_s[len(samples)] if len(samples) < len(sample_at_s) else math.inf
+        reached = simulation.advance(min(reached + slice_s, due))
+        if reached >= due - LEAST_SLICE_S:  # The simulator's clock is in whole nanoseconds.
+            samples.append(_sample(simulation, due))
+            continue
         took = time.perf_counter() - slice_started
         ratio = SLICE_WALL_S / max(took, 1e-9)
         slice_s *= min(max(ratio, 1 / SLICE_CHANGE_MOST), SLICE_CHANGE_MOST)
@@ -210,8 +237,15 @@ def _advance(
         progress(job, min(reached / duration_s, 0.99))
     simulation.finish()
     outcome = simulation.outcome()
+    # A run that ends early delivers nothing more.
+    samples += [_sample(simulation, at_s) for at_s in sample_at_s[len(samples) :]]
     progress(job, 1.0)
-    return RunOutcome(job, outcome, time.perf_counter() - started, simulation.troubles)
+    return RunOutcome(job, outcome, time.perf_counter() - started, simulation.troubles, tuple(samples))
+
+
+def _sample(simulation: _core.Simulation, at_s: float) -> Sample:
+    delivered = simulation.outcome()["flows"]["delivered_bytes"]
+    return Sample(at_s, tuple(int(count) for count in delivered))
 
 
 def default_threads() -> int:

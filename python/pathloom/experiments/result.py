@@ -16,6 +16,7 @@ from pathloom.experiments.folder import write_text, write_whole
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.summary import scheme_summary
 from pathloom.experiments.tables import flow_table, link_table
+from pathloom.experiments.yardstick import Yardstick, with_optimum
 from pathloom.fabrics import Fabric
 
 if TYPE_CHECKING:
@@ -78,7 +79,13 @@ class Result:
     def _scheme(self, scheme: str, world: str) -> dict[str, Any]:
         label = self.settings.label(scheme, world)
         outcomes = [one for one in self.outcomes if one.job.label == label]
-        return {**scheme_summary(label, outcomes, self.flows.filter(pl.col("scheme") == label)), "world": world}
+        flows = self.flows.filter(pl.col("scheme") == label)
+        summary = {**scheme_summary(label, outcomes, flows), "world": world}
+        return with_optimum(summary, flows, self._yardstick) if self.settings.yardstick else summary
+
+    @cached_property
+    def _yardstick(self) -> Yardstick:
+        return Yardstick(self.settings, self.fabric)
 
     def json(self) -> str:
         """The content of `result.json` as text."""

@@ -90,6 +90,8 @@ class Settings(BaseModel):
     runs: int = Field(default=3, ge=1, le=MOST_RUNS)
     seed: int = Field(default=1, ge=0, le=MOST_SEED)
     faults: tuple[str, ...] = ()
+    yardstick: bool = False
+    """Whether the exact optimum is worked out beside each result."""
     worlds: tuple[str, ...] = Field(default=(SIM,), min_length=1)
     lab: str | None = None
 
@@ -185,6 +187,7 @@ class Settings(BaseModel):
         words = ["pathloom", verb]
         for option, value in options:
             words += [option, value] if value is not None else []
+        words += ["--yardstick"] if self.yardstick else []
         return shlex.join(words)
 
     @classmethod

@@ -46,9 +46,11 @@ def main_table(schemes: Sequence[Row]) -> Table:
             "high",
             lambda row: row["throughput"]["ci95"],
         ),
+        _Column("of the optimum", _of_optimum("throughput"), _exact_percent_text, "high"),
         _Column("worst 5 %", lambda row: row["throughput"]["p5"], share_text, "high"),
         _Column("worst flow", lambda row: row["throughput"]["min"], share_text, "high"),
         _Column("mean FCT", lambda row: row["fct_s"]["mean"], time_text, "low", lambda row: row["fct_s"]["ci95"]),
+        _Column("over the ideal", _of_optimum("fct_s"), _times_text, "low"),
         *(_Column(f"p{percent} FCT", _fct(f"p{percent}"), time_text, "low") for percent in (50, 95, 99)),
         *(
             _Column(plural, _fct(name), time_text, "low")
@@ -115,6 +117,18 @@ def _difference(
 
 def _fct(name: str) -> Callable[[Row], float | None]:
     return lambda row: row["fct_s"][name]
+
+
+def _of_optimum(key: str) -> Callable[[Row], float | None]:
+    return lambda row: row.get("of_optimum", {}).get(key)
+
+
+def _exact_percent_text(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _times_text(ratio: float) -> str:
+    return f"{ratio:.2f} x" if ratio < 99.995 else f"{ratio:.0f} x"
 
 
 def _unfinished(row: Row) -> float | None:

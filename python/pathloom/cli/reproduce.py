@@ -1,0 +1,128 @@
+"""`pathloom reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pathloom.cli import Interrupted, console
+from pathloom.cli.options import JobsOption, JsonOption, SeedOption, whole_number
+
+if TYPE_CHECKING:
+    from pathloom.reproduction.definitions import Figure
+    from pathloom.reproduction.measure import Reproduced
+
+LIST = "list"
+FOLDER = Path("results/reproduction")
+SCHEMA = 1
+
+
+def reproduce(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="WHAT", help="list, a paper (ofpt), a figure (ofpt/fig4a), or all.", show_default=True),
+    ] = LIST,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Fewer, shorter runs: at most a minute per figure. The result says so."),
+    ] = False,
+    json: JsonOption = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Folder for the pictures, and for one page with all.")
+    ] = FOLDER,
+    jobs: JobsOption = None,
+    seed: SeedOption = None,
+) -> int:
+    """Run published figures again and print what was published beside what is measured.
+
+    Without --quick the set-up is the published one, which takes from seconds to hours per figure. Where published and
+    measured differ by more than 5 points, a line says why.
+
+    Examples: pathloom reproduce list, pathloom reproduce ofpt/fig4a --quick, pathloom reproduce all --out
+    docs/reproduction
+    """
+    console.check_json_target(json)
+    workers, first_seed = whole_number("--jobs", jobs), whole_number("--seed", seed)
+    if target == LIST:
+        _list(json)
+        return 0
+    from pathloom.experiments.folder import OutFolder
+    from pathloom.reproduction.library import figures
+
+    wanted = figures(target)
+    folder = OutFolder(out)
+    done: list[Reproduced] = []
+    try:
+        _carry_out(wanted, quick, 1 if first_seed is None else first_seed, workers, folder.path, json, done)
+    except KeyboardInterrupt:
+        kept = f", kept in {folder.path}" if done else ""
+        raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}") from None
+    finally:
+        if not done:
+            folder.give_up()
+    if json is not None:
+        console.put_json(json, {"schema": SCHEMA, "items": [result.as_json() for result in done]})
+    (console.say if json == console.STDOUT else print)(f"Page: {folder.path / 'README.md'}")
+    return 0
+
+
+def _carry_out(
+    wanted: list[Figure],
+    quick: bool,
+    seed: int,
+    jobs: int | None,
+    folder: Path,
+    json: str | None,
+    done: list[Reproduced],
+) -> None:
+    from pathloom.experiments.execution import default_threads
+    from pathloom.reproduction import measure
+    from pathloom.reproduction.page import save
+
+    plans = [measure.plan(figure, quick, seed) for figure in wanted]
+    memory = measure.Memory()
+    for figure, planned in zip(wanted, plans, strict=True):
+        with console.progress_bar(figure.id, measure.runs_to_do(planned, memory)) as report:
+            result = measure.reproduce(figure, planned, quick, jobs or default_threads(), memory, report)
+        image = save(result, folder)
+        done.append(result)
+        if json != console.STDOUT:
+            print_figure(result, image)
+
+
+def print_figure(result: Reproduced, image: Path) -> None:
+    """Prints a figure: published beside measured, why they differ, and where the picture is."""
+    from pathloom.reproduction import texts
+
+    print(f"{result.figure.id}: {result.figure.title} ({result.figure.source})")
+    for word, text in texts.setup_lines(result):
+        print(f"  {word}: {text}")
+    print()
+    console.table(None, texts.HEADINGS, texts.rows(result))
+    points = texts.measured_table(result)
+    if points is not None:
+        print()
+        console.table(None, *points, numbers_from=1)
+    print()
+    for labels, cause in texts.causes(result):
+        print(f"Why, {labels}: {cause}.")
+    for note in result.figure.notes:
+        print(f"Note: {note}.")
+    print(f"Picture: {image}\n")
+
+
+def _list(json: str | None) -> None:
+    from pathloom.reproduction.library import figures
+
+    entries: list[dict[str, Any]] = [
+        {"id": figure.id, "title": figure.title, "source": figure.source, "published": len(figure.rows)}
+        for figure in figures("all")
+    ]
+    if json is not None:
+        console.put_json(json, {"schema": SCHEMA, "figures": entries})
+    if json != console.STDOUT:
+        rows = [[entry["id"], entry["title"], entry["source"]] for entry in entries]
+        console.table(None, ["figure", "what it shows", "published in"], rows, 3)
+        print("\nRun one with `pathloom reproduce ofpt/fig4a`, in at most a minute with --quick.")

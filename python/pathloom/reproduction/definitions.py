@@ -1,0 +1,259 @@
+"""What a published figure is: the TOML files under `experiments/`, one per figure, as types.
+
+A figure is data: the set-up as published, how the picture is drawn, and the published numbers with what is known of why
+ours differ. All that can be measured has a name in `pathloom.reproduction.metrics`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from pathloom import _core
+from pathloom.errors import bad_input
+from pathloom.reproduction.metrics import METRICS
+
+POINTS = 5.0
+"""A difference of more than this many points asks for a cause: percentage points, or per cent of another unit."""
+
+
+HERE = "{here}"
+"""Stands in a file for the folder of all experiments, where traces and schemes of figures are."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Measure(_Part):
+    """What is measured: a metric by name, and what it takes."""
+
+    metric: str
+    level: float | None = None
+    """A threshold, in the unit of the metric."""
+    below_bytes: int | None = None
+    """Only flows smaller than this count."""
+    flow: int | None = None
+    """Index of the one flow that counts."""
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, metric: str) -> str:
+        if metric not in METRICS:
+            raise bad_input(f"metric `{metric}` is not one of {', '.join(METRICS)}")
+        return metric
+
+    @property
+    def key(self) -> tuple[str, float | None, int | None, int | None]:
+        """Tells two measures apart, whatever else they are part of."""
+        return self.metric, self.level, self.below_bytes, self.flow
+
+
+class Overrides(_Part):
+    """What a case, or the quick form of a figure, sets otherwise."""
+
+    fabric: str | None = None
+    traffic: str | None = None
+    schemes: tuple[str, ...] | None = None
+    transport: str | None = None
+    control: str | None = None
+    faults: tuple[str, ...] | None = None
+    duration: str | None = None
+    runs: int | None = None
+
+
+class Setup(_Part):
+    """The set-up that all cases share. `{x}` in a text is the place on the x axis."""
+
+    fabric: str
+    traffic: str
+    schemes: tuple[str, ...] = Field(min_length=1)
+    transport: str | None = None
+    control: str | None = None
+    faults: tuple[str, ...] = ()
+    duration: str
+    runs: int = Field(ge=1)
+    sample: str | None = None
+    """How often the goodput is sampled, for pictures in time."""
+
+
+class Case(Overrides):
+    """A set-up of its own: one place on the x axis."""
+
+    label: str
+    x: float | None = None
+
+
+class Quick(Overrides):
+    """What `--quick` sets otherwise."""
+
+    cases: tuple[str, ...] | None = None
+    """The cases that are run; all, when left out."""
+
+
+class Variant(Measure):
+    """One of several measures of the same runs, side by side in the picture."""
+
+    metric: str = ""
+    label: str
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, metric: str) -> str:
+        return metric  # Taken from the plot when it is empty.
+
+
+class Plot(Measure):
+    """How the picture is drawn."""
+
+    kind: Literal["bars", "lines", "ranks", "time"]
+    y: str
+    """Label of the y axis, with the unit."""
+    x: str = ""
+    unit: str = "%"
+    variants: tuple[Variant, ...] = ()
+    optimum: str | None = None
+    """Metric of the yardstick that is drawn beside the schemes."""
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _optimum_is_known(self) -> Self:
+        if self.optimum is not None and self.optimum not in METRICS:
+            raise bad_input(f"plot: optimum `{self.optimum}` is not one of {', '.join(METRICS)}")
+        return self
+
+    def measures(self) -> list[tuple[str, Measure]]:
+        """Label and measure of every variant; one without a label where there are none."""
+        if not self.variants:
+            return [("", self)]
+        return [
+            (one.label, Measure(**{**one.model_dump(exclude={"label"}), "metric": one.metric or self.metric}))
+            for one in self.variants
+        ]
+
+
+class Row(_Part):
+    """A published number, and what it is a number of."""
+
+    label: str
+    unit: str = "%"
+    published: float | None = None
+    bound: Literal["exactly", "at least", "at most"] = "exactly"
+    """What the paper says of it: equal, or a bound that holds."""
+    metric: str | None = None
+    """None for what cannot be measured yet; then `cause` says why."""
+    level: float | None = None
+    below_bytes: int | None = None
+    flow: int | None = None
+    scheme: str | None = None
+    """By default the only one of the figure."""
+    case: str | None = None
+    """By default all."""
+    over: tuple[str, ...] = ()
+    """Schemes that it is compared with."""
+    compared: Literal["gain", "saving"] = "gain"
+    """100 (a / b - 1), or 100 (1 - a / b), where a is the scheme and b what it is compared with."""
+    across: Literal["mean", "least", "most"] = "mean"
+    """Which value counts where several cases, or schemes to compare with, give several."""
+    cause: str | None = None
+    """Why ours differs, where that is known."""
+
+    @property
+    def measure(self) -> Measure | None:
+        """What is measured for it."""
+        if self.metric is None:
+            return None
+        return Measure(metric=self.metric, level=self.level, below_bytes=self.below_bytes, flow=self.flow)
+
+    @model_validator(mode="after")
+    def _unmeasured_says_why(self) -> Self:
+        if self.metric is None and not self.cause:
+            raise bad_input(f"row `{self.label}`: has no metric and no cause; give one of them")
+        if self.measure is None and self.published is None:
+            raise bad_input(f"row `{self.label}`: is neither published nor measured")
+        return self
+
+
+class Figure(_Part):
+    """A published figure."""
+
+    id: str
+    """`ofpt/fig4a`."""
+    title: str
+    source: str
+    """Paper, section, figure."""
+    notes: tuple[str, ...] = ()
+    """What the paper leaves open and what is taken for it, and what else a reader should know."""
+    names: dict[str, str] = {}
+    """How the paper calls the schemes."""
+    setup: Setup
+    cases: tuple[Case, ...] = ()
+    x: tuple[float, ...] = ()
+    """Short for one case per value, which takes the place of `{x}`."""
+    quick: Quick = Quick()
+    plot: Plot
+    rows: tuple[Row, ...] = ()
+    cause: str | None = None
+    """Why ours differs, for the rows that have no cause of their own."""
+
+    @model_validator(mode="after")
+    def _names_belong(self) -> Self:
+        labels = [case.label for case in self.all_cases()]
+        if len(set(labels)) < len(labels):
+            raise bad_input("cases: a label is given twice")
+        schemes = self.schemes()
+        for row in self.rows:
+            if row.case is not None and row.case not in labels:
+                raise bad_input(f"row `{row.label}`: case `{row.case}` is not one of {', '.join(labels)}")
+            for scheme in [*([row.scheme] if row.scheme else []), *row.over]:
+                if scheme not in schemes:
+                    raise bad_input(f"row `{row.label}`: scheme `{scheme}` is not one of {', '.join(schemes)}")
+            if row.scheme is None and row.metric is not None and len(schemes) > 1:
+                raise bad_input(f"row `{row.label}`: says no scheme; expected one of {', '.join(schemes)}")
+        for label in self.quick.cases or ():
+            if label not in labels:
+                raise bad_input(f"quick: case `{label}` is not one of {', '.join(labels)}")
+        return self
+
+    def all_cases(self) -> tuple[Case, ...]:
+        """The cases as published; a single one without a label where there are none."""
+        if self.x:
+            return tuple(Case(label=f"{value:g}", x=value) for value in self.x)
+        return self.cases or (Case(label=""),)
+
+    def schemes(self) -> list[str]:
+        """All schemes of all cases, in order."""
+        named = [*self.setup.schemes, *(scheme for case in self.cases for scheme in case.schemes or ())]
+        return list(dict.fromkeys(named))
+
+    def name_of(self, scheme: str) -> str:
+        """How the paper calls a scheme."""
+        return self.names.get(scheme, scheme)
+
+
+def read_figure(path: Path, identity: str) -> Figure:
+    """Reads the file of a figure. Raises `PathloomError` with one line that names the file and the place."""
+    try:
+        text = path.read_text(encoding="utf-8").replace(HERE, str(path.parent.parent))
+        values: dict[str, Any] = tomllib.loads(text)
+        return Figure.model_validate({**values, "id": identity})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise bad_input(f"figure {identity}: is not TOML: {error}") from None
+    except ValidationError as error:
+        raise bad_input(f"figure {identity}: {_problem(error)}") from None
+
+
+def _problem(error: ValidationError) -> str:
+    """The first problem in one line; a key that is unknown rather than the one that is missing for it."""
+    errors = error.errors()
+    unknown = [one for one in errors if one["type"] == "extra_forbidden"]
+    first = (unknown or errors)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if unknown:
+        near = _core.nearest(str(first["loc"][-1]), [str(one["loc"][-1]) for one in errors if one["type"] == "missing"])
+        return f"unknown key `{place}`" + (f"; did you mean `{near}`?" if near else "")
+    problem = str(first.get("ctx", {}).get("error", first["msg"]))
+    return f"{place}: {problem}" if place else problem

@@ -1,0 +1,306 @@
+"""From a figure to numbers: carries out its runs, and puts what they gave beside what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pathloom import _core
+from pathloom.errors import bad_input
+from pathloom.experiments.execution import Execution, Progress, RunOutcome, Wrappers, interruptible
+from pathloom.experiments.python_schemes import load_scheme
+from pathloom.experiments.settings import Job, Settings
+from pathloom.experiments.stats import ci95, mean
+from pathloom.experiments.summary import run_summary
+from pathloom.experiments.tables import flow_table
+from pathloom.fabrics import Fabric
+from pathloom.reproduction.definitions import POINTS, Case, Figure, Measure, Row
+from pathloom.reproduction.metrics import METRICS, RunData
+from pathloom.specs import is_python_spec
+
+NOT_EXPLAINED = "not explained yet"
+"""What stands where a cause is missing: never a guess."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C came while runs were under way."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One case of a figure as it is to be run."""
+
+    case: Case
+    settings: Settings
+    unbuilt: tuple[str, ...]
+    """Schemes of the case that the registry does not have."""
+    sample_at_s: tuple[float, ...]
+
+
+@dataclass
+class Memory:
+    """Runs that several figures share are carried out once."""
+
+    runs: dict[tuple[str, tuple[float, ...]], list[RunData]] = field(default_factory=dict)
+
+    def key(self, plan: Planned, scheme: str) -> tuple[str, tuple[float, ...]]:
+        """What the runs of a scheme depend on."""
+        return plan.settings.model_copy(update={"schemes": (scheme,)}).model_dump_json(), plan.sample_at_s
+
+    def missing(self, plan: Planned) -> tuple[str, ...]:
+        """The schemes of a case that are still to be run."""
+        return tuple(scheme for scheme in plan.settings.schemes if self.key(plan, scheme) not in self.runs)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measured number: mean and half width of the 95 % confidence interval over the runs."""
+
+    mean: float | None
+    ci95: float | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the result: what was published, what was measured, and why they differ."""
+
+    label: str
+    unit: str
+    published: float | None
+    bound: str
+    value: Value
+    cause: str | None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less published."""
+        return None if self.published is None or self.value.mean is None else self.value.mean - self.published
+
+    def as_json(self) -> dict[str, Any]:
+        """A row of `reproduce --json`."""
+        return {
+            "label": self.label,
+            "unit": self.unit,
+            "published": self.published,
+            "bound": self.bound,
+            "measured": self.value.mean,
+            "ci95": self.value.ci95,
+            "difference": self.difference,
+            "cause": self.cause,
+        }
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A figure with its numbers."""
+
+    figure: Figure
+    quick: bool
+    seed: int
+    plans: tuple[Planned, ...]
+    data: dict[tuple[str, str], list[RunData]]
+    """Runs by label of the case and scheme."""
+    lines: tuple[Line, ...]
+    """What the paper prints numbers of, then every other point of the picture."""
+
+    @property
+    def schemes(self) -> list[str]:
+        """Schemes that were run, in order."""
+        return list(dict.fromkeys(scheme for plan in self.plans for scheme in plan.settings.schemes))
+
+    @property
+    def published(self) -> list[Line]:
+        """The rows that the paper prints numbers of."""
+        return list(self.lines[: len(self.figure.rows)])
+
+    def value(self, measure: Measure, case: str, scheme: str) -> Value:
+        """Mean and confidence interval of a measure over the runs of a scheme in a case."""
+        return _value(_vector(measure, self.data.get((case, scheme), [])))
+
+    def as_json(self) -> dict[str, Any]:
+        """An item of `reproduce --json`."""
+        return {
+            "id": self.figure.id,
+            "title": self.figure.title,
+            "quick": self.quick,
+            "seed": self.seed,
+            "runs": self.plans[0].settings.runs,
+            "rows": [line.as_json() for line in self.lines],
+        }
+
+
+def plan(figure: Figure, quick: bool, seed: int) -> list[Planned]:
+    """The cases to run, with their settings checked. Raises `PathloomError`."""
+    plans = []
+    for case in figure.all_cases():
+        if quick and figure.quick.cases is not None and case.label not in figure.quick.cases:
+            continue
+        values = figure.setup.model_dump(exclude={"sample"})
+        for layer in (case, *((figure.quick,) if quick else ())):
+            given = layer.model_dump(exclude={"label", "x", "cases"}, exclude_none=True)
+            values.update(given)
+        known, unbuilt = _split(values["schemes"])
+        texts = {key: _filled(value, case) if isinstance(value, str) else value for key, value in values.items()}
+        settings = Settings.of(
+            {**texts, "schemes": known or ("ecmp",), "seed": seed}, f"figure {figure.id}, case `{case.label}`"
+        )
+        settings = settings.model_copy(update={"schemes": known})
+        plans.append(Planned(case, settings, unbuilt, _sample_times(figure.setup.sample, settings.duration_s)))
+    return plans
+
+
+def runs_to_do(plans: Iterable[Planned], memory: Memory) -> int:
+    """How many runs are still to be carried out for these cases."""
+    todo = {memory.key(one, scheme): one.settings.runs for one in plans for scheme in memory.missing(one)}
+    return sum(todo.values())
+
+
+def reproduce(
+    figure: Figure, plans: Sequence[Planned], quick: bool, jobs: int, memory: Memory, progress: Progress
+) -> Reproduced:
+    """Carries out the runs that are missing and works out every row. Raises `PathloomError` and `Stopped`."""
+    data: dict[tuple[str, str], list[RunData]] = {}
+    for one in plans:
+        _fill(figure, one, jobs, memory, progress)
+        for scheme in one.settings.schemes:
+            data[one.case.label, scheme] = memory.runs[memory.key(one, scheme)]
+    seed = plans[0].settings.seed
+    lines = [_line(figure, row, plans, data) for row in figure.rows]
+    lines += _points(figure, plans, data)
+    return Reproduced(figure, quick, seed, tuple(plans), data, tuple(lines))
+
+
+def _split(schemes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The schemes that the registry has, and the others."""
+    registry = {entry["name"] for entry in _core.schemes()}
+    known = tuple(scheme for scheme in schemes if is_python_spec(scheme) or scheme.split(":", 1)[0] in registry)
+    return known, tuple(scheme for scheme in schemes if scheme not in known)
+
+
+def _filled(text: str, case: Case) -> str:
+    x = "" if case.x is None else f"{case.x:g}"
+    return text.replace("{x}", x)
+
+
+def _sample_times(every: str | None, duration_s: float) -> tuple[float, ...]:
+    if every is None:
+        return (duration_s,)
+    step_s = _core.parse_time_s(every)
+    return (*(round(step_s * step, 9) for step in range(int(duration_s / step_s - 1e-9) + 1)), duration_s)
+
+
+def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Progress) -> None:
+    missing = memory.missing(one)
+    if not missing:
+        return
+    settings = one.settings.model_copy(update={"schemes": missing})
+
+    def named(job: Job, share: float) -> None:
+        progress(Job(f"{one.case.label} {job.scheme}", job.run, job.seed), share)
+
+    try:
+        fabric = interruptible(lambda: Fabric(settings.fabric))
+        in_python = {scheme: load_scheme(scheme) for scheme in missing if is_python_spec(scheme)}
+        execution = Execution(settings, None, Wrappers(), in_python, one.sample_at_s)
+        execution.run(max(1, min(jobs, settings.runs * len(missing))), named)
+    except _core.PathloomError as error:
+        raise bad_input(f"figure {figure.id}: {error}") from None
+    if execution.interrupted:
+        raise Stopped
+    access_bps = float(min(fabric.summary()["host_rate_bps"]))
+    for scheme in missing:
+        own = [outcome for outcome in execution.outcomes if outcome.job.scheme == scheme]
+        memory.runs[memory.key(one, scheme)] = [_run_data(fabric, outcome, access_bps) for outcome in own]
+
+
+def _run_data(fabric: Fabric, outcome: RunOutcome, access_bps: float) -> RunData:
+    flows = flow_table(fabric, [outcome])
+    return RunData(flows, run_summary(outcome, flows), outcome.samples, access_bps)
+
+
+def _vector(measure: Measure, runs: Iterable[RunData]) -> list[float]:
+    values = [METRICS[measure.metric](run, measure) for run in runs]
+    return [value for value in values if value is not None]
+
+
+def _value(vector: Sequence[float]) -> Value:
+    return Value(mean(vector), ci95(vector))
+
+
+def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[str, str], list[RunData]]) -> Line:
+    scheme = row.scheme or figure.schemes()[0]
+    measure, unbuilt = row.measure, _split([scheme, *row.over])[1]
+    if unbuilt or measure is None:
+        reason = _unbuilt_text(figure, unbuilt) if unbuilt else row.cause
+        return Line(row.label, row.unit, row.published, row.bound, Value(None, None), reason)
+    vectors = []
+    for one in plans:
+        if row.case not in (None, one.case.label) or scheme not in one.settings.schemes:
+            continue
+        own = _vector(measure, data[one.case.label, scheme])
+        others = [_vector(measure, data[one.case.label, other]) for other in row.over if other in one.settings.schemes]
+        vectors += [_compared(row.compared, own, other) for other in others] if row.over else [own]
+    value = _across(row.across, [vector for vector in vectors if vector])
+    if value.mean is None:
+        reason = "not part of the quick form" if row.case is not None and not vectors else row.cause or NOT_EXPLAINED
+        return Line(row.label, row.unit, row.published, row.bound, value, reason)
+    bare = Line(row.label, row.unit, row.published, row.bound, value, None)
+    cause = (row.cause or figure.cause or NOT_EXPLAINED) if is_far(bare) else None
+    return Line(row.label, row.unit, row.published, row.bound, value, cause)
+
+
+def _unbuilt_text(figure: Figure, unbuilt: Sequence[str]) -> str:
+    families = dict.fromkeys(scheme.split(":", 1)[0] for scheme in unbuilt)
+    called = {"mptcp": "MPTCP", "ofpt": "OFPT", "lessor": "LESSOR"}
+    names = [called.get(family, figure.name_of(family)) for family in families]
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not built yet"
+
+
+def _compared(how: str, own: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Run by run: all schemes meet the same flows in a run."""
+    pairs = [(a, b) for a, b in zip(own, other, strict=False) if b]
+    return [100.0 * (a / b - 1.0) if how == "gain" else 100.0 * (1.0 - a / b) for a, b in pairs]
+
+
+def _across(how: str, vectors: Sequence[Sequence[float]]) -> Value:
+    if not vectors:
+        return Value(None, None)
+    if how == "mean":
+        runs = min(len(vector) for vector in vectors)
+        return _value([sum(vector[run] for vector in vectors) / len(vectors) for run in range(runs)])
+    choose: Callable[..., Sequence[float]] = min if how == "least" else max
+    return _value(choose(vectors, key=lambda vector: mean(vector) or 0.0))
+
+
+def is_far(line: Line) -> bool:
+    """Whether a difference asks for a cause: more than 5 points, beyond the bound if it is one."""
+    difference = line.difference
+    if difference is None or line.published is None:
+        return False
+    if (line.bound == "at least" and difference >= 0) or (line.bound == "at most" and difference <= 0):
+        return False
+    points = abs(difference) if line.unit == "%" else 100.0 * abs(difference) / max(abs(line.published), 1e-12)
+    return points > POINTS
+
+
+def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str], list[RunData]]) -> list[Line]:
+    """Every point of a bar chart or a line that no row stands for: measured, with nothing published beside it."""
+    if figure.plot.kind not in ("bars", "lines"):
+        return []
+    taken = {
+        (row.measure.key, row.case, row.scheme or figure.schemes()[0])
+        for row in figure.rows
+        if row.measure is not None and not row.over
+    }
+    lines = []
+    for label, measure in figure.plot.measures():
+        for one in plans:
+            for scheme in one.settings.schemes:
+                if (measure.key, one.case.label or None, scheme) in taken:
+                    continue
+                value = _value(_vector(measure, data[one.case.label, scheme]))
+                place = f"{figure.plot.x} {one.case.label}".strip() if one.case.x is not None else one.case.label
+                text = ", ".join(part for part in (figure.name_of(scheme), place, label) if part)
+                lines.append(Line(text, figure.plot.unit, None, "exactly", value, None))
+    return lines

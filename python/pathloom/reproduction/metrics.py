@@ -1,0 +1,241 @@
+"""What can be measured of a run, by name.
+
+A metric gives one number of one run, or None where the run has nothing to measure. A curve gives several, for pictures.
+A new one is a function and a line in the table below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from pathloom.experiments.execution import Sample
+from pathloom.experiments.stats import mean, percentile
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One run of one scheme."""
+
+    flows: pl.DataFrame
+    """As `pathloom.experiments.tables.FLOW_SCHEMA`."""
+    summary: Mapping[str, Any]
+    """As one of the `runs` in `result.json`."""
+    samples: Sequence[Sample]
+    """What had arrived by moments of the run; the last of them is when arrivals end."""
+    access_bps: float
+    """Rate of the slowest access link."""
+
+
+class Takes(Protocol):
+    """What a measure may give beside its name."""
+
+    @property
+    def level(self) -> float | None:
+        """A threshold, in the unit of the metric."""
+
+    @property
+    def below_bytes(self) -> int | None:
+        """Only flows smaller than this count."""
+
+    @property
+    def flow(self) -> int | None:
+        """Index of the one flow that counts."""
+
+
+Metric = Callable[[RunData, Takes], float | None]
+
+
+def _flows(run: RunData, takes: Takes) -> pl.DataFrame:
+    flows = run.flows
+    if takes.below_bytes is not None:
+        flows = flows.filter(pl.col("size_bytes") < takes.below_bytes)
+    if takes.flow is not None:
+        flows = flows.filter(pl.col("flow") == takes.flow)
+    return flows
+
+
+def _values(run: RunData, takes: Takes, column: str) -> list[float]:
+    return [float(value) for value in _flows(run, takes)[column].drop_nulls().sort()]
+
+
+def _throughput(run: RunData, takes: Takes) -> float | None:
+    """Mean throughput of the flows, in per cent of the optimum."""
+    return _times(100.0, mean(_values(run, takes, "throughput")))
+
+
+def _worst_throughput(run: RunData, takes: Takes) -> float | None:
+    """Throughput of the worst flow, in per cent of the optimum."""
+    return _times(100.0, min(_values(run, takes, "throughput"), default=None))
+
+
+def _goodput_share(run: RunData, _takes: Takes) -> float | None:
+    """Payload that has arrived when arrivals of flows end, over all that finite flows offered, in per cent."""
+    offered = int(run.flows["size_bytes"].sum())
+    return 100.0 * sum(run.samples[-1].delivered_bytes) / offered if offered and run.samples else None
+
+
+def _flows_at_least(run: RunData, takes: Takes) -> float | None:
+    """Share of flows whose throughput is at least `level` per cent, in per cent."""
+    values = _values(run, takes, "throughput")
+    level = (takes.level or 0.0) / 100.0
+    return 100.0 * sum(value >= level for value in values) / len(values) if values else None
+
+
+def _flows_below(run: RunData, takes: Takes) -> float | None:
+    """Share of flows whose throughput is less than `level` per cent, in per cent."""
+    rest = _flows_at_least(run, takes)
+    return None if rest is None else 100.0 - rest
+
+
+def _shares(run: RunData, takes: Takes) -> list[float]:
+    """Throughput of each flow in per cent of its part of the access link, ascending.
+
+    Where a host has n flows, the part of each is 1/n (OFPT §6.2.2).
+    """
+    flows = _flows(run, takes)
+    share = flows.select(pl.col("throughput") * pl.len().over("src"))["throughput"]
+    return [100.0 * float(value) for value in share.drop_nulls().sort()]
+
+
+def _share(run: RunData, takes: Takes) -> float | None:
+    """Mean throughput of the flows, in per cent of their parts of the access links."""
+    return mean(_shares(run, takes))
+
+
+def _worst_share(run: RunData, takes: Takes) -> float | None:
+    """Throughput of the worst flow, in per cent of its part of its access link."""
+    return min(_shares(run, takes), default=None)
+
+
+def _shares_at_least(run: RunData, takes: Takes) -> float | None:
+    """Share of flows that have at least `level` per cent of their part of the access link, in per cent."""
+    shares = _shares(run, takes)
+    return 100.0 * sum(share >= (takes.level or 0.0) for share in shares) / len(shares) if shares else None
+
+
+def _fct_mean(run: RunData, takes: Takes) -> float | None:
+    """Mean flow completion time, in seconds."""
+    return mean(_values(run, takes, "age_s"))
+
+
+def _fct_p95(run: RunData, takes: Takes) -> float | None:
+    """95th percentile of the flow completion time, in seconds."""
+    return percentile(_values(run, takes, "age_s"), 0.95)
+
+
+def _fct_optimum(run: RunData, takes: Takes) -> float | None:
+    """Mean flow size over the access rate, in seconds (OFPT §6.2.4)."""
+    sizes = _values(run, takes, "size_bytes")
+    return _times(8.0 / run.access_bps, mean(sizes))
+
+
+def _fct_excess(run: RunData, takes: Takes) -> float | None:
+    """How much more the mean flow completion time is than `fct_optimum`, in per cent."""
+    time, optimum = _fct_mean(run, takes), _fct_optimum(run, takes)
+    return 100.0 * (time / optimum - 1.0) if time is not None and optimum else None
+
+
+def _makespan(run: RunData, _takes: Takes) -> float | None:
+    """Time from the start of the first flow to the end of the last, in seconds."""
+    starts = run.flows["start_s"].drop_nulls()
+    ends = (run.flows["start_s"] + run.flows["age_s"]).drop_nulls().sort()
+    return float(ends[-1]) - float(starts.sort()[0]) if ends.len() else None
+
+
+def _makespan_share(run: RunData, takes: Takes) -> float | None:
+    """All payload over the time until the last flow is complete, in per cent of the rate `level` in bit/s."""
+    time_s = _makespan(run, takes)
+    return 800.0 * float(run.flows["size_bytes"].sum()) / time_s / takes.level if time_s and takes.level else None
+
+
+def _busy(run: RunData, _takes: Takes) -> float | None:
+    """Share of the run that the controller was busy, as modelled, in per cent."""
+    return _times(100.0, run.summary["control"]["busy_share"])
+
+
+def _messages(run: RunData, _takes: Takes) -> float | None:
+    """Control messages."""
+    return float(run.summary["control"]["messages"])
+
+
+def _rules_max(run: RunData, _takes: Takes) -> float | None:
+    """Most rules in any switch at any time."""
+    return float(run.summary["control"]["rules_max"])
+
+
+def _reroutes(run: RunData, _takes: Takes) -> float | None:
+    """Flows moved from a path to another."""
+    return float(run.summary["control"]["reroutes"])
+
+
+def _polling_period(run: RunData, _takes: Takes) -> float | None:
+    """Mean time between two rounds of readings, in seconds; None where there was none."""
+    rounds = run.summary["control"].get("polls", 0)
+    return float(run.summary["end_s"]) / rounds if rounds else None
+
+
+def _dropped(run: RunData, _takes: Takes) -> float | None:
+    """Packets lost."""
+    return float(run.summary["packets"]["dropped"])
+
+
+def _goodput_least(run: RunData, _takes: Takes) -> float | None:
+    """Least goodput between two samples, the first and the last stretch left out, in kbit/s."""
+    return min((kbps for _, kbps in goodput_in_time(run)[1:-1]), default=None)
+
+
+def _goodput_most(run: RunData, _takes: Takes) -> float | None:
+    """Most goodput between two samples, the first and the last stretch left out, in kbit/s."""
+    return max((kbps for _, kbps in goodput_in_time(run)[1:-1]), default=None)
+
+
+def goodput_in_time(run: RunData) -> list[tuple[float, float]]:
+    """Time in the middle between two samples, in seconds, and the goodput of all flows between them, in kbit/s."""
+    return [
+        ((before.at_s + after.at_s) / 2, 8e-3 * (sum(after.delivered_bytes) - sum(before.delivered_bytes)) / span_s)
+        for before, after in zip(run.samples, run.samples[1:], strict=False)
+        if (span_s := after.at_s - before.at_s) > 0
+    ]
+
+
+def by_rank(run: RunData, takes: Takes, metric: str) -> list[float]:
+    """What `metric` is the mean of, flow by flow, ascending: throughput, or share."""
+    if metric == "share":
+        return _shares(run, takes)
+    return [100.0 * value for value in _values(run, takes, "throughput")]
+
+
+def _times(factor: float, value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else factor * value
+
+
+METRICS: dict[str, Metric] = {
+    "throughput": _throughput,
+    "worst_throughput": _worst_throughput,
+    "goodput_share": _goodput_share,
+    "flows_at_least": _flows_at_least,
+    "flows_below": _flows_below,
+    "share": _share,
+    "worst_share": _worst_share,
+    "shares_at_least": _shares_at_least,
+    "fct_mean": _fct_mean,
+    "fct_p95": _fct_p95,
+    "fct_optimum": _fct_optimum,
+    "fct_excess": _fct_excess,
+    "makespan": _makespan,
+    "makespan_share": _makespan_share,
+    "busy": _busy,
+    "messages": _messages,
+    "rules_max": _rules_max,
+    "reroutes": _reroutes,
+    "polling_period": _polling_period,
+    "dropped": _dropped,
+    "goodput_least": _goodput_least,
+    "goodput_most": _goodput_most,
+}
+"""Name and function of every metric."""

@@ -1,0 +1,118 @@
+"""The folder of reproduced figures: a picture and a record of each, and one page in Markdown with all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pathloom import _core
+from pathloom.errors import bad_input
+from pathloom.experiments.folder import reason, write_text, write_whole
+from pathloom.reproduction.definitions import POINTS
+from pathloom.reproduction.library import identities
+from pathloom.reproduction.measure import Reproduced
+from pathloom.reproduction.pictures import picture
+from pathloom.reproduction.texts import HEADINGS, causes, command, measured_table, rows, setup_lines
+
+PAGE = "README.md"
+"""Name of the page, which code hosts show of a folder."""
+
+
+def save(result: Reproduced, folder: Path) -> Path:
+    """Writes picture and record of a figure, and the page anew; returns the path of the picture.
+
+    Figures that the folder has from before stay on the page. Raises `PathloomError` when a file cannot be written.
+    """
+    image = folder / f"{result.figure.id}.svg"
+    try:
+        image.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise bad_input(f"--out `{folder}`: {reason(error)}; name a folder that can be written") from None
+    write_whole(image, picture(result).write)
+    write_text(folder / f"{result.figure.id}.json", json.dumps(_record(result), indent=1, allow_nan=False) + "\n")
+    write_text(folder / PAGE, _page(_records(folder)))
+    return image
+
+
+def _record(result: Reproduced) -> dict[str, Any]:
+    table = measured_table(result)
+    return {
+        **result.as_json(),
+        "source": result.figure.source,
+        "version": _core.__version__,
+        "command": command(result),
+        "setup": setup_lines(result),
+        "notes": list(result.figure.notes),
+        "table": rows(result),
+        "causes": causes(result),
+        "points": {"headings": table[0], "rows": table[1]} if table else None,
+    }
+
+
+def _records(folder: Path) -> list[dict[str, Any]]:
+    """The records of a folder in the order of papers and figures; files that are no such record are left alone."""
+    found = []
+    for identity in identities("all"):
+        path = folder / f"{identity}.json"
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict) and record.get("id") == identity:
+            found.append(record)
+    return found
+
+
+def _page(records: list[dict[str, Any]]) -> str:
+    parts = [
+        "# Published figures, run again",
+        (
+            "What the papers print stands beside what Pathloom measures, with the half width of its 95 % confidence "
+            f"interval over the runs, and with the difference. Where that is more than {POINTS:g} points (percentage "
+            f"points, or {POINTS:g} % of another unit) the line below the table says why. ≥ and ≤ mark what a paper "
+            "states as a bound; – stands where it prints no number, or where a part is not built. The pictures have "
+            "the papers' form; hollow marks are published numbers. This page is written by "
+            "`pathloom reproduce all --out docs/reproduction`."
+        ),
+        _contents(records),
+        *(_section(record) for record in records),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _contents(records: list[dict[str, Any]]) -> str:
+    lines = ["| figure | | runs |", "| --- | --- | --- |"]
+    for record in records:
+        runs = dict(record["setup"]).get("runs", "")
+        lines.append(f"| [{record['id']}](#{_anchor(record)}) | {record['title']} | {runs} |")
+    return "\n".join(lines)
+
+
+def _anchor(record: dict[str, Any]) -> str:
+    """How a code host names the heading of a figure."""
+    heading = f"{record['id']}: {record['title']}".lower()
+    return "".join(c if c.isalnum() or c in "-_" else "-" if c == " " else "" for c in heading)
+
+
+def _section(record: dict[str, Any]) -> str:
+    parts = [
+        f"## {record['id']}: {record['title']}",
+        f"{record['source']}. `{record['command']}`",
+        f"![{record['title']}]({record['id']}.svg)",
+        _table(HEADINGS, record["table"]),
+    ]
+    if record["causes"]:
+        parts.append("\n".join(f"- *Why, {labels}*: {cause}." for labels, cause in record["causes"]))
+    if record["points"]:
+        parts.append(_table(record["points"]["headings"], record["points"]["rows"]))
+    setup = "; ".join(f"{word} `{text}`" if "=" in text else f"{word} {text}" for word, text in record["setup"])
+    parts.append(f"Set-up: {setup}.")
+    if record["notes"]:
+        parts.append("\n".join(f"- {note}." for note in record["notes"]))
+    return "\n\n".join(parts)
+
+
+def _table(headings: list[str], cells: list[list[str]]) -> str:
+    lines = [headings, ["---", *("--:" for _ in headings[1:])], *cells]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,119 @@
+"""A reproduced figure in words and rows of text: the terminal and the page print the same ones."""
+
+from __future__ import annotations
+
+from pathloom.reproduction.definitions import Overrides, Setup
+from pathloom.reproduction.library import FOLDER
+from pathloom.reproduction.measure import Line, Reproduced
+
+NOTHING = "–"
+HEADINGS = ["", "published", "measured", "difference"]
+
+
+def number_text(value: float | None, unit: str = "") -> str:
+    """A number in the digits that count, with its unit.
+
+    >>> number_text(98.123, "%"), number_text(0.01234, "s"), number_text(None, "s"), number_text(1234.5)
+    ('98.1 %', '0.0123 s', '–', '1234')
+    """
+    if value is None:
+        return NOTHING
+    text = f"{value:.1f}" if unit == "%" else f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{text} {unit}".rstrip()
+
+
+def published_text(line: Line) -> str:
+    """What the paper says.
+
+    >>> from pathloom.reproduction.measure import Value
+    >>> published_text(Line("ECMP", "%", 67.5, "at most", Value(80.0, None), None))
+    '≤ 67.5 %'
+    """
+    sign = {"exactly": "", "at least": "≥ ", "at most": "≤ "}[line.bound]
+    return sign + number_text(line.published, line.unit) if line.published is not None else NOTHING
+
+
+def measured_text(line: Line) -> str:
+    """What we measure, with the half width of its confidence interval."""
+    half = f" ± {number_text(line.value.ci95)}" if line.value.ci95 is not None else ""
+    return number_text(line.value.mean, line.unit) + half
+
+
+def difference_text(line: Line) -> str:
+    """Measured less published, with its sign."""
+    if line.difference is None:
+        return NOTHING
+    sign = "+" if line.difference >= 0 else "−"
+    return f"{sign}{number_text(abs(line.difference), line.unit)}"
+
+
+def rows(result: Reproduced) -> list[list[str]]:
+    """Label, published, measured, difference of everything that the paper prints a number of."""
+    return [[line.label, published_text(line), measured_text(line), difference_text(line)] for line in result.published]
+
+
+def causes(result: Reproduced) -> list[tuple[str, str]]:
+    """Why: the labels of the rows that share a cause, and the cause."""
+    by_cause: dict[str, list[str]] = {}
+    for line in result.published:
+        if line.cause is not None:
+            by_cause.setdefault(line.cause, []).append(line.label)
+    count = len(result.published)
+    return [
+        ("all of it" if 1 < len(labels) == count else "; ".join(labels), cause) for cause, labels in by_cause.items()
+    ]
+
+
+def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | None:
+    """Every point of a picture over an axis: a row per place, a column per scheme; None for other pictures."""
+    figure = result.figure
+    if figure.plot.kind != "lines" or not result.schemes:
+        return None
+    headings, table = [figure.plot.x or "x"], [[plan.case.label] for plan in result.plans]
+    for label, measure in figure.plot.measures():
+        for scheme in result.schemes:
+            headings.append(", ".join(part for part in (figure.name_of(scheme), label) if part))
+            for row, plan in zip(table, result.plans, strict=True):
+                value = result.value(measure, plan.case.label, scheme)
+                half = f" ± {number_text(value.ci95)}" if value.ci95 is not None else ""
+                row.append(number_text(value.mean, figure.plot.unit) + half)
+    return headings, table
+
+
+def setup_lines(result: Reproduced) -> list[tuple[str, str]]:
+    """What was run, as words and texts: placeholders stay as the file has them."""
+    figure, first = result.figure, result.plans[0].settings
+    setup = figure.setup
+    lines = [("fabric", setup.fabric), ("traffic", setup.traffic)]
+    lines += [(word, text) for word, text in (("transport", setup.transport), ("control", setup.control)) if text]
+    cases = [_case_text(plan.case.label, plan.case, setup) for plan in result.plans if plan.case.label]
+    if figure.x:
+        lines.append(("x", ", ".join(plan.case.label for plan in result.plans)))
+    elif cases:
+        lines.append(("cases", "; ".join(cases)))
+    runs = f"{first.runs} run{'s' if first.runs > 1 else ''} of {first.duration} per scheme, seed {result.seed}"
+    if result.quick:
+        fewer = (first.runs, first.duration) != (setup.runs, setup.duration)
+        lines.append(("runs", f"{runs} (as published: {setup.runs} of {setup.duration})" if fewer else runs))
+        changed = figure.quick.model_dump(exclude={"runs", "duration", "cases"}, exclude_none=True)
+        lines += [(f"quick {word}", str(text)) for word, text in changed.items()]
+    else:
+        lines.append(("runs", runs))
+    return [(word, text.replace(str(FOLDER), "experiments")) for word, text in lines]
+
+
+def _case_text(label: str, case: Overrides, setup: Setup) -> str:
+    given = case.model_dump(exclude={"label", "x"}, exclude_none=True)
+    changes = [
+        f"{value if isinstance(value, str) else ', '.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for key, value in given.items()
+        if value != getattr(setup, key)
+    ]
+    return f"{label}: {', '.join(changes)}" if changes else label
+
+
+def command(result: Reproduced) -> str:
+    """The command that gives these numbers again."""
+    quick = " --quick" if result.quick else ""
+    seed = f" --seed {result.seed}" if result.seed != 1 else ""
+    return f"pathloom reproduce {result.figure.id}{quick}{seed}"

@@ -1,0 +1,279 @@
+"""Published figures, run again: the files, the engine, the command."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Cli, tree
+from pathloom import PathloomError, _core
+from pathloom.experiments.python_schemes import load_scheme
+from pathloom.reproduction import measure, pictures, texts
+from pathloom.reproduction.definitions import Figure, read_figure
+from pathloom.reproduction.library import figures, identities
+from pathloom.reproduction.measure import Line, Memory, Value
+from pathloom.specs import is_python_spec
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PUBLISHED = {
+    "ofpt": "2 4a 4b 4c 4d 5a 5b 6a 6b 6c 7 9a 9b 9c 11",
+    "lessor": "1 4a 4b 5a 5b 6 7a 7b 8a 8b",
+}
+
+TINY: dict[str, Any] = {
+    "id": "ofpt/tiny",
+    "title": "tiny",
+    "source": "nowhere",
+    "names": {"spt": "TCP"},
+    "setup": {
+        "fabric": "dumbbell:hosts=2,rate=100Mbps",
+        "traffic": "hadoop:load={x}",
+        "schemes": ["spt", "ecmp", "mptcp:subflows=8"],
+        "duration": "300ms",
+        "runs": 2,
+    },
+    "x": [0.2, 0.5],
+    "plot": {"kind": "lines", "metric": "fct_mean", "unit": "s", "x": "load", "y": "mean FCT (s)"},
+    "rows": [
+        {"label": "TCP", "unit": "s", "scheme": "spt", "metric": "fct_mean", "case": "0.2", "published": 100.0},
+        {
+            "label": "ECMP",
+            "unit": "s",
+            "scheme": "ecmp",
+            "metric": "fct_mean",
+            "case": "0.2",
+            "published": 100.0,
+            "cause": "because",
+        },
+        {"label": "gain", "scheme": "ecmp", "over": ["spt"], "metric": "fct_mean", "across": "most", "published": 0.0},
+        {"label": "MPTCP", "unit": "s", "scheme": "mptcp:subflows=8", "metric": "fct_mean", "published": 0.3},
+        {"label": "bound", "unit": "s", "scheme": "spt", "metric": "fct_p95", "published": 1e6, "bound": "at most"},
+        {"label": "unmeasured", "published": 12.0, "cause": "no such counter"},
+    ],
+}
+
+
+def reproduced(figure: Figure, quick: bool = False, memory: Memory | None = None) -> measure.Reproduced:
+    plans = measure.plan(figure, quick, seed=1)
+    return measure.reproduce(figure, plans, quick, 1, memory or Memory(), lambda _job, _share: None)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> measure.Reproduced:
+    return reproduced(Figure.model_validate(TINY))
+
+
+@pytest.mark.parametrize("paper", sorted(PUBLISHED))
+def test_every_published_figure_has_a_file(paper: str) -> None:
+    assert identities(paper) == [f"{paper}/fig{name}" for name in PUBLISHED[paper].split()]
+    for identity in identities(paper):
+        assert (ROOT / "experiments" / f"{identity}.toml").is_file()
+
+
+@pytest.mark.parametrize("figure", figures("all"), ids=lambda figure: figure.id)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_figure_can_be_set_up(figure: Figure, quick: bool) -> None:
+    plans = measure.plan(figure, quick, seed=1)
+    assert plans
+    if quick and figure.setup.runs * len(plans) > 20:
+        assert plans[0].settings.runs < figure.setup.runs
+    for one in plans:
+        _core.Fabric.from_spec(one.settings.fabric)
+        assert set(one.unbuilt).isdisjoint(one.settings.schemes)
+        for scheme in one.settings.schemes:
+            assert load_scheme(scheme) if is_python_spec(scheme) else _core.scheme_name(scheme)
+    assert "{" not in "".join(one.settings.traffic + one.settings.fabric for one in plans)
+
+
+def test_a_difference_asks_for_its_cause(tiny: measure.Reproduced) -> None:
+    lines = {line.label: line for line in tiny.published}
+    assert lines["TCP"].cause == "not explained yet", "nothing is made up"
+    assert lines["ECMP"].cause == "because"
+    assert lines["ECMP"].difference == pytest.approx((lines["ECMP"].value.mean or 0.0) - 100.0)
+    assert lines["gain"].cause is None, "both schemes have one path"
+    assert lines["gain"].value.mean == pytest.approx(0.0, abs=1e-9)
+    assert lines["bound"].cause is None, "a bound that holds is no difference"
+    assert (lines["MPTCP"].value.mean, lines["MPTCP"].cause) == (None, "MPTCP is not built yet")
+    assert (lines["unmeasured"].value.mean, lines["unmeasured"].cause) == (None, "no such counter")
+
+
+def test_every_point_of_the_picture_is_a_row(tiny: measure.Reproduced) -> None:
+    rows = tiny.as_json()["rows"]
+    assert [row["label"] for row in rows[6:]] == ["TCP, load 0.5", "ecmp, load 0.5"]
+    assert all(row["published"] is None and row["measured"] > 0 for row in rows[6:])
+    assert set(rows[0]) >= {"label", "unit", "published", "measured", "ci95", "difference", "cause"}
+
+
+@pytest.mark.parametrize(
+    ("line", "far"),
+    [
+        (Line("", "%", 90.0, "exactly", Value(85.0, None), None), False),
+        (Line("", "%", 90.0, "exactly", Value(84.9, None), None), True),
+        (Line("", "s", 2.0, "exactly", Value(2.11, None), None), True),
+        (Line("", "s", 2.0, "exactly", Value(1.91, None), None), False),
+        (Line("", "%", 90.0, "at least", Value(99.0, None), None), False),
+        (Line("", "%", 90.0, "at least", Value(80.0, None), None), True),
+        (Line("", "%", 50.0, "at most", Value(60.0, None), None), True),
+        (Line("", "%", None, "exactly", Value(60.0, None), None), False),
+        (Line("", "%", 50.0, "exactly", Value(None, None), None), False),
+    ],
+)
+def test_what_counts_as_a_difference(line: Line, far: bool) -> None:
+    assert measure.is_far(line) is far
+
+
+def test_runs_that_figures_share_are_carried_out_once(tiny: measure.Reproduced) -> None:
+    memory = Memory()
+    figure = Figure.model_validate(TINY)
+    plans = measure.plan(figure, False, seed=1)
+    assert measure.runs_to_do(plans, memory) == 2 * 2 * 2
+    first = reproduced(figure, memory=memory)
+    assert measure.runs_to_do(plans, memory) == 0
+    assert measure.runs_to_do(measure.plan(figure, False, seed=2), memory) == 8
+    assert first.as_json() == tiny.as_json(), "the same seed gives the same numbers"
+    assert reproduced(figure, memory=memory).as_json() == first.as_json()
+
+
+def test_samples_do_not_change_a_run_and_add_up() -> None:
+    values = {**TINY, "x": [], "rows": [], "setup": {**TINY["setup"], "traffic": "long-lived", "schemes": ["ecmp"]}}
+    plain = reproduced(Figure.model_validate({**values, "plot": {**TINY["plot"], "kind": "time"}}))
+    often = {**values["setup"], "sample": "7ms"}
+    sampled = reproduced(Figure.model_validate({**values, "setup": often, "plot": {**TINY["plot"], "kind": "time"}}))
+    one, other = plain.data["", "ecmp"][0], sampled.data["", "ecmp"][0]
+    assert one.flows.equals(other.flows)
+    assert len(one.samples) == 1
+    assert [round(sample.at_s, 3) for sample in other.samples] == [*(round(0.007 * n, 3) for n in range(43)), 0.3]
+    totals = [sum(sample.delivered_bytes) for sample in other.samples]
+    assert totals == sorted(totals)
+    assert totals[-1] == one.flows["delivered_bytes"].sum() == sum(one.samples[0].delivered_bytes)
+
+
+@pytest.mark.parametrize("kind", ["bars", "lines", "ranks", "time"])
+def test_every_kind_of_picture_is_drawn(kind: str) -> None:
+    plot = {**TINY["plot"], "kind": kind, "metric": "throughput" if kind == "ranks" else "fct_mean"}
+    setup = {**TINY["setup"], "sample": "20ms", "runs": 1}
+    result = reproduced(Figure.model_validate({**TINY, "plot": plot, "setup": setup}))
+    root = ET.fromstring(pictures.picture(result).svg)
+    assert root.tag.endswith("svg")
+    assert len(root.findall(".//{http://www.w3.org/2000/svg}path")) > 10
+
+
+def test_the_command_prints_json_and_fills_a_folder(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("reproduce", "lessor/fig1", "--quick", "--json", "-", "--out", "deep/pages", "--jobs", "1")
+    assert outcome.code == 0, outcome.err
+    content = json.loads(outcome.out)
+    assert content["schema"] == 1
+    assert [item["id"] for item in content["items"]] == ["lessor/fig1"]
+    rows = {row["label"]: row for row in content["items"][0]["rows"]}
+    assert rows["TCP, throughput of the optimum"]["published"] == 50.0
+    assert 40.0 < rows["TCP, throughput of the optimum"]["measured"] < 51.0
+    folder = ["README.md", "lessor", "lessor/fig1.json", "lessor/fig1.svg"]
+    assert tree(tmp_path / "deep/pages") == folder
+    page = (tmp_path / "deep/pages/README.md").read_text(encoding="utf-8")
+    assert "lessor/fig1.svg" in page
+    assert "83.3 %" in page
+    assert "/published/" not in page, "no path of this machine"
+
+
+def test_the_page_keeps_what_was_there(cli: Cli, tmp_path: Path) -> None:
+    for name in ("lessor/fig1", "ofpt/fig2"):
+        outcome = cli("reproduce", name, "--quick", "--out", "pages")
+        assert outcome.code == 0, outcome.err
+        assert "Picture: pages/" in outcome.out
+        assert "Why, " in outcome.out
+    page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
+    assert page.index("## lessor/fig1") < page.index("## ofpt/fig2")
+
+
+def test_the_list_names_every_figure(cli: Cli) -> None:
+    text = cli("reproduce", "list").out
+    listed = [entry["id"] for entry in json.loads(cli("reproduce", "--json", "-").out)["figures"]]
+    assert listed == identities("all")
+    assert all(identity in text for identity in listed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["oftp"], ["`oftp`", "did you mean `ofpt`?"]),
+        (["ofpt/fig4"], ["figure of ofpt", "`fig4`", "fig4a"]),
+        (["ofpt/"], ["figure of ofpt", "``"]),
+        (["../ofpt"], ["no paper", "`..`"]),
+        (["ofpt/fig4a", "--jobs", "0"], ["--jobs", "`0`"]),
+        (["ofpt/fig4a", "--seed", "x"], ["--seed", "`x`"]),
+        (["ofpt/fig4a", "--out", "a-file"], ["--out", "a-file", "name a folder"]),
+    ],
+)
+def test_bad_input_is_one_line(cli: Cli, tmp_path: Path, arguments: list[str], words: list[str]) -> None:
+    (tmp_path / "a-file").write_text("here already", encoding="utf-8")
+    outcome = cli("reproduce", *arguments)
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    for word in words:
+        assert word in outcome.err
+    assert tree(tmp_path) == ["a-file"]
+
+
+GOOD = """
+title = "t"
+source = "s"
+[setup]
+fabric = "diamond"
+traffic = "long-lived"
+schemes = ["spt"]
+duration = "1s"
+runs = 1
+[plot]
+kind = "bars"
+metric = "throughput"
+y = "y"
+[[rows]]
+label = "r"
+metric = "throughput"
+published = 1.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('metric = "throughput"\ny', 'metric = "thruput"\ny', ["plot", "`thruput`", "throughput"]),
+        ('kind = "bars"', 'kind = "pies"', ["plot.kind"]),
+        ('title = "t"', 'titel = "t"', ["`titel`", "did you mean `title`?"]),
+        ('label = "r"', 'label = "r"\ncase = "x"', ["case `x`"]),
+        ('label = "r"', 'label = "r"\nscheme = "ecmp"', ["scheme `ecmp`"]),
+        ('label = "r"\nmetric = "throughput"', 'label = "r"', ["row `r`", "cause"]),
+        ("runs = 1", "runs = 0", ["setup.runs"]),
+        ('title = "t"', "title = ", ["TOML"]),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
+    assert old in GOOD
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD, encoding="utf-8")
+    assert read_figure(path, "mine/fig1").rows[0].published == 1.0
+    path.write_text(GOOD.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(PathloomError) as raised:
+        read_figure(path, "mine/fig1")
+    for word in ["mine/fig1", *words]:
+        assert word in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_printed_fits_what_is_measured(tiny: measure.Reproduced) -> None:
+    rows = texts.rows(tiny)
+    assert rows[0][1] == "100 s"
+    assert rows[0][3].startswith("−")
+    assert rows[3][2:] == ["–", "–"]
+    assert rows[4][1].startswith("≤ ")
+    table = texts.measured_table(tiny)
+    assert table is not None
+    assert table[0] == ["load", "TCP", "ecmp"]
+    assert [row[0] for row in table[1]] == ["0.2", "0.5"]
+    assert dict(texts.setup_lines(tiny))["x"] == "0.2, 0.5"
+    assert texts.command(tiny) == "pathloom reproduce ofpt/tiny"

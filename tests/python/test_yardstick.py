@@ -1,0 +1,91 @@
+"""The exact optimum beside a result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pathloom as pl
+from conftest import SMALL, Cli
+
+
+def summary(**settings: object) -> dict[str, dict[str, Any]]:
+    defaults: dict[str, object] = {"schemes": ["spt", "ecmp"], "duration": "300ms", "runs": 2, "yardstick": True}
+    result = pl.compare(**{**defaults, **settings})  # type: ignore[arg-type]
+    return {row["scheme"]: row for row in result.summary["schemes"]}
+
+
+def test_one_path_of_half_the_demand_makes_half_the_optimum() -> None:
+    # Two hosts a side send across one cable of their own rate: no routing gives their flows more than half.
+    rows = summary(fabric="dumbbell:hosts=2,rate=10Mbps", traffic="long-lived:pattern=stride", duration="2s")
+    for row in rows.values():
+        optimum = row["optimum"]["throughput"]["mean"]
+        assert optimum == pytest.approx(0.5, abs=0.02)
+        assert 0.5 < row["of_optimum"]["throughput"] <= 1.001
+
+
+def test_a_healthy_fat_tree_carries_any_permutation() -> None:
+    rows = summary(fabric="fat-tree:k=4,rate=10Mbps", traffic="long-lived:pattern=permutation")
+    for row in rows.values():
+        assert row["optimum"]["throughput"]["mean"] == pytest.approx(1.0, abs=1e-6)
+        assert row["of_optimum"]["throughput"] == pytest.approx(row["throughput"]["mean"])
+
+
+def test_failed_links_lower_the_optimum_and_never_below_what_is_reached() -> None:
+    fabric = "fat-tree:k=4,rate=10Mbps,fail=0.2,fail_seed=3"
+    rows = summary(fabric=fabric, traffic="long-lived:pattern=stride", schemes=["ecmp", "hedera:period=100ms"])
+    optima = {row["optimum"]["throughput"]["mean"] for row in rows.values()}
+    assert len(optima) == 1, "all schemes are measured against the same"
+    assert 0.3 < optima.pop() < 1.0
+    for row in rows.values():
+        for run in row["runs"]:
+            assert run["throughput"]["mean"] <= run["optimum"]["throughput"]["mean"] * 1.02
+
+
+def test_access_links_of_several_rates_count_each_by_its_own() -> None:
+    # h0 of 10 Mb/s and h1 of 40 Mb/s: the bound is of the mean of shares, not of bits.
+    graph = pl.parallel_paths(["10Mbps"], ["1ms"], host_rate="20Mbps")
+    rows = summary(fabric=graph, traffic="long-lived:pattern=stride", duration="1s")
+    optimum = rows["spt"]["optimum"]["throughput"]["mean"]
+    assert optimum == pytest.approx(0.5, abs=0.03)
+
+
+def test_finite_flows_are_held_against_their_time_alone() -> None:
+    rows = summary(fabric="fat-tree:k=4,rate=10Mbps", traffic="hadoop:load=0.3")
+    ideals = {row["optimum"]["fct_s"]["mean"] for row in rows.values()}
+    assert len(ideals) == 1
+    for row in rows.values():
+        fct, ideal = row["fct_s"], row["optimum"]["fct_s"]
+        assert row["optimum"]["throughput"]["mean"] == 1.0
+        assert all(fct[key] >= ideal[key] for key in ("mean", "p50", "p95", "p99"))
+        assert row["of_optimum"]["fct_s"] == pytest.approx(fct["mean"] / ideal["mean"])
+
+
+def test_the_command_line_shows_it_everywhere(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("compare", *SMALL, "--schemes", "spt,ecmp", "--runs", "2", "--yardstick", "--out", "results")
+    assert outcome.code == 0, outcome.err
+    for words in ("of the optimum", "over the ideal"):
+        assert words in outcome.out
+        assert words in (tmp_path / "results/report.html").read_text(encoding="utf-8")
+    content = json.loads((tmp_path / "results/result.json").read_text(encoding="utf-8"))
+    assert content["settings"]["yardstick"] is True
+    assert "--yardstick" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
+    assert content["schemes"][0]["runs"][0]["optimum"]["fct_s"]["p99"] > 0
+
+
+def test_without_it_nothing_is_worked_out(cli: Cli) -> None:
+    outcome = cli("run", *SMALL, "--scheme", "ecmp", "--json", "-")
+    row = json.loads(outcome.out)["schemes"][0]
+    assert "optimum" not in row
+    assert "of_optimum" not in row
+
+
+def test_the_rule_limit_of_switches_is_a_setting(cli: Cli, tmp_path: Path) -> None:
+    text = 'fabric = "fat-tree:k=4,rate=10Mbps"\ntraffic = "long-lived"\nscheme = "hedera:period=50ms"\n'
+    (tmp_path / "tcam.toml").write_text(text + 'duration = "300ms"\ncontrol = "rules=14"\n', encoding="utf-8")
+    limited = json.loads(cli("run", "--spec", "tcam.toml", "--json", "-").out)["schemes"][0]["control"]
+    free = json.loads(cli("run", "--spec", "tcam.toml", "--control", "delay=500us", "--json", "-").out)
+    assert free["schemes"][0]["control"]["rules_max"] > 14 >= limited["rules_max"]
