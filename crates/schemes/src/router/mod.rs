@@ -24,7 +24,7 @@ pub(crate) const EPSILON_KEY: KeyInfo =
     ("epsilon", "0.05", "growth of a link's length as it fills, which decides between paths that are equally light");
 pub(crate) const GAIN_KEY: KeyInfo = (
     "gain",
-    "0.1",
+    "0.02",
     "flows are moved when that brings at least this share of a flow's demand for each one moved; 0 to 1",
 );
 pub(crate) const LONG_KEY: KeyInfo = ("long", "100KB", "flows announced with less stay on the default routes");
@@ -62,7 +62,7 @@ impl RouterSettings {
     pub(crate) fn read(spec: &Spec) -> Result<RouterSettings, SpecError> {
         Ok(RouterSettings {
             epsilon: spec.number("epsilon", 0.0, 1.0)?.unwrap_or(0.05),
-            gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(0.1),
+            gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(0.02),
             long_bytes: spec.size_bytes("long")?.unwrap_or(100_000),
         })
     }
