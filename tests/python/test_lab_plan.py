@@ -1,0 +1,104 @@
+"""What a lab is built from and what its runs carry, as far as it can be known without root."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from conftest import Cli
+from pathloom import _core
+from pathloom.fabrics import Fabric
+from pathloom.lab import hosts, links, rules
+from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.lab import default_tables
+
+K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
+
+
+def simulation(scheme: str, traffic: str = "hadoop:load=0.3") -> _core.Simulation:
+    settings: dict[str, Any] = {
+        "fabric": K4, "fabric_text": None, "traffic": traffic, "scheme": scheme, "transport": None, "control": None,
+        "duration": "500ms", "seed": 3, "faults": [], "pcap": None, "event_log": None,
+    }  # fmt: skip
+    return _core.Simulation(json.dumps(settings))
+
+
+def test_a_plan_bears_the_numbers_of_the_fabric(cli: Cli) -> None:
+    outcome = cli("lab", "plan", K4, "--json", "-")
+    assert outcome.code == 0, outcome.err
+    plan = json.loads(outcome.out)
+    assert [int(switch["dpid"], 16) for switch in plan["switches"]] == list(range(1, 21))
+    assert len({switch["bridge"] for switch in plan["switches"]}) == 20
+    assert [host["ports"][0]["address"] for host in plan["hosts"][:3]] == ["10.0.0.1", "10.0.0.2", "10.0.1.1"]
+    assert len({port["mac"] for host in plan["hosts"] for port in host["ports"]}) == 16
+    ends = [(cable[end], cable[f"{end}_port"]) for cable in plan["cables"] for end in ("source", "target")]
+    assert len(set(ends)) == len(ends) == 96
+    assert "10.0.7.2" in cli("lab", "plan", K4).out
+
+
+def test_a_blueprint_is_read_back_as_it_was_written() -> None:
+    blueprint = Blueprint.of("x", Fabric("jellyfish:switches=6,ports=6,hosts=6,homes=2"))
+    assert Blueprint.from_dict(json.loads(json.dumps(blueprint.to_dict()))) == blueprint
+    assert {len(host.ports) for host in blueprint.hosts} == {2}
+
+
+def test_offered_flows_are_those_that_the_run_carries() -> None:
+    run = simulation("ecmp")
+    offered = run.offered()
+    ends = Fabric(K4).links
+    for flow in offered:
+        there, back = flow["ways"]
+        assert (ends["source"][there[0]], ends["target"][there[-1]]) == (flow["src"], flow["dst"])
+        assert (ends["source"][back[0]], ends["target"][back[-1]]) == (flow["dst"], flow["src"])
+    run.advance(10.0)
+    flows = run.outcome()["flows"]
+    for column in ("src", "dst", "src_port", "dst_port", "size_bytes"):
+        assert flows[column].tolist() == [flow[column] for flow in offered]
+    assert {flow["dscp"] for flow in offered} == {0, 8}
+    assert all((flow["dscp"] == 8) == (flow["size_bytes"] >= 100_000) for flow in offered)
+
+
+def test_flows_that_wait_name_what_they_wait_for() -> None:
+    offered = simulation("spt", "all-reduce:size=160KB").offered()
+    assert [flow["after"] for flow in offered[:16]] == [[]] * 16
+    assert all(flow["after"] for flow in offered[16:])
+
+
+def test_flows_are_pinned_where_a_switch_would_hash_and_nowhere_else() -> None:
+    run, fabric = simulation("ecmp"), Fabric(K4)
+    tables: list[tuple[int, Any, Any]] = json.loads(run.switch_tables())
+    spread = {node: rules.spread_ports(groups) for node, _, groups in tables}
+    flow = next(flow for flow in run.offered() if len(flow["ways"][0]) == 6)
+    pins = list(rules.pin_lines(flow, fabric.links, spread))
+    # Through the core, the ToR and the aggregation switch on the way up choose; there and back.
+    assert [fabric.nodes[node]["tier"] for node, _ in pins] == ["tor", "aggregation"] * 2
+    assert f"tp_src={flow['src_port']},nw_dst={flow['dst_address']}" in pins[0][1]
+    single = {node: rules.spread_ports(groups) for node, _, groups in default_tables(fabric, "spt")}
+    assert list(rules.pin_lines(flow, fabric.links, single)) == []
+
+
+def test_rules_and_groups_are_written_for_ovs_ofctl() -> None:
+    (_, own, groups), *_ = default_tables(Fabric(K4), "hedera")
+    lines = [rules.flow_line(rule, copies=True) for rule in own]
+    assert any("tcp_flags=+syn-ack" in line and "actions=CONTROLLER:128,goto_table:1" in line for line in lines)
+    assert not any("CONTROLLER" in rules.flow_line(rule, copies=False) for rule in own)
+    group = rules.group_line(groups[0], salt=7)
+    assert "type=select,selection_method=dp_hash,selection_method_param=7" in group
+    assert "bucket=bucket_id:1,weight:1,watch_port:4,actions=output:4" in group
+
+
+def test_a_delay_that_cannot_be_kept_is_said() -> None:
+    assert links.departures(Blueprint.of("x", Fabric("diamond"))) == []
+    (note,) = links.departures(Blueprint.of("x", Fabric("parallel-paths:rates=10Mbps/5Mbps,delays=1ms/20ms")))
+    assert "does not keep link delays: the fabric asks for up to 10 ms" in note
+
+
+def test_hosts_are_told_what_the_transport_says() -> None:
+    stack = hosts.host_stack("newreno", "newreno:iw=12KB,min_rto=250ms,acks=1,mss=1000B")
+    assert stack.route == "initcwnd 12 rto_min 250ms advmss 1012 quickack 1"
+    assert stack.sysctls["net.ipv4.tcp_sack"] == "0"
+    assert hosts.host_stack("linux/bbr", None).route == "congctl bbr"
+    with pytest.raises(_core.PathloomError, match="hosts `linux/a b`: expected newreno"):
+        hosts.host_stack("linux/a b", None)
