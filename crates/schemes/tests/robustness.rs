@@ -265,3 +265,45 @@ fn a_route_over_a_dead_link_counts_for_nothing() {
     let pending = story.world.view.flows[&flow].pending.clone();
     assert!(pending.as_ref().is_some_and(|path| path != &dead && path.is_up(&story.world.view.links)), "{pending:?}");
 }
+
+/// A fabric whose switch `c0` carries nothing, though its links are up.
+fn half_dead() -> pathloom_model::Fabric {
+    let text = "leaf-spine:spines=3,leaves=2,hosts=2,rate=10Mbps";
+    let healthy = pathloom_model::fabric_from_spec(text).unwrap();
+    let mut builder = pathloom_model::FabricBuilder::new(text);
+    for node in healthy.nodes() {
+        match healthy.find(&node.name).filter(|&id| healthy.is_host(id)) {
+            Some(_) => builder.host(node.name.clone(), node.pod),
+            None => builder.switch(node.name.clone(), node.tier, node.pod),
+        };
+    }
+    let dead = healthy.find("c0").unwrap();
+    for cable in healthy.cables() {
+        let link = healthy.link(cable);
+        let rate_bps = if [link.from, link.to].contains(&dead) { 0 } else { link.settings.rate_bps };
+        builder.cable(link.from, link.to, pathloom_model::LinkSettings { rate_bps, ..link.settings });
+    }
+    builder.build().unwrap()
+}
+
+#[test]
+fn links_without_capacity_are_gone_round() {
+    for scheme in ["ofpt", "ofpt:sizes=announced", "lessor"] {
+        let mut story = Story::new(FABRICS[0], scheme);
+        story.world.view = pathloom_scheme::View::new(std::sync::Arc::new(half_dead()));
+        story.tell(&Event::Started);
+        let dead = story.world.view.fabric.find("c0").unwrap();
+        for (src, dst) in [(0, 2), (1, 3), (0, 3)] {
+            let flow = story.add(src, dst, (0, 0)).unwrap();
+            story.tell(&Event::FlowArrived { flow });
+        }
+        story.tell(&Event::RatesMeasured { period: Nanos::from_secs(5) });
+        story.world.settle();
+        let fabric = story.world.view.fabric.clone();
+        for (id, flow) in &story.world.view.flows {
+            let route = flow.route.as_ref().map(|path| path.switches(&fabric, flow.src_tor));
+            assert!(route.as_ref().is_none_or(|switches| !switches.contains(&dead)), "{scheme} {id:?} {route:?}");
+        }
+        assert!(story.world.view.flows.values().any(|flow| flow.route.is_some()), "{scheme}");
+    }
+}

@@ -63,7 +63,7 @@ fn unfinished(outcome: &Outcome) -> usize {
 
 #[test]
 fn the_same_settings_give_the_same_outcome_in_one_go_or_in_slices() {
-    for scheme in ["spt", "ecmp", "hedera:period=100ms", "hedera-sa:period=100ms"] {
+    for scheme in ["spt", "ecmp", "hedera:period=100ms", "hedera-sa:period=100ms", "ofpt:sizes=announced", "lessor"] {
         let case = Case { scheme, ..CASE };
         let whole = case.run();
         let mut sliced = Simulation::new(case.settings()).unwrap();
@@ -101,7 +101,7 @@ fn a_flow_alone_comes_close_to_what_is_possible() {
 fn what_fails_is_lost_and_counted_and_the_rest_goes_on() {
     let quiet = CASE.run();
     let faults = "100ms:down:a0_0-c0,150ms:down:c3,200ms:up:a0_0-c0,250ms:up:c3,120ms:down:e1_0-a1_0";
-    for scheme in ["spt", "ecmp", "hedera:period=50ms"] {
+    for scheme in ["spt", "ecmp", "hedera:period=50ms", "ofpt", "lessor"] {
         let outcome = Case { scheme, faults, ..CASE }.run();
         assert_eq!(unfinished(&outcome), 0, "{scheme}: every flow finds another way");
         assert_ne!(outcome.packets, quiet.packets);
@@ -113,7 +113,7 @@ fn what_fails_is_lost_and_counted_and_the_rest_goes_on() {
 #[test]
 fn cached_decisions_follow_the_rules() {
     // Without the cache every packet is decided by the tables: nothing may differ but the work.
-    for scheme in ["ecmp", "hedera:period=50ms"] {
+    for scheme in ["ecmp", "hedera:period=50ms", "ofpt:rules=path", "lessor:sizes=announced"] {
         let case = Case { scheme, faults: "100ms:down:a0_0-c0,200ms:up:a0_0-c0", ..CASE };
         let mut plain = Simulation::new(case.settings()).unwrap();
         plain.forget_decisions();
@@ -133,6 +133,46 @@ fn hedera_beats_the_hash_on_long_flows() {
     };
     let (ecmp, hedera) = (mean("ecmp"), mean("hedera:period=500ms"));
     assert!(hedera > ecmp + 0.1, "ecmp {ecmp:.3}, hedera {hedera:.3}");
+}
+
+/// Mean throughput and mean FCT of a scheme on the papers' traffic, over three seeds.
+fn on_web_search(scheme: &str) -> (f64, f64) {
+    let (mut shares, mut times) = (Vec::new(), Vec::new());
+    for seed in 1..=3 {
+        let case = Case {
+            fabric: "fat-tree:k=4,rate=10Mbps,buffer=150",
+            traffic: "web-search:load=0.5,pattern=random",
+            duration: Nanos::from_secs(30),
+            scheme,
+            seed,
+            ..CASE
+        };
+        for flow in case.run().flows {
+            shares.extend(flow.throughput);
+            times.extend(flow.start.zip(flow.finish).map(|(start, finish)| (finish - start).as_secs_f64()));
+        }
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    (mean(&shares), mean(&times))
+}
+
+/// OFPT Fig. 9 and LESSOR Fig. 4 and 5: who is better than whom.
+#[test]
+fn schemes_come_in_the_order_of_the_papers() {
+    let schemes = ["spt", "ecmp", "hedera", "lessor", "ofpt", "ofpt:sizes=announced"];
+    let seen: Vec<(f64, f64)> = schemes.into_iter().map(on_web_search).collect();
+    let fct_s: Vec<f64> = seen.iter().map(|&(_, fct_s)| fct_s).collect();
+    assert!(fct_s.is_sorted_by(|worse, better| worse > better), "{schemes:?} {seen:?}");
+    let [_, (ecmp, _), (hedera, _), (lessor, _), (ofpt, _), (announced, _)] = seen[..] else { panic!() };
+    assert!(lessor > hedera.max(ecmp) && ofpt > lessor + 0.05 && announced > ofpt + 0.05, "{schemes:?} {seen:?}");
+}
+
+#[test]
+fn paths_of_their_own_and_a_pace_fill_the_fabric() {
+    let traffic = "long-lived:pattern=stride";
+    let outcome = Case { traffic, scheme: "ofpt", duration: Nanos::from_secs(4), ..CASE }.run();
+    let worst = outcome.flows.iter().filter_map(|flow| flow.throughput).fold(1.0, f64::min);
+    assert!(worst > 0.95, "{worst:.3}");
 }
 
 /// Round trips that the controller was told of.
@@ -256,7 +296,7 @@ proptest! {
         fabric in prop::sample::select(vec!["fat-tree:k=4,rate=50Mbps,buffer=5", "leaf-spine:spines=2,leaves=3,hosts=2,rate=50Mbps",
             "jellyfish:switches=8,ports=5,hosts=10,seed=3,rate=50Mbps", "jellyfish:switches=6,ports=6,hosts=6,homes=2,seed=3,rate=50Mbps",
             "parallel-paths:rates=50Mbps/20Mbps,delays=1ms/2ms"]),
-        scheme in prop::sample::select(vec!["spt", "ecmp", "hedera:period=40ms", "hedera-sa:period=40ms"]),
+        scheme in prop::sample::select(vec!["spt", "ecmp", "hedera:period=40ms", "hedera-sa:period=40ms", "ofpt:period=40ms,sizes=announced", "lessor"]),
         faults in prop::collection::vec((0u64..300, any::<bool>(), 0usize..1000), 0..12), seed in 0u64..1000,
     ) {
         let built = fabric_from_spec(fabric).unwrap();
