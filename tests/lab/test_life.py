@@ -121,6 +121,7 @@ def test_a_kernel_that_lacks_something_is_reported_and_leaves_nothing(lab: LabCo
 def test_an_interrupted_start_cleans_up(name: str, number: signal.Signals, after_s: float) -> None:
     process = start(name)
     while not Lab(name).directory.exists():
+        assert process.poll() is None
         time.sleep(0.001)
     time.sleep(after_s)
     process.send_signal(number)

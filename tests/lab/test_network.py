@@ -24,7 +24,7 @@ target = socket.gethostbyname("h2"), 9
 end = time.time() + 3
 while time.time() < end:
     door.sendto(bytes(1472), target)
-    time.sleep(0.001)
+    time.sleep(0.0003)
 """
 HERE = Path(__file__).resolve().parent
 

@@ -51,7 +51,7 @@ def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
     traffic = ["--fabric", "dumbbell:hosts=3,rate=10Mbps,buffer=60", "--traffic", "long-lived:pattern=stride"]
     content = compared(*traffic, "--schemes", "spt", "--duration", "15s", "--runs", "1", "--worlds", "sim,lab")
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
-    assert live == pytest.approx(simulated, abs=0.03)
+    assert live == pytest.approx(simulated, abs=0.05)
     assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
 
 
