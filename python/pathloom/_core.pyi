@@ -11,11 +11,13 @@ __all__ = [
     "Link",
     "Node",
     "PathloomError",
+    "Placer",
     "Simulation",
     "View",
     "__version__",
     "fabrics",
     "hand_over",
+    "max_concurrent_flow",
     "nearest",
     "parse_time_s",
     "scheme_name",
@@ -347,3 +349,36 @@ def fabrics() -> list[dict[str, Any]]:
 
 def transport_settings(spec: str | None = None) -> dict[str, Any]:
     """What a `--transport` says, or the default: sizes in bytes, times in ns."""
+
+def max_concurrent_flow(
+    fabric: Fabric, flows: list[tuple[int, int, float]], epsilon: float
+) -> tuple[float, float, int, int]:
+    """The maximum concurrent flow of (sending host, receiving host, b/s): λ, its bound, rounds, operations.
+
+    Hosts are node numbers. What is down from the start carries nothing; links of hosts are no limit.
+    """
+
+@final
+class Placer:
+    """Flows on one path each, on the links of a fabric that are up from the start. Hosts are node numbers."""
+
+    def __new__(cls, fabric: Fabric) -> Placer:
+        """No flows."""
+
+    def wait(self, flow_id: int, src: int, dst: int) -> None:
+        """Takes a flow in; the next round places it."""
+
+    def arrive(self, flow_id: int, src: int, dst: int) -> list[int] | None:
+        """Takes a flow in and places it at once; the links of its path between its ToRs."""
+
+    def depart(self, flow_id: int) -> bool:
+        """Takes a flow out; whether it was there."""
+
+    def lift_all(self) -> None:
+        """Takes all flows off their paths."""
+
+    def round(self, most_moves: int) -> tuple[int, int, int, int]:
+        """One round: flows placed, moved, left without a path; operations."""
+
+    def max_min_bps(self) -> npt.NDArray[Any]:
+        """Max-min rates, by ascending name of the flow."""

@@ -31,6 +31,15 @@ pub enum Error {
     /// Traffic.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// Demands.
+    #[error(transparent)]
+    Fractional(#[from] pathloom_mcf::fractional::FractionalError),
+    /// A flow that cannot be placed.
+    #[error(transparent)]
+    Place(#[from] pathloom_mcf::placement::PlaceError),
+    /// A flow between nodes that are not both hosts.
+    #[error("flow from node {0} to node {1}: both have to be hosts of the fabric")]
+    NoHosts(u32, u32),
     /// A file that cannot be read or written.
     #[error("{what} `{path}`: {}", reason(.source))]
     File {

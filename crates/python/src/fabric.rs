@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyList};
 use std::sync::Arc;
 
 /// Hosts, switches and the cables between them.
+#[derive(Clone)]
 #[pyclass(frozen, module = "pathloom._core")]
 pub struct Fabric {
     pub fabric: Arc<pathloom_model::Fabric>,

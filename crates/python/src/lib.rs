@@ -10,6 +10,7 @@ mod fabric;
 mod lists;
 mod scheme;
 mod simulation;
+mod solver;
 mod wrappers;
 
 use errors::Error;
@@ -28,6 +29,8 @@ mod _core {
     use super::scheme::{hand_over, Flow, Link, Node, View};
     #[pymodule_export]
     use super::simulation::Simulation;
+    #[pymodule_export]
+    use super::solver::{max_concurrent_flow, Placer};
     use super::*;
     #[pymodule_export]
     use super::{nearest, parse_time_s, transport_settings};

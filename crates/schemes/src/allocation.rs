@@ -3,7 +3,7 @@
 
 use pathloom_mcf::placement::{PlacedFlow, Placer};
 use pathloom_mcf::{Network, NetworkLink};
-use pathloom_model::{Fabric, LinkId, LinkState, Path};
+use pathloom_model::{Fabric, LinkId, LinkState, NodeId, Path};
 use pathloom_scheme::{FlowView, View};
 
 /// The links of a fabric with their rates. Those of hosts are access links: they limit flows, and no path crosses them.
@@ -63,6 +63,23 @@ pub fn placed_flow(view: &View, flow: &FlowView) -> PlacedFlow {
     }
 }
 
+/// A flow between the first ports of two hosts, of unknown size; `None` if one of the nodes is no host.
+pub fn flow_between(fabric: &Fabric, src: NodeId, dst: NodeId) -> Option<PlacedFlow> {
+    let known = |node: NodeId| node.index() < fabric.nodes().len();
+    let first = |host: NodeId| fabric.host_attachments(host).first().copied().copied();
+    let (src, dst) = Some((src, dst))
+        .filter(|&(src, dst)| known(src) && known(dst))
+        .and_then(|(src, dst)| Some((first(src)?, first(dst)?)))?;
+    Some(PlacedFlow {
+        src_tor: src.tor.0,
+        dst_tor: dst.tor.0,
+        src_access: Some(src.uplink.0),
+        dst_access: Some(dst.uplink.reverse().0),
+        announced_bps: None,
+        remaining_bytes: None,
+    })
+}
+
 /// A placer's path as the model has it.
 pub fn path_of(links: &[u32]) -> Path {
     Path::new(links.iter().map(|&link| LinkId(link)).collect::<Vec<_>>())
@@ -80,14 +97,7 @@ mod tests {
         let mut placer = Placer::new(network_of(&fabric), PlacerSettings::default());
         let ends = fabric.attachments();
         for (id, (src, dst)) in ends.iter().zip(ends.iter().rev()).enumerate() {
-            let flow = PlacedFlow {
-                src_tor: src.tor.0,
-                dst_tor: dst.tor.0,
-                src_access: Some(src.uplink.0),
-                dst_access: Some(dst.uplink.reverse().0),
-                announced_bps: None,
-                remaining_bytes: None,
-            };
+            let flow = flow_between(&fabric, src.host, dst.host).expect("two hosts");
             let path = placer.arrive(id as u64, flow).expect("a new flow").map(path_of).expect("a path");
             assert_eq!(path.check(&fabric), Ok(()));
             assert_eq!(path.switches(&fabric, src.tor).last(), Some(&dst.tor));
@@ -102,14 +112,9 @@ mod tests {
         let mut links = LinkState::of(&fabric);
         let ends = fabric.attachments();
         let (src, dst) = (ends[0], ends[3]);
-        let flow = PlacedFlow {
-            src_tor: src.tor.0,
-            dst_tor: dst.tor.0,
-            src_access: Some(src.uplink.0),
-            dst_access: Some(dst.uplink.reverse().0),
-            announced_bps: None,
-            remaining_bytes: None,
-        };
+        assert_eq!(flow_between(&fabric, src.host, src.tor), None);
+        assert_eq!(flow_between(&fabric, NodeId(999), src.host), None);
+        let flow = flow_between(&fabric, src.host, dst.host).expect("two hosts");
         let path = placer.arrive(1, flow).expect("a new flow").map(path_of).expect("a path");
         assert_eq!(follow(&mut placer, &links), [0u64; 0]);
         links.set_cable(path.links()[0], false);

@@ -5,7 +5,7 @@
 //! way gives in sooner or later, one that has none stays. It solves what moving one flow at a time cannot, where every
 //! flow that moves pushes another one away. The best state met is kept.
 
-use super::improve::{Budget, MOST_OPERATIONS};
+use super::improve::Budget;
 use super::placer::Placer;
 
 /// By how much a link that is overfull by all of its capacity becomes dearer per pass.
@@ -17,13 +17,12 @@ const GOOD_ENOUGH: f64 = 0.9995;
 
 impl Placer {
     /// Negotiates until no link is overfull or the passes are over, moving no more standing flows than the budget has.
-    pub(super) fn negotiate(&mut self, budget: &mut Budget) {
+    pub(super) fn negotiate(&mut self, budget: &mut Budget, most: u64) {
         let links = self.network.links().len();
         let mut dearness = vec![1.0f64; links];
         let mut best = self.served();
         let asked: f64 = self.slots.iter().flatten().map(|standing| standing.demand_bps as f64).sum();
         let mut undo: Vec<(u32, Option<Box<[u32]>>)> = Vec::new();
-        let most = self.search.operations + MOST_OPERATIONS;
         let mut vain = 0;
         for _ in 0..self.settings.passes {
             let mut slots: Vec<u32> = Vec::new();

@@ -7,7 +7,7 @@ use crate::routes::Routes;
 use rustc_hash::FxHashMap;
 
 /// Paths are equally light when they differ by less than this part of a flow's demand.
-const SLACK: i64 = 4;
+const SLACK: i64 = 2;
 
 /// A flow that wants a path.
 #[derive(Clone, Copy, PartialEq, Debug)]

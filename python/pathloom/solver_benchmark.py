@@ -1,0 +1,104 @@
+"""How good and how fast allocation is: `pathloom bench solver`. Every measurement is a process of its own.
+
+Learned on the way to these times (k=16, 1024 hosts, ε = 0.05):
+
+- Asking for the certificate before doing anything settles healthy fabrics: an even split, and the links of the tightest
+  cut as its proof.
+- Moving flow between the paths of one ToR pair until they are equally long needs a handful of sweeps, where
+  adding flow along shortest paths and averaging needs hundreds. Powers of the load by repeated squaring stand in for
+  exponentials.
+- Commodities of one destination share one search for distances; the bound is looked at only where sweeps gain little.
+- For placement, a path is followed only as long as it is wider than the best one known; flows are taken by destination,
+  so that the next hops of one stay in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pathloom.errors import bad_input
+
+EPSILON: Final = 0.05
+SEEDS: Final = range(1, 11)
+"""Draws over which placement quality is averaged."""
+
+
+def cases(sizes: list[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and tasks of the maximum concurrent flows."""
+    for k in sizes:
+        for pattern in ("permutation", "random-4"):
+            for health, more in (("healthy", ""), ("5% failed", ",fail=0.05,fail_seed=1")):
+                fabric = f"fat-tree:k={k},rate=1Gbps{more}"
+                yield f"k={k} {pattern} {health}", {"fabric": fabric, "pattern": pattern, "seed": 1}
+
+
+def measure(
+    sizes: list[int], exact: bool, time_limit_s: float, said: Callable[[str], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """All rows. `said` is told what is measured; without `exact`, HiGHS is left out."""
+    rows = []
+    for name, task in cases(sizes):
+        said(name)
+        row = _worker({**task, "kind": "fractional", "epsilon": EPSILON})
+        rows.append(_row(name, row, _optimum({**task, "kind": "concurrent"}, exact, time_limit_s)))
+    for health, more in (("healthy", ""), ("5% failed", ",fail=0.05,fail_seed={seed}")):
+        name = f"placement quality, k=8 permutation {health}, mean of {len(SEEDS)} draws"
+        said(name)
+        rows.append(_quality(name, more, exact, time_limit_s))
+    for name, kind, fabric, flows in (
+        ("one arrival, k=16, 10,000 flows standing", "arrival", "fat-tree:k=16,rate=1Gbps", 10_000),
+        ("one round from nothing, k=48, 100,000 flows", "round", "fat-tree:k=48,rate=1Gbps", 100_000),
+    ):
+        said(name)
+        rows.append(_row(name, _worker({"kind": kind, "fabric": fabric, "flows": flows, "seed": 1}), None))
+    return rows
+
+
+def _quality(name: str, more: str, exact: bool, time_limit_s: float) -> dict[str, Any]:
+    found, optima = [], []
+    for seed in SEEDS:
+        task = {"fabric": "fat-tree:k=8,rate=1Gbps" + more.format(seed=seed), "pattern": "permutation", "seed": seed}
+        found.append(_worker({**task, "kind": "quality"}))
+        optima.append(_optimum({**task, "kind": "throughput"}, exact, time_limit_s))
+    row: dict[str, Any] = {key: sum(one[key] for one in found) / len(found) for key in ("time_s", "lambda")}
+    row["peak_rss_mb"] = max(one["peak_rss_mb"] for one in found)
+    known = [one for one in optima if one is not None and one["lambda_opt"] is not None]
+    best = None
+    if len(known) == len(found):
+        best = {key: sum(one[key] for one in known) / len(known) for key in ("lambda_opt", "opt_time_s")}
+        best["peak_rss_mb"] = max(one["peak_rss_mb"] for one in known)
+    return _row(name, row, best)
+
+
+def _row(name: str, ours: dict[str, Any], best: dict[str, Any] | None) -> dict[str, Any]:
+    best = best or {}
+    return {
+        "case": name,
+        "epsilon": EPSILON,
+        "time_s": ours["time_s"],
+        "lambda": ours.get("lambda"),
+        "bound": ours.get("bound"),
+        "lambda_opt": best.get("lambda_opt"),
+        "opt_time_s": best.get("opt_time_s"),
+        "opt_method": best.get("opt_method"),
+        "peak_rss_mb": ours["peak_rss_mb"],
+        "opt_peak_rss_mb": best.get("peak_rss_mb"),
+    }
+
+
+def _optimum(task: dict[str, Any], exact: bool, time_limit_s: float) -> dict[str, Any] | None:
+    return _worker({**task, "time_limit_s": time_limit_s}) if exact else None
+
+
+def _worker(task: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "pathloom.solver_worker", json.dumps(task)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        row: dict[str, Any] = json.loads(done.stdout)
+        return row
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    raise bad_input(f"bench: the measuring process ended with {done.returncode}: {last}")

@@ -1,0 +1,52 @@
+"""`pathloom bench solver` on its smallest case, and the solver behind it against the exact optimum."""
+
+import json
+
+import pytest
+
+from pathloom import PathloomError, _core, solver_benchmark, solver_worker
+from pathloom.optimum import max_concurrent
+
+
+@pytest.mark.parametrize("pattern", ["permutation", "random-4"])
+@pytest.mark.parametrize("more", ["", ",fail=0.05,fail_seed=1", ",fail=0.1,fail_seed=2"])
+def test_within_a_hundredth_of_the_optimum(pattern: str, more: str) -> None:
+    fabric = _core.Fabric.from_spec(f"fat-tree:k=4,rate=1Gbps{more}")
+    flows = solver_worker.demands(fabric, pattern, seed=3)
+    level, bound, _, _ = _core.max_concurrent_flow(fabric, flows, 0.05)
+    best = max_concurrent(fabric, flows).value
+    assert 0.99 * best <= level <= best * (1 + 1e-6)
+    assert best <= bound * (1 + 1e-6)
+
+
+def test_a_case_has_all_its_figures() -> None:
+    name, task = next(solver_benchmark.cases([4]))
+    assert name == "k=4 permutation healthy"
+    ours = solver_worker.ours({**task, "epsilon": 0.05})
+    best = solver_worker.optimum({**task, "kind": "concurrent", "time_limit_s": 60.0})
+    assert ours["lambda"] == pytest.approx(best["lambda_opt"], rel=0.01)
+    assert ours["time_s"] > 0
+    assert best["opt_exact"]
+    assert json.dumps({**ours, **best})
+
+
+def test_a_placer_in_python() -> None:
+    fabric = _core.Fabric.from_spec("fat-tree:k=4,rate=1Gbps")
+    first, *_, last = solver_worker.hosts_of(fabric)
+    placer = _core.Placer(fabric)
+    path = placer.arrive(1, first, last)
+    assert path is not None
+    assert len(path) == 4
+    placer.wait(2, first, last)
+    assert placer.round(9)[:3] == (1, 0, 0)
+    assert placer.max_min_bps().tolist() == pytest.approx([5e8, 5e8])
+    assert placer.depart(1)
+    assert not placer.depart(1)
+    placer.lift_all()
+    assert placer.round(0)[0] == 1
+    with pytest.raises(PathloomError, match="flow 2 is placed already"):
+        placer.arrive(2, first, last)
+    with pytest.raises(PathloomError, match="both have to be hosts"):
+        placer.arrive(3, first, 0)
+    with pytest.raises(PathloomError, match="epsilon"):
+        _core.max_concurrent_flow(fabric, [(first, last, 1.0)], 2.0)
