@@ -35,8 +35,11 @@ const RULES_KEY: KeyInfo =
     ("rules", "flow", "flow (each has its own) or path (flows that share a path share rules; moves are tagged then)");
 const SCHEDULE_KEY: KeyInfo =
     ("schedule", "mrtf", "mrtf (flows of known size wait for shorter ones) or none, when to start flows");
-const ENFORCE_KEY: KeyInfo =
-    ("enforce", "host", "host (hosts pace flows to their provision) or none (TCP shares by its own rules)");
+const ENFORCE_KEY: KeyInfo = (
+    "enforce",
+    "host",
+    "host (flows are paced to their provision; the control setting enforcement=meter has ToRs do it) or none (TCP shares)",
+);
 const HEADROOM_KEY: KeyInfo = ("headroom", "0.02", "share of its provision that a paced flow leaves to short flows");
 
 pub(crate) const ENTRY: Entry = Entry {
