@@ -222,9 +222,9 @@ def _controller(text: str) -> str | None:
 
     if text == "none":
         return None
-    if text == "pathloom":
+    if text == controller.OWN:
         controller.program()
-        return controller.TARGET
+        return text
     kind, _, rest = text.partition(":")
     if kind not in ("tcp", "ssl", "unix") or not rest:
         raise bad_input(

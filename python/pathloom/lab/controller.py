@@ -18,6 +18,8 @@ from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
 
 PROGRAM = "pathloom-controller"
+OWN = "pathloom"
+"""What stands for the native controller where a lab is told where its controller is."""
 TARGET = "tcp:127.0.0.1:6653"
 """Where the switches of a lab find it; the address is the lab's own."""
 PATIENCE_S = 60.0

@@ -90,7 +90,7 @@ class Lab:
     ) -> Blueprint:
         """Builds the lab; switches call the controller at `target`, or get the default routes of `scheme`.
 
-        At `controller.TARGET` the native controller is started, with that scheme.
+        With `controller.OWN` for a target, the native controller is started, with that scheme.
 
         Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
@@ -108,13 +108,13 @@ class Lab:
                 "process": os.getpid(),
                 "fabric": fabric.spec,
                 "controller": target,
-                "scheme": scheme if target in (None, controller.TARGET) else None,
+                "scheme": scheme if target in (None, controller.OWN) else None,
                 "stack": stack.to_dict(),
                 "blueprint": blueprint.to_dict(),
             }
             self._write_state(state)
-            self._build(blueprint, stack, target)
-            if target == controller.TARGET:
+            self._build(blueprint, stack, controller.TARGET if target == controller.OWN else target)
+            if target == controller.OWN:
                 self.start_controller(fabric, scheme)
             elif target is None:
                 self.write_default_routes(fabric, scheme)

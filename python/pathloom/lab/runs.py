@@ -68,7 +68,7 @@ class LabExecution:
         self.interrupted = False
         self.notes: list[str] = []
         self.jobs = settings.jobs(LAB)
-        self.target = controller.TARGET if self.options.controller == "pathloom" else None
+        self.target = controller.OWN if self.options.controller == "pathloom" else None
         if self.target is not None:
             controller.program()
             self.notes.append("the messages of the live controller are not counted")
