@@ -59,7 +59,8 @@ test-rust: build
 	$(call say,Rust tests)
 	cargo test --workspace --exclude pathloom-python --quiet
 
-test-python: build
+test-python: build .venv/judges/.deps
+	scripts/prepare.sh judges
 	$(call say,Python tests$(comma) and the simulator against what was recorded from ns-3)
 	pytest
 	python benches/ns3/compare.py --recorded
@@ -100,7 +101,16 @@ comma := ,
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	touch $@
 
+.venv/judges/.deps: .venv/.deps benches/openflow/requirements.lock
+	$(call say,Fetching os-ken$(comma) a judge of our OpenFlow messages$(comma) into .venv/judges/)
+	test -x .venv/judges/bin/python || $(BIN)/python -m venv .venv/judges
+	.venv/judges/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement benches/openflow/requirements.lock
+	touch $@
+
 .venv/.built: .venv/.deps $(RUST) pyproject.toml
 	$(call say,Building the simulator (a few minutes the first time))
 	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --release --quiet
+	$(call say,Building the controller)
+	cargo build --release --quiet --package pathloom-controller
+	install -m 755 target/release/pathloom-controller $(BIN)/pathloom-controller
 	touch $@

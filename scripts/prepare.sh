@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `bench`, `ns3` or `lab`.
+# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `bench`, `ns3`, `lab` or `judges`.
 # Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
 # Rust is never downloaded from here.
 set -euo pipefail
@@ -73,7 +73,10 @@ lab)
     command -v mn >/dev/null || need_packages "Mininet, whose users are served as well" mininet
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
     ;;
+judges)
+    command -v tshark >/dev/null || need_packages "tshark, which judges our OpenFlow messages" tshark
+    ;;
 *)
-    give_up "usage: prepare.sh build|bench|ns3|lab"
+    give_up "usage: prepare.sh build|bench|ns3|lab|judges"
     ;;
 esac

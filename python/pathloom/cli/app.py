@@ -10,7 +10,18 @@ from typer.exceptions import Abort, TyperException
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.cli import EXIT_BAD_INPUT, EXIT_ERROR, EXIT_INTERRUPTED, bench, compare, fabric, lab, lists, reproduce
+from pathloom.cli import (
+    EXIT_BAD_INPUT,
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    bench,
+    compare,
+    controller,
+    fabric,
+    lab,
+    lists,
+    reproduce,
+)
 from pathloom.cli.options import show_help_if_alone
 from pathloom.errors import ToolError
 
@@ -30,6 +41,8 @@ app.add_typer(fabric.app, name="fabric")
 app.add_typer(lists.schemes, name="scheme")
 app.add_typer(lists.traffic, name="traffic")
 app.add_typer(lab.app, name="lab")
+app.command("controller", context_settings=controller.VERBATIM)(controller.controller)
+bench.app.command("controller", context_settings=controller.VERBATIM)(controller.bench_controller)
 app.add_typer(bench.app, name="bench")
 
 

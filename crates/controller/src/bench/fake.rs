@@ -1,0 +1,106 @@
+//! A switch that has no packets: it says what a switch must say, and accepts every rule.
+
+use super::load_generator::Work;
+use pathloom_openflow::{frame, Features, Hello, Kind, Message, MultipartReply, Port, Reply, Request, SwitchConfig};
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+
+/// What fake switches have in common.
+#[derive(Clone, Default)]
+pub(crate) struct Common {
+    /// Switches whose ports have been asked for.
+    pub standing: Rc<Cell<usize>>,
+    /// Messages read by all.
+    pub messages: Rc<Cell<u64>>,
+}
+
+/// A fake switch.
+pub(crate) struct Fake {
+    pub datapath_id: u64,
+    pub ports: u32,
+    pub common: Common,
+    stands: bool,
+}
+
+impl Fake {
+    pub(crate) fn new(datapath_id: u64, ports: u32, common: Common) -> Fake {
+        Fake { datapath_id, ports, common, stands: false }
+    }
+
+    pub(crate) fn hello(&self, out: &mut Vec<u8>) {
+        say(&Message::Hello(Hello::OURS), 1, out);
+    }
+
+    /// Works off whole messages; returns how many bytes they took.
+    pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<u8>, work: &mut impl Work) -> io::Result<usize> {
+        let mut at = 0;
+        while let Some((header, body, length)) = frame(&bytes[at..]).map_err(io::Error::other)? {
+            self.common.messages.set(self.common.messages.get() + 1);
+            match header.kind {
+                Kind::FLOW_MOD | Kind::PACKET_OUT => work.message(header.kind, body, out),
+                Kind::BARRIER_REQUEST => say(&Message::BarrierReply, header.xid, out),
+                _ => {
+                    let message = Message::parse(header, body).map_err(io::Error::other)?;
+                    self.answer(&message, header.xid, out);
+                }
+            }
+            at += length;
+        }
+        Ok(at)
+    }
+
+    fn answer(&mut self, message: &Message<'_>, xid: u32, out: &mut Vec<u8>) {
+        match message {
+            Message::EchoRequest(bytes) => say(&Message::EchoReply(bytes), xid, out),
+            Message::FeaturesRequest => {
+                let (datapath_id, capabilities) = (self.datapath_id, 0x4f);
+                let features = Features { datapath_id, buffers: 0, tables: 254, auxiliary: 0, capabilities };
+                say(&Message::FeaturesReply(features), xid, out);
+                // Plain learning switches ask for no ports.
+                self.stand();
+            }
+            Message::GetConfigRequest => say(&Message::GetConfigReply(SwitchConfig::default()), xid, out),
+            Message::MultipartRequest(request) => {
+                let reply = self.reply(&request.request);
+                say(&Message::MultipartReply(MultipartReply { more: false, reply }), xid, out);
+            }
+            Message::RoleRequest(role) => say(&Message::RoleReply(*role), xid, out),
+            _ => {}
+        }
+    }
+
+    fn stand(&mut self) {
+        if !std::mem::replace(&mut self.stands, true) {
+            self.common.standing.set(self.common.standing.get() + 1);
+        }
+    }
+
+    fn reply(&self, request: &Request) -> Reply {
+        let port = |number: u32| Port {
+            number,
+            mac: [2, 0, 0, 0, 0, number as u8],
+            name: format!("p{number}"),
+            state: 4,
+            ..Port::default()
+        };
+        match request {
+            Request::Description => Reply::Description(Box::default()),
+            Request::Flows(_) => Reply::Flows(Vec::new()),
+            Request::Tables => Reply::Tables(Vec::new()),
+            Request::Ports => Reply::Ports(Vec::new()),
+            Request::PortDesc => Reply::PortDesc((1..=self.ports).map(port).collect()),
+            Request::Groups => Reply::Groups(Vec::new()),
+            Request::GroupDesc => Reply::GroupDesc(Vec::new()),
+            Request::Meters => Reply::Meters(Vec::new()),
+            Request::MeterConfigs => Reply::MeterConfigs(Vec::new()),
+            Request::Foreign(kind) => Reply::Foreign(*kind),
+        }
+    }
+}
+
+/// Appends a message. Those of a fake switch are short.
+pub(crate) fn say(message: &Message<'_>, xid: u32, out: &mut Vec<u8>) {
+    let done = message.emit(xid, out);
+    debug_assert!(done.is_ok(), "{done:?}");
+}

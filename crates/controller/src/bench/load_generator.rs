@@ -1,0 +1,69 @@
+//! The connections of fake switches: one task each, which reads whatever is there, works it off, and writes once.
+
+use super::fake::Fake;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::{spawn_local, JoinHandle};
+
+/// How long all sessions together may take to stand.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A fake switch's work, besides being one.
+pub(crate) trait Work {
+    /// The session stands and the measurement begins: append what is sent first.
+    fn begin(&mut self, out: &mut Vec<u8>);
+    /// A message that is for it. Append what is sent next.
+    fn message(&mut self, kind: u8, bytes: &[u8], out: &mut Vec<u8>);
+}
+
+/// Connects a fake switch and works until the controller or the caller ends it.
+pub(crate) fn connect<W: Work + 'static>(port: u16, fake: Fake, work: W, go: Rc<Notify>) -> JoinHandle<io::Result<()>> {
+    spawn_local(async move {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.set_nodelay(true)?;
+        drive(&mut stream, fake, work, &go).await
+    })
+}
+
+async fn drive<W: Work>(stream: &mut TcpStream, mut fake: Fake, mut work: W, go: &Notify) -> io::Result<()> {
+    let mut buffer = vec![0; 256 << 10];
+    let (mut filled, mut out) = (0, Vec::new());
+    fake.hello(&mut out);
+    let mut begun = false;
+    loop {
+        if !out.is_empty() {
+            stream.write_all(&out).await?;
+            out.clear();
+        }
+        tokio::select! {
+            biased;
+            () = go.notified(), if !begun => {
+                begun = true;
+                work.begin(&mut out);
+            }
+            read = stream.read(&mut buffer[filled..]) => match read? {
+                0 => return Err(io::Error::other("the controller closed the connection")),
+                count => {
+                    filled += count;
+                    let used = fake.read(&buffer[..filled], &mut out, &mut work)?;
+                    buffer.copy_within(used..filled, 0);
+                    filled -= used;
+                }
+            },
+        }
+    }
+}
+
+/// Waits until `done` says so.
+pub(crate) async fn until(what: &str, mut done: impl FnMut() -> bool) -> Result<(), String> {
+    let wait = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.map_err(|_| format!("{what} did not happen within {PATIENCE:?}"))
+}

@@ -1,0 +1,252 @@
+//! Paths set up per second: from a flow's first packet to the last of its path's rules.
+
+use super::fake::{say, Common, Fake};
+use super::load_generator::{connect, until, Work};
+use super::report::{Measured, Row};
+use super::subject::Subject;
+use super::Plan;
+use crate::load::ran_ns_of;
+use pathloom_model::{fabric_from_spec, Attachment, Fabric, FiveTuple, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
+use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
+use pathloom_openflow::packet::Ethernet;
+use pathloom_openflow::{FlowCommand, Header, Kind, Message, PacketIn, PacketInWhy, NO_BUFFER, VERSION};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// The fabric of the comparison.
+const FABRIC: &str = "fat-tree:k=8";
+/// Flows standing before the measurement, and flows measured.
+const FLOWS: (usize, usize) = (10_000, 40_000);
+/// So long without a message, and the default routes are taken to be in place.
+const QUIET: Duration = Duration::from_millis(300);
+/// The table with rules of single flows; the default routes and the rules that copy packets are elsewhere.
+const FLOW_TABLE: u8 = 1;
+
+/// What all ToRs count together.
+struct Counts {
+    /// Flows that may still be started.
+    left: usize,
+    started: usize,
+    finished: usize,
+    times_ns: Vec<u64>,
+    /// Flows before the measurement, and when that was reached.
+    standing: usize,
+    from: Option<Instant>,
+    to: Option<Instant>,
+}
+
+/// A switch; those that are ToRs open flows of their hosts.
+struct Opening {
+    fabric: Rc<Fabric>,
+    hosts: Vec<Attachment>,
+    outstanding: usize,
+    next: u32,
+    sent: FxHashMap<FiveTuple, Instant>,
+    counts: Rc<RefCell<Counts>>,
+}
+
+impl Opening {
+    /// The first packet of the next flow, from a host of this ToR to one of another.
+    fn open(&mut self, out: &mut Vec<u8>) {
+        {
+            let mut counts = self.counts.borrow_mut();
+            if self.hosts.is_empty() || counts.left == 0 {
+                return;
+            }
+            counts.left -= 1;
+            counts.started += 1;
+        }
+        let all = self.fabric.attachments();
+        let src = self.hosts[self.next as usize % self.hosts.len()];
+        let own = all.partition_point(|at| at.address < src.address);
+        let away = self.hosts.len() + self.next as usize % (all.len() - 2 * self.hosts.len());
+        let dst = all[(own + away) % all.len()];
+        let (src_port, dst_port) = (1024 + (self.next % 60_000) as u16, 80 + (self.next / 60_000) as u16);
+        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port, dst_port };
+        self.next += 1;
+        first_packet(five_tuple, self.fabric.link(src.uplink).to_port.0, out);
+        self.sent.insert(five_tuple, Instant::now());
+    }
+}
+
+fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) {
+    let mut payload = [0u8; 40];
+    payload[..10].copy_from_slice(&[0x45, LONG_FLOW_DSCP << 2, 0, 40, 0, 0, 0, 0, 64, PROTO_TCP]);
+    payload[12..16].copy_from_slice(&five_tuple.src.octets());
+    payload[16..20].copy_from_slice(&five_tuple.dst.octets());
+    payload[20..22].copy_from_slice(&five_tuple.src_port.to_be_bytes());
+    payload[22..24].copy_from_slice(&five_tuple.dst_port.to_be_bytes());
+    (payload[32], payload[33]) = (5 << 4, TCP_SYN);
+    let mut data = Vec::with_capacity(54);
+    let (dst, src) = ([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
+    Ethernet { dst, src, vlan: None, kind: ETH_IPV4, payload: &payload }.emit(&mut data);
+    let matches = FlowMatch { in_port: Some(port), ..FlowMatch::default() };
+    let (total_len, why) = (data.len() as u16, PacketInWhy::Action);
+    let packet = PacketIn { buffer: NO_BUFFER, total_len, why, table: 0, cookie: 0, matches, data: &data };
+    say(&Message::PacketIn(packet), 0, out);
+}
+
+impl Work for Opening {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        for _ in 0..self.outstanding {
+            self.open(out);
+        }
+    }
+
+    fn message(&mut self, kind: u8, body: &[u8], out: &mut Vec<u8>) {
+        // The rule at the source ToR is the last of a path: it comes when all others are confirmed.
+        if kind != Kind::FLOW_MOD || self.hosts.is_empty() || body.get(16) != Some(&FLOW_TABLE) {
+            return;
+        }
+        let header = Header { version: VERSION, kind, length: 0, xid: 0 };
+        let Ok(Message::FlowMod(flow)) = Message::parse(header, body) else { return };
+        let matches = flow.matches;
+        let on_path = flow.command == FlowCommand::Add && !flow.instructions.apply.is_empty();
+        let (Some(src), Some(dst), true) = (matches.ipv4_src, matches.ipv4_dst, on_path) else { return };
+        let (Some(src_port), Some(dst_port)) = (matches.tcp_src, matches.tcp_dst) else { return };
+        let five_tuple = FiveTuple { src: src.0, dst: dst.0, proto: PROTO_TCP, src_port, dst_port };
+        let Some(sent) = self.sent.remove(&five_tuple) else { return };
+        {
+            let mut counts = self.counts.borrow_mut();
+            counts.finished += 1;
+            let measured = counts.finished > counts.standing;
+            if counts.finished == counts.standing {
+                counts.from = Some(Instant::now());
+            }
+            if measured {
+                counts.times_ns.push(sent.elapsed().as_nanos() as u64);
+            }
+            if measured && counts.finished == counts.started && counts.left == 0 {
+                counts.to = Some(Instant::now());
+            }
+        }
+        self.open(out);
+    }
+}
+
+/// Loads the controller on a port with `flows` (standing before, measured) on a fabric.
+pub(crate) fn run(
+    (port, process): (u16, u32),
+    spec: &str,
+    flows: (usize, usize),
+    outstanding: usize,
+) -> Result<Measured, String> {
+    let fabric = Rc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|problem| problem.to_string())?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let (common, go) = (Common::default(), Rc::new(Notify::new()));
+        let counts = Rc::new(RefCell::new(Counts {
+            left: flows.0 + flows.1,
+            started: 0,
+            finished: 0,
+            times_ns: Vec::with_capacity(flows.1),
+            standing: flows.0,
+            from: None,
+            to: None,
+        }));
+        let start = Instant::now();
+        let tasks: Vec<_> = fabric
+            .switches()
+            .iter()
+            .map(|&switch| {
+                let hosts: Vec<Attachment> =
+                    fabric.attachments().iter().copied().filter(|at| at.tor == switch).collect();
+                let ports = fabric.node(switch).ports.len() as u32;
+                let (counts, fabric) = (counts.clone(), fabric.clone());
+                let sent = FxHashMap::default();
+                let opening = Opening { fabric, hosts, outstanding, next: 0, sent, counts };
+                connect(port, Fake::new(u64::from(switch.0) + 1, ports, common.clone()), opening, go.clone())
+            })
+            .collect();
+        until("all sessions standing", || common.standing.get() == fabric.switches().len()).await?;
+        let connected_s = start.elapsed().as_secs_f64();
+        quiet(&common).await;
+        go.notify_waiters();
+        let mut ran = None;
+        let mut seen = (0, Instant::now());
+        until_progress(|| {
+            let counts = counts.borrow();
+            if counts.finished > seen.0 {
+                seen = (counts.finished, Instant::now());
+            }
+            if counts.from.is_some() && ran.is_none() {
+                ran = ran_ns_of(process);
+            }
+            (counts.to.is_some(), seen.1.elapsed(), counts.finished)
+        })
+        .await?;
+        let ran_s = ran_ns_of(process).zip(ran).map(|(after, before)| (after - before) as f64 / 1e9);
+        tasks.iter().for_each(|task| task.abort());
+        let mut counts = counts.borrow_mut();
+        let seconds = counts.to.zip(counts.from).map_or(0.0, |(to, from)| (to - from).as_secs_f64());
+        let count = counts.times_ns.len() as u64;
+        Ok(Measured::new(count, seconds, std::mem::take(&mut counts.times_ns), (connected_s, ran_s)))
+    })
+}
+
+/// Waits until no message has come for a while.
+async fn quiet(common: &Common) {
+    loop {
+        let before = common.messages.get();
+        tokio::time::sleep(QUIET).await;
+        if common.messages.get() == before {
+            return;
+        }
+    }
+}
+
+/// Waits until all is done, or nothing has happened for long.
+async fn until_progress(mut state: impl FnMut() -> (bool, Duration, usize)) -> Result<(), String> {
+    loop {
+        let (done, idle, finished) = state();
+        if done {
+            return Ok(());
+        }
+        if idle > Duration::from_secs(10) {
+            return Err(format!("no path was set up for 10 s, after {finished}"));
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Measures the schemes.
+pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), String> {
+    let known = pathloom_schemes::names();
+    for scheme in &plan.schemes {
+        let name = scheme.split(':').next().unwrap_or_default();
+        if !known.contains(&name) {
+            eprintln!("there is no scheme {name}; there are {}", known.join(", "));
+            continue;
+        }
+        for &outstanding in &plan.outstanding {
+            let subject = Subject::ours(&format!("fabric:{scheme}:{FABRIC}"))?;
+            let flows = if outstanding == 1 { (FLOWS.0, FLOWS.1 / 4) } else { FLOWS };
+            let measured = run(subject.place(), FABRIC, flows, outstanding)?;
+            let work = format!("paths {scheme}");
+            done(Row::new(("pathloom", &work), (80, outstanding), &measured, subject.resident_bytes()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_openflow::frame;
+
+    #[test]
+    fn a_first_packet_is_one_that_a_controller_sees_as_such() {
+        let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 1, 1].into());
+        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let mut out = Vec::new();
+        first_packet(five_tuple, 3, &mut out);
+        let (header, body, _) = frame(&out).unwrap().unwrap();
+        let Message::PacketIn(packet) = Message::parse(header, body).unwrap() else { panic!("no packet-in") };
+        let read = pathloom_openflow::packet::headers(&Ethernet::parse(packet.data).unwrap()).unwrap().unwrap();
+        assert_eq!((read.five_tuple, read.dscp, read.tcp_flags), (five_tuple, LONG_FLOW_DSCP, TCP_SYN));
+    }
+}

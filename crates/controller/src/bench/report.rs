@@ -1,0 +1,100 @@
+//! What was measured, as a table and as JSON.
+
+use serde::Serialize;
+
+/// Times and counts of one run.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Measured {
+    /// Answers or paths.
+    pub count: u64,
+    /// In so many seconds.
+    pub seconds: f64,
+    /// Middle time from question to answer.
+    pub p50_us: f64,
+    /// Time that 99 of 100 stay under.
+    pub p99_us: f64,
+    /// Until all sessions stood.
+    pub connected_s: f64,
+    /// What the controller's main thread ran meanwhile, where the system tells: on a machine with other work, answers
+    /// per second of that say more than answers per second.
+    pub ran_s: Option<f64>,
+}
+
+impl Measured {
+    /// From single times in nanoseconds, which are sorted here.
+    pub(crate) fn new(
+        count: u64,
+        seconds: f64,
+        mut times_ns: Vec<u64>,
+        (connected_s, ran_s): (f64, Option<f64>),
+    ) -> Measured {
+        times_ns.sort_unstable();
+        let at = |share: f64| {
+            let index = ((times_ns.len() as f64 * share) as usize).min(times_ns.len().saturating_sub(1));
+            times_ns.get(index).map_or(0.0, |&ns| ns as f64 / 1000.0)
+        };
+        Measured { count, seconds, p50_us: at(0.50), p99_us: at(0.99), connected_s, ran_s }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Row {
+    pub who: String,
+    pub work: String,
+    pub switches: usize,
+    pub outstanding: usize,
+    pub per_s: f64,
+    /// Per second of CPU time of the controller.
+    pub per_cpu_s: Option<f64>,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub rss_mb: Option<f64>,
+    pub connected_s: f64,
+}
+
+impl Row {
+    pub(crate) fn new(
+        (who, work): (&str, &str),
+        (switches, outstanding): (usize, usize),
+        measured: &Measured,
+        rss_bytes: Option<u64>,
+    ) -> Row {
+        let short = |number: f64| (number * 10.0).round() / 10.0;
+        Row {
+            who: who.into(),
+            work: work.into(),
+            switches,
+            outstanding,
+            per_s: (measured.count as f64 / measured.seconds).round(),
+            per_cpu_s: measured.ran_s.filter(|&ran| ran > 0.0).map(|ran| (measured.count as f64 / ran).round()),
+            p50_us: short(measured.p50_us),
+            p99_us: short(measured.p99_us),
+            rss_mb: rss_bytes.map(|bytes| short(bytes as f64 / 1e6)),
+            connected_s: (measured.connected_s * 1000.0).round() / 1000.0,
+        }
+    }
+
+    /// Prints it as a line, the first with the heads of the columns.
+    pub(crate) fn print(&self, first: bool) {
+        if first {
+            println!(
+                "{:<20} {:<14} {:>8} {:>11} {:>12} {:>12} {:>9} {:>9} {:>7} {:>11}",
+                "who", "work", "switches", "outstanding", "per s", "per CPU s", "p50 µs", "p99 µs", "MB", "connected s"
+            );
+        }
+        println!(
+            "{:<20} {:<14} {:>8} {:>11} {:>12.0} {:>12} {:>9.1} {:>9.1} {:>7} {:>11.3}",
+            self.who,
+            self.work,
+            self.switches,
+            self.outstanding,
+            self.per_s,
+            self.per_cpu_s.map_or("-".into(), |number| format!("{number:.0}")),
+            self.p50_us,
+            self.p99_us,
+            self.rss_mb.map_or("-".into(), |mb| format!("{mb:.1}")),
+            self.connected_s
+        );
+    }
+}

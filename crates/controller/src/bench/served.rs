@@ -1,0 +1,78 @@
+//! The controllers that are measured: the same hub and sessions as ever, on a port of the loopback.
+
+use super::shortest::ShortestPath;
+use crate::config::{Limits, Sessions};
+use crate::hub::{Brain, Hub};
+use crate::serve::{accept_tcp, keep_time, look_after};
+use crate::session::Shared;
+use pathloom_control::{Config, Controller, Input};
+use pathloom_model::fabric_from_spec;
+use pathloom_scheme::Scheme;
+use std::io::Write;
+use std::sync::Arc;
+use tokio::net::TcpSocket;
+
+/// Flows that one host may have: the load comes from a few.
+const FLOWS_PER_HOST: u32 = 10_000_000;
+
+/// Serves `learning` or `fabric:SCHEME:FABRIC`, prints the port, and runs until the one who started it is gone.
+pub(crate) fn run(what: &str) -> Result<(), String> {
+    // When the one who started it goes, nobody holds the other end of its standard input.
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
+    serve(what, |port| {
+        println!("{port}");
+        let _ = std::io::stdout().flush();
+    })
+}
+
+/// Serves on a thread of this process, for tests. Returns the port.
+#[cfg(test)]
+pub(crate) fn on_a_thread(what: &'static str) -> u16 {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || serve(what, |port| sender.send(port).unwrap()).unwrap());
+    receiver.recv().unwrap()
+}
+
+fn hub(what: &str) -> Result<Hub, String> {
+    let limits = Limits { packet_ins_per_port: 0, ..Limits::default() };
+    let settings = (Sessions::default(), limits);
+    if what == "learning" {
+        return Ok(Hub::new(Brain::Learning, None, Default::default(), settings));
+    }
+    let (scheme, spec) = what.strip_prefix("fabric:").and_then(|rest| rest.split_once(':')).ok_or("no such thing")?;
+    let fabric = Arc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);
+    let scheme: Box<dyn Scheme> = if scheme == "spt" {
+        Box::new(ShortestPath::default())
+    } else {
+        let parsed = pathloom_schemes::parse(scheme).map_err(|problem| problem.to_string())?;
+        parsed.central(1).ok_or(format!("{scheme} has no central part"))?
+    };
+    let datapaths = fabric.switches().iter().map(|&switch| (u64::from(switch.0) + 1, switch)).collect();
+    let config = Config { max_flows_per_host: FLOWS_PER_HOST, ..Config::default() };
+    let controller = Controller::new(config, fabric.clone(), scheme);
+    Ok(Hub::new(Brain::Fabric(controller), Some(fabric), datapaths, settings))
+}
+
+fn serve(what: &str, ready: impl FnOnce(u16)) -> Result<(), String> {
+    let shared = Shared::new(hub(what)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|problem| problem.to_string())?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let listen = || {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(([127, 0, 0, 1], 0).into())?;
+            let listener = socket.listen(1024)?;
+            Ok::<_, std::io::Error>((listener.local_addr()?.port(), listener))
+        };
+        let (port, listener) = listen().map_err(|problem| problem.to_string())?;
+        ready(port);
+        shared.hub.borrow_mut().tell(Input::Timeout);
+        tokio::task::spawn_local(keep_time(shared.clone()));
+        tokio::task::spawn_local(look_after(shared.clone(), crate::persist::Persist::new(None)));
+        accept_tcp(listener, shared).await;
+        Ok(())
+    })
+}

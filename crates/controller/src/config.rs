@@ -1,0 +1,288 @@
+//! What the configuration file says, and whether it makes sense.
+
+use pathloom_control::Config as ControlConfig;
+use pathloom_model::builders::fabric_file;
+use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, NodeId};
+use pathloom_schemes::SchemeSpec;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A configuration that cannot be used. One line: the file, the place, what was expected, the way out.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}: {problem}")]
+pub struct ConfigError {
+    /// The file.
+    pub file: String,
+    /// What is wrong with it, and where.
+    pub problem: String,
+}
+
+/// The configuration file.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The switches and cables.
+    pub fabric: FabricConfig,
+    /// Where switches find the controller.
+    #[serde(default)]
+    pub listen: Listen,
+    /// What decides on paths.
+    #[serde(default)]
+    pub scheme: Scheme,
+    /// The controller proper; its epoch is given by the program.
+    #[serde(default)]
+    pub control: ControlConfig,
+    /// How sessions are kept.
+    #[serde(default)]
+    pub sessions: Sessions,
+    /// What one offender may cost.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What survives a restart.
+    #[serde(default)]
+    pub state: State,
+    /// What is logged.
+    #[serde(default)]
+    pub log: Log,
+}
+
+/// The switches and cables.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FabricConfig {
+    /// As on the command line: `fat-tree:k=4`, or a file, read from beside the configuration.
+    pub spec: String,
+    /// Datapath identifier by name of switch, in hexadecimal digits. Others have the node's number plus 1.
+    #[serde(default)]
+    pub datapaths: BTreeMap<String, String>,
+}
+
+/// Where switches find the controller.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// Address and port; IANA gave OpenFlow 6653.
+    pub address: Option<SocketAddr>,
+    /// A socket in the file system.
+    pub unix: Option<PathBuf>,
+}
+
+impl Default for Listen {
+    fn default() -> Listen {
+        Listen { address: Some(SocketAddr::from(([127, 0, 0, 1], 6653))), unix: None }
+    }
+}
+
+/// What decides on paths.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scheme {
+    /// As on the command line: `hedera:period=1s`.
+    pub spec: String,
+    /// What its random choices come from.
+    pub seed: u64,
+}
+
+impl Default for Scheme {
+    fn default() -> Scheme {
+        Scheme { spec: "ecmp".into(), seed: 1 }
+    }
+}
+
+/// How sessions are kept.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sessions {
+    /// A switch is asked whether it is there this often.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub echo_interval: Duration,
+    /// A switch that says nothing for this long is gone.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub echo_timeout: Duration,
+    /// A peer that has not said who it is after this long is sent away.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub handshake_timeout: Duration,
+}
+
+impl Default for Sessions {
+    fn default() -> Sessions {
+        let [echo_interval, echo_timeout, handshake_timeout] = [5, 15, 10].map(Duration::from_secs);
+        Sessions { echo_interval, echo_timeout, handshake_timeout }
+    }
+}
+
+/// What one offender may cost.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Packet-ins per second from one port; 0 for any number.
+    pub packet_ins_per_port: u32,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Bytes that may wait for a switch that does not read.
+    pub backlog_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { packet_ins_per_port: 2000, connections: 4096, backlog_bytes: 64 << 20 }
+    }
+}
+
+/// What survives a restart.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct State {
+    /// Where it is kept; without, a restart adopts what stands in the switches and nothing else.
+    pub directory: Option<PathBuf>,
+}
+
+/// What is logged.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub level: String,
+    /// Lines of JSON instead of text.
+    pub json: bool,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { level: "info".into(), json: false }
+    }
+}
+
+/// A configuration that makes sense.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// What the file says.
+    pub config: Config,
+    /// The fabric it names.
+    pub fabric: Arc<Fabric>,
+    /// The scheme it names.
+    pub scheme: SchemeSpec,
+    /// Switch by datapath identifier.
+    pub datapaths: BTreeMap<u64, NodeId>,
+}
+
+/// Reads and checks a file. Nothing is opened but it and the fabric's.
+///
+/// # Errors
+/// Unknown keys are named, with those there are; so is everything that makes no sense.
+pub fn read(path: &Path) -> Result<Ready, ConfigError> {
+    let error = |problem: String| ConfigError { file: path.display().to_string(), problem };
+    let text = std::fs::read_to_string(path).map_err(|problem| error(format!("cannot be read: {problem}")))?;
+    let beside = path.parent().unwrap_or(Path::new(""));
+    check(&text, beside).map_err(error)
+}
+
+/// Checks the text of a configuration; files that it names are looked for in `beside`.
+pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
+    let config: Config = toml::from_str(text).map_err(|problem| {
+        let at = problem.span().map_or(0, |span| span.start);
+        let line = text[..at.min(text.len())].matches('\n').count() + 1;
+        format!("line {line}: {}", problem.message().lines().collect::<Vec<_>>().join(" "))
+    })?;
+    let fabric = build(&config.fabric.spec, beside).map_err(|problem| format!("fabric.spec: {problem}"))?;
+    let scheme = pathloom_schemes::parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
+    if scheme.central(config.scheme.seed).is_none() {
+        return Err(format!("scheme.spec: {} has no central part, so there is nothing to control", scheme.name));
+    }
+    if config.listen.address.is_none() && config.listen.unix.is_none() {
+        return Err("listen: neither address nor unix is given; switches could not connect".into());
+    }
+    if config.sessions.echo_interval.is_zero() || config.sessions.echo_timeout <= config.sessions.echo_interval {
+        return Err("sessions: echo_timeout must be longer than echo_interval, and that longer than 0s".into());
+    }
+    let levels = ["error", "warn", "info", "debug", "trace"];
+    if !levels.contains(&config.log.level.as_str()) {
+        return Err(format!("log.level: `{}` is none of {}", config.log.level, levels.join(", ")));
+    }
+    let datapaths = datapaths(&fabric, &config.fabric.datapaths)?;
+    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths })
+}
+
+fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
+    let Some(file) = fabric_file(spec) else { return fabric_from_spec(spec).map_err(|problem| problem.to_string()) };
+    let text = std::fs::read_to_string(beside.join(file)).map_err(|problem| format!("{file}: {problem}"))?;
+    fabric_from_file_text(spec, &text).map(|read| read.fabric).map_err(|problem| problem.to_string())
+}
+
+/// Datapath identifiers: those given, and the node's number plus 1 for all others.
+fn datapaths(fabric: &Fabric, given: &BTreeMap<String, String>) -> Result<BTreeMap<u64, NodeId>, String> {
+    let mut wanted: BTreeMap<NodeId, u64> =
+        fabric.switches().iter().map(|&switch| (switch, u64::from(switch.0) + 1)).collect();
+    for (name, digits) in given {
+        let place = format!("fabric.datapaths.{name}");
+        let node = fabric.find(name).filter(|&node| !fabric.is_host(node));
+        let node = node.ok_or(format!("{place}: the fabric has no switch of this name; see pathloom fabric show"))?;
+        let plain = digits.trim_start_matches("0x").replace(':', "");
+        let dpid = u64::from_str_radix(&plain, 16).map_err(|_| {
+            format!("{place}: `{digits}` is no datapath identifier; up to 16 hexadecimal digits were expected")
+        })?;
+        wanted.insert(node, dpid);
+    }
+    let mut datapaths = BTreeMap::new();
+    for (node, dpid) in wanted {
+        if let Some(other) = datapaths.insert(dpid, node) {
+            let (a, b) = (&fabric.node(other).name, &fabric.node(node).name);
+            return Err(format!("fabric.datapaths: {a} and {b} would both be {dpid:016x}; give one of them another"));
+        }
+    }
+    Ok(datapaths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        check(text, Path::new("")).unwrap_err()
+    }
+
+    const LEAST: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n";
+
+    #[test]
+    fn a_fabric_is_all_that_is_needed() {
+        let ready = check(LEAST, Path::new("")).unwrap();
+        assert_eq!(ready.datapaths.len(), 20);
+        assert!(ready.datapaths.iter().all(|(&dpid, node)| dpid == u64::from(node.0) + 1));
+    }
+
+    #[test]
+    fn datapaths_can_be_named() {
+        let ready = check(&format!("{LEAST}datapaths = {{ e0_0 = \"00:00:00:00:00:00:ab:cd\" }}"), Path::new(""));
+        let ready = ready.unwrap();
+        assert_eq!(ready.datapaths[&0xabcd], ready.fabric.find("e0_0").unwrap());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_with_its_place() {
+        let cases = [
+            ("", ["fabric", ""]),
+            ("[fabric]\nspec = \"fat-tre:k=4\"", ["fat-tree", "fabric.spec"]),
+            ("[fabric]\nspec = \"missing.json\"", ["missing.json", "fabric.spec"]),
+            (&format!("{LEAST}colour = 1"), ["colour", "line 3"]),
+            (&format!("{LEAST}[sesions]\nx = 1"), ["sesions", "line 3"]),
+            (&format!("{LEAST}[sessions]\necho_interval = \"5\""), ["`5`", "line 4"]),
+            (&format!("{LEAST}[sessions]\necho_interval = \"20s\""), ["echo_timeout", "longer"]),
+            (&format!("{LEAST}[scheme]\nspec = \"ecpm\""), ["ecmp", "scheme.spec"]),
+            (&format!("{LEAST}[log]\nlevel = \"loud\""), ["loud", "debug"]),
+            (&format!("{LEAST}datapaths = {{ e9_9 = \"1\" }}"), ["e9_9", "no switch"]),
+            (&format!("{LEAST}datapaths = {{ e0_0 = \"xyz\" }}"), ["xyz", "hexadecimal"]),
+            (&format!("{LEAST}datapaths = {{ e0_0 = \"2\", e0_1 = \"2\" }}"), ["e0_0", "e0_1"]),
+            (&format!("{LEAST}[listen]\naddress = \"localhost\""), ["line 4", ""]),
+            (&format!("{LEAST}[control]\nepok = 1"), ["epok", "line"]),
+        ];
+        for (text, words) in cases {
+            let found = problem(text);
+            assert!(words.iter().all(|word| found.contains(word)), "{text}: {found}");
+            assert!(!found.contains('\n'), "{found}");
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Where sessions and the controller meet. No socket in here: bytes come in and go out by buffers, so that tests and
+//! benchmarks can drive it as sockets do.
+
+use crate::clock::Clock;
+use crate::config::{Limits, Sessions};
+use crate::learning::Learning;
+use crate::link::{Link, LinkId, Stage};
+use pathloom_control::{Controller, Input};
+use pathloom_discovery::{PortLimiter, Rate};
+use pathloom_model::{Fabric, Nanos, NodeId};
+use pathloom_openflow::{frame, Hello, Message};
+use pathloom_scheme::{State, View};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long the session of a datapath identifier has for saying that it is still there, when another claims it.
+const CONTEST: Nanos = Nanos::from_secs(2);
+/// How long a connection that is to be closed has for reading what it was told last.
+const FAREWELL: Nanos = Nanos::from_secs(1);
+
+/// Who answers.
+#[allow(clippy::large_enum_variant)] // There is one.
+pub enum Brain {
+    /// The controller of a fabric.
+    Fabric(Controller),
+    /// A plain learning switch per session.
+    Learning,
+}
+
+/// A job of a scheme's solver.
+pub(crate) struct Job {
+    pub ticket: u64,
+    pub solver: fn(&View, &State) -> State,
+    pub view: View,
+    pub input: State,
+}
+
+/// What a hub counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HubCounts {
+    /// Connections taken.
+    pub connections: u64,
+    /// Sessions that came to stand.
+    pub sessions: u64,
+    /// Messages read.
+    pub messages: u64,
+    /// Packet-ins refused because their port sent too many.
+    pub limited: u64,
+    /// Connections closed because of what their peer sent.
+    pub offences: u64,
+    /// Errors that switches sent.
+    pub errors: u64,
+}
+
+/// All connections, and who answers them.
+pub struct Hub {
+    pub(crate) clock: Clock,
+    pub(crate) brain: Brain,
+    pub(crate) learning: Learning,
+    pub(crate) fabric: Option<Arc<Fabric>>,
+    datapaths: BTreeMap<u64, NodeId>,
+    sessions: Sessions,
+    limits: Limits,
+    pub(crate) limiter: Option<PortLimiter>,
+    links: Vec<Option<Link>>,
+    free: Vec<usize>,
+    pub(crate) by_node: Vec<Option<LinkId>>,
+    by_dpid: BTreeMap<u64, LinkId>,
+    dirty: Vec<LinkId>,
+    pub(crate) queued: VecDeque<Input>,
+    pub(crate) jobs: Vec<Job>,
+    /// Wakes who calls [`Hub::timeout`], when it is wanted earlier than was said last.
+    pub(crate) timer: Rc<Notify>,
+    armed: Nanos,
+    /// What has been counted.
+    pub counts: HubCounts,
+}
+
+impl Hub {
+    /// No connections yet. `datapaths` names the switches of the controller's fabric.
+    pub fn new(
+        brain: Brain,
+        fabric: Option<Arc<Fabric>>,
+        datapaths: BTreeMap<u64, NodeId>,
+        (sessions, limits): (Sessions, Limits),
+    ) -> Hub {
+        let nodes = fabric.as_ref().map_or(0, |fabric| fabric.nodes().len());
+        let per_s = limits.packet_ins_per_port;
+        Hub {
+            clock: Clock::start(),
+            brain,
+            learning: Learning::default(),
+            fabric,
+            datapaths,
+            sessions,
+            limiter: (per_s > 0).then(|| PortLimiter::new(Rate { per_s, burst: per_s })),
+            limits,
+            links: Vec::new(),
+            free: Vec::new(),
+            by_node: vec![None; nodes],
+            by_dpid: BTreeMap::new(),
+            dirty: Vec::new(),
+            queued: VecDeque::new(),
+            jobs: Vec::new(),
+            timer: Rc::default(),
+            armed: Nanos::MAX,
+            counts: HubCounts::default(),
+        }
+    }
+
+    /// The controller, if a fabric is controlled.
+    pub fn controller(&mut self) -> Option<&mut Controller> {
+        match &mut self.brain {
+            Brain::Fabric(controller) => Some(controller),
+            Brain::Learning => None,
+        }
+    }
+
+    /// Switches whose sessions stand.
+    pub fn standing(&self) -> usize {
+        self.links.iter().flatten().filter(|link| matches!(link.stage, Stage::Up { .. })).count()
+    }
+
+    /// Takes a new connection; `None` if there are too many.
+    pub fn connect(&mut self, peer: String) -> Option<LinkId> {
+        let open = self.links.len() - self.free.len();
+        if open >= self.limits.connections {
+            tracing::warn!(%peer, open, "too many connections; this one was closed");
+            return None;
+        }
+        self.counts.connections += 1;
+        let mut link = Link::new(peer, self.clock.now());
+        link.say(&Message::Hello(Hello::OURS));
+        let slot = self.free.pop().unwrap_or(self.links.len());
+        if slot == self.links.len() {
+            self.links.push(None);
+        }
+        self.links[slot] = Some(link);
+        self.mark(LinkId(slot));
+        self.wake();
+        Some(LinkId(slot))
+    }
+
+    /// The connection is gone.
+    pub fn disconnect(&mut self, id: LinkId, why: &str) {
+        let Some(link) = self.links.get_mut(id.0).and_then(Option::take) else { return };
+        self.free.push(id.0);
+        self.learning.forget(id);
+        let stood = matches!(link.stage, Stage::Up { .. }) || self.by_dpid.values().any(|&other| other == id);
+        if stood {
+            self.by_dpid.retain(|_, other| *other != id);
+            tracing::info!(peer = %link.peer, why, "a session ended");
+        }
+        if let Some(node) = link.node.filter(|node| self.by_node[node.index()] == Some(id)) {
+            self.by_node[node.index()] = None;
+            self.queued.push_back(Input::SwitchDown { switch: node });
+        }
+        self.settle();
+    }
+
+    /// Works off messages at the start of `bytes`; returns how many bytes they took. The rest is the beginning of a
+    /// message, and is to be given again with what follows it.
+    pub fn received(&mut self, id: LinkId, bytes: &[u8]) -> usize {
+        let now = self.clock.now();
+        let mut at = 0;
+        while let Some(Some(link)) = self.links.get_mut(id.0) {
+            if link.is_closed() {
+                return bytes.len();
+            }
+            link.last_heard = now;
+            match frame(&bytes[at..]) {
+                Ok(Some((header, body, length))) => {
+                    self.counts.messages += 1;
+                    match Message::parse(header, body) {
+                        Ok(message) => self.message(now, id, header.xid, message),
+                        Err(problem) => self.misread(id, header.kind, header.xid, &problem.to_string()),
+                    }
+                    at += length;
+                }
+                Ok(None) => break,
+                Err(problem) => self.offence(id, &problem.to_string()),
+            }
+        }
+        self.settle();
+        at
+    }
+
+    /// Something the controller is to be told by others than switches.
+    pub fn tell(&mut self, input: Input) {
+        self.queued.push_back(input);
+        self.settle();
+    }
+
+    /// The time that the controller named may have come. Returns when this is wanted next.
+    pub fn timeout(&mut self) -> Option<Nanos> {
+        let now = self.clock.now();
+        if self.controller()?.poll_timeout().is_some_and(|at| at <= now) {
+            self.queued.push_back(Input::Timeout);
+        }
+        self.settle();
+        let next = self.controller()?.poll_timeout();
+        self.armed = next.unwrap_or(Nanos::MAX);
+        next
+    }
+
+    /// Lets the controller work off what has happened, and wakes those who write.
+    pub(crate) fn settle(&mut self) {
+        let now = self.clock.now();
+        loop {
+            while let Some(output) = self.controller().and_then(Controller::poll_output) {
+                self.carry_out(now, output);
+            }
+            let Some(input) = self.queued.pop_front() else { break };
+            if let Some(controller) = self.controller() {
+                controller.handle(now, input);
+            }
+        }
+        if self.controller().and_then(|controller| controller.poll_timeout()).is_some_and(|at| at < self.armed) {
+            self.timer.notify_one();
+        }
+        self.wake();
+    }
+
+    /// Wakes the writers of all sessions with something to write.
+    fn wake(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            let most = self.limits.backlog_bytes;
+            let Some(link) = self.link_mut(id) else { continue };
+            let backlog = link.out.len();
+            link.wake.notify_one();
+            if backlog > most && !link.is_closed() {
+                self.offence(id, &format!("{backlog} bytes wait for it to read"));
+            }
+        }
+        self.dirty = dirty;
+    }
+
+    /// Whether something is still to be written.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.links.iter().flatten().any(|link| !link.out.is_empty())
+    }
+
+    #[inline]
+    pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        self.links.get_mut(id.0).and_then(Option::as_mut)
+    }
+
+    /// Notes that there is something to write.
+    #[inline]
+    pub(crate) fn mark(&mut self, id: LinkId) {
+        if let Some(Some(link)) = self.links.get_mut(id.0) {
+            if !std::mem::replace(&mut link.dirty, true) {
+                self.dirty.push(id);
+            }
+        }
+    }
+
+    /// Which switch of the fabric a datapath identifier names; everything goes where there is no fabric.
+    pub(crate) fn place_of(&self, dpid: u64) -> Result<Option<NodeId>, ()> {
+        match &self.fabric {
+            None => Ok(None),
+            Some(_) => self.datapaths.get(&dpid).copied().map(Some).ok_or(()),
+        }
+    }
+
+    /// The session of a datapath identifier.
+    pub(crate) fn holder(&self, dpid: u64) -> Option<LinkId> {
+        self.by_dpid.get(&dpid).copied()
+    }
+
+    pub(crate) fn hold(&mut self, dpid: u64, id: LinkId) {
+        self.by_dpid.insert(dpid, id);
+    }
+
+    /// Closes a connection because of what its peer did.
+    pub(crate) fn offence(&mut self, id: LinkId, what: &str) {
+        self.counts.offences += 1;
+        self.close(id, what);
+    }
+
+    /// Closes a connection when what was left for it has been written.
+    pub(crate) fn close(&mut self, id: LinkId, why: &str) {
+        let now = self.clock.now();
+        let Some(link) = self.link_mut(id).filter(|link| !link.is_closed()) else { return };
+        let switch = match link.stage {
+            Stage::Up { dpid } | Stage::Ports { dpid } | Stage::Contending { dpid, .. } => format!("{dpid:016x}"),
+            _ => "unknown".into(),
+        };
+        tracing::warn!(peer = %link.peer, switch, why, "a connection is closed");
+        link.stage = Stage::Closed;
+        link.since = now;
+        link.wake.notify_one();
+    }
+
+    /// Looks after silent peers. To be called a few times a second.
+    pub fn tick(&mut self) {
+        let now = self.clock.now();
+        let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
+        for id in (0..self.links.len()).map(LinkId) {
+            let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();
+            let Some(link) = self.link_mut(id) else { continue };
+            match link.stage {
+                Stage::Closed if now.saturating_sub(link.since) > FAREWELL => link.drained.notify_waiters(),
+                Stage::Closed => {}
+                Stage::Contending { dpid, since } if now.saturating_sub(since) > CONTEST => {
+                    self.decide(id, dpid, since);
+                }
+                Stage::Up { .. } if age(link.last_heard) > echo_timeout => {
+                    self.close(id, "it says nothing any more");
+                }
+                Stage::Up { .. } if age(link.last_echo) > echo_interval => self.echo(now, id),
+                Stage::Hello | Stage::Features | Stage::Ports { .. } if age(link.since) > handshake_timeout => {
+                    self.offence(id, "it did not finish its handshake in time");
+                }
+                _ => {}
+            }
+        }
+        self.settle();
+    }
+
+    pub(crate) fn echo(&mut self, now: Nanos, id: LinkId) {
+        if let Some(link) = self.link_mut(id) {
+            link.last_echo = now;
+            link.say(&Message::EchoRequest(&now.0.to_be_bytes()));
+            self.mark(id);
+        }
+    }
+
+    /// Two connections claim one datapath identifier: the one that stands stays if it has said anything since.
+    fn decide(&mut self, id: LinkId, dpid: u64, since: Nanos) {
+        let holder = self.holder(dpid).and_then(|holder| {
+            let link = self.link_mut(holder)?;
+            Some((holder, link.peer.clone(), link.last_heard, link.is_closed()))
+        });
+        match holder {
+            Some((_, peer, heard, false)) if heard > since => {
+                let why = format!(
+                    "switch {dpid:016x} is connected from {peer} already; give one of them another datapath identifier"
+                );
+                self.offence(id, &why);
+            }
+            Some((holder, ..)) => {
+                self.close(holder, "another connection of the same switch took its place");
+                self.disconnect(holder, "replaced");
+                self.admit(id, dpid);
+            }
+            None => self.admit(id, dpid),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What switches say, told to the controller.
+
+use crate::hub::{Brain, Hub};
+use crate::link::{Dump, Link, LinkId, Pending, Stage};
+use pathloom_control::{Input, PortStats, Removal, RuleStats};
+use pathloom_discovery::Place;
+use pathloom_model::rules::RuleCounters;
+use pathloom_model::{Nanos, NodeId, PortNo};
+use pathloom_openflow::packet::{headers, Ethernet};
+use pathloom_openflow::{
+    convert, ErrorMessage, Features, FlowRemoved, FlowStats, Message, MultipartReply, MultipartRequest, PacketIn, Port,
+    PortReason, PortStatus, RemovedWhy, Reply, Request, SwitchConfig, BAD_REQUEST, HELLO_FAILED, PORT_MAX,
+};
+
+/// Bytes of a packet without a rule that come to the controller; there is a rule for every packet, so none do.
+const MISS_BYTES: u16 = 128;
+
+impl Hub {
+    pub(crate) fn message(&mut self, now: Nanos, id: LinkId, xid: u32, message: Message<'_>) {
+        match message {
+            Message::PacketIn(packet) => self.packet_in(now, id, xid, &packet),
+            Message::BarrierReply => self.up(id, |switch| Input::BarrierReply { switch, xid }),
+            Message::Hello(hello) => self.hello(id, hello.agrees(), hello.highest),
+            Message::EchoRequest(bytes) => self.reply(id, &Message::EchoReply(bytes), xid),
+            Message::EchoReply(bytes) => self.echo_reply(now, id, bytes),
+            Message::FeaturesReply(features) => self.features(now, id, &features),
+            Message::MultipartReply(reply) => self.part(now, id, xid, reply),
+            Message::PortStatus(status) => self.port_status(id, &status),
+            Message::FlowRemoved(removed) => self.flow_removed(id, &removed),
+            Message::Error(error) => self.error(now, id, xid, &error),
+            Message::GetConfigReply(_) | Message::RoleReply(_) | Message::BundleControl(_) => {}
+            Message::Foreign { kind, .. } => tracing::debug!(kind, "a message of an unknown kind"),
+            other => {
+                let kind = other.kind();
+                self.misread(id, kind, xid, "switches do not send messages of this kind");
+            }
+        }
+    }
+
+    /// A message that is in place but cannot be read is answered by an error, and the session goes on.
+    pub(crate) fn misread(&mut self, id: LinkId, kind: u8, xid: u32, problem: &str) {
+        let Some(link) = self.link_mut(id) else { return };
+        tracing::warn!(peer = %link.peer, kind, problem, "a message cannot be read");
+        let standing = matches!(link.stage, Stage::Up { .. });
+        if standing && kind != pathloom_openflow::Kind::ERROR {
+            self.reply(id, &Message::Error(ErrorMessage { kind: BAD_REQUEST, code: 1, data: &[] }), xid);
+        } else if !standing {
+            self.offence(id, problem);
+        }
+    }
+
+    pub(crate) fn reply(&mut self, id: LinkId, message: &Message<'_>, xid: u32) {
+        if let Some(link) = self.link_mut(id) {
+            link.answer(message, xid);
+            self.mark(id);
+        }
+    }
+
+    /// Tells the controller, if the session stands.
+    #[inline]
+    fn up(&mut self, id: LinkId, input: impl FnOnce(NodeId) -> Input) {
+        let Some(Link { stage: Stage::Up { .. }, node: Some(node), .. }) = self.link_mut(id) else { return };
+        let input = input(*node);
+        self.feed(input);
+    }
+
+    /// Gives the controller an input at once, so that inputs need no queue. What it wants comes with the next settling.
+    #[inline]
+    fn feed(&mut self, input: Input) {
+        let now = self.clock.now();
+        while let Some(earlier) = self.queued.pop_front() {
+            self.handle(now, earlier);
+        }
+        self.handle(now, input);
+    }
+
+    fn handle(&mut self, now: Nanos, input: Input) {
+        if let Brain::Fabric(controller) = &mut self.brain {
+            controller.handle(now, input);
+        }
+    }
+
+    #[inline]
+    fn packet_in(&mut self, now: Nanos, id: LinkId, xid: u32, packet: &PacketIn<'_>) {
+        let Some(Link { stage: Stage::Up { dpid }, node, .. }) = self.link_mut(id) else { return };
+        let (dpid, node) = (*dpid, *node);
+        let Some(in_port) = convert::in_port(packet) else { return };
+        let place = Place::new(dpid, in_port.0);
+        if self.limiter.as_mut().is_some_and(|limiter| !limiter.admit(now, place)) {
+            self.counts.limited += 1;
+            if self.counts.limited.is_power_of_two() {
+                let refused = self.counts.limited;
+                tracing::warn!(switch = %place.dpid, port = in_port.0, refused, "a port sends too many packets here");
+            }
+            return;
+        }
+        let Some(switch) = node else { return self.learn(id, xid, packet) };
+        let read = Ethernet::parse(packet.data).and_then(|frame| headers(&frame));
+        match read {
+            Ok(Some(headers)) => self.feed(Input::PacketIn { switch, in_port, headers }),
+            Ok(None) => {}
+            Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "a broken packet"),
+        }
+    }
+
+    #[inline]
+    fn learn(&mut self, id: LinkId, xid: u32, packet: &PacketIn<'_>) {
+        let Hub { learning, .. } = self;
+        let mut learning = std::mem::take(learning);
+        if let Some(link) = self.link_mut(id) {
+            if let Err(problem) = learning.packet_in(id, packet, xid, &mut link.out) {
+                tracing::error!(peer = %link.peer, %problem, "an answer was not sent");
+            }
+            self.mark(id);
+        }
+        self.learning = learning;
+    }
+
+    fn hello(&mut self, id: LinkId, agrees: bool, highest: u8) {
+        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Hello) else { return };
+        if agrees {
+            link.stage = Stage::Features;
+            link.say(&Message::FeaturesRequest);
+        } else {
+            let data = b"this controller speaks OpenFlow 1.3 (wire version 4)";
+            link.say(&Message::Error(ErrorMessage { kind: HELLO_FAILED, code: 0, data }));
+            self.offence(id, &format!("it does not speak OpenFlow 1.3, but wire version {highest}"));
+        }
+        self.mark(id);
+    }
+
+    fn features(&mut self, now: Nanos, id: LinkId, features: &Features) {
+        let dpid = features.datapath_id;
+        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Features) else { return };
+        if features.auxiliary != 0 {
+            return self.offence(id, "auxiliary connections are not used here");
+        }
+        link.stage = Stage::Contending { dpid, since: now };
+        if self.place_of(dpid).is_err() {
+            let why = format!("the fabric has no switch {dpid:016x}; name it under fabric.datapaths");
+            return self.offence(id, &why);
+        }
+        match self.holder(dpid) {
+            // Asked, the other one shows whether it is still there.
+            Some(holder) => self.echo(now, holder),
+            None => self.admit(id, dpid),
+        }
+    }
+
+    /// Goes on with the handshake: the datapath identifier is this connection's.
+    pub(crate) fn admit(&mut self, id: LinkId, dpid: u64) {
+        let node = self.place_of(dpid).unwrap_or_default();
+        self.hold(dpid, id);
+        let Some(link) = self.link_mut(id) else { return };
+        link.stage = Stage::Ports { dpid };
+        link.node = node;
+        link.say(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
+        ask(link, Request::Description, Pending::Description);
+        ask(link, Request::PortDesc, Pending::Ports(Vec::new()));
+        self.mark(id);
+    }
+
+    fn echo_reply(&mut self, now: Nanos, id: LinkId, bytes: &[u8]) {
+        let Ok(sent) = <[u8; 8]>::try_from(bytes) else { return };
+        let rtt = now.saturating_sub(Nanos(u64::from_be_bytes(sent)));
+        self.up(id, |switch| Input::Rtt { switch, rtt });
+    }
+
+    fn ports_known(&mut self, id: LinkId, ports: &[Port]) {
+        let Some(link) = self.link_mut(id) else { return };
+        let Stage::Ports { dpid } = link.stage else { return };
+        link.stage = Stage::Up { dpid };
+        let (node, peer) = (link.node, link.peer.clone());
+        self.counts.sessions += 1;
+        let Some((switch, fabric)) = node.zip(self.fabric.clone()) else { return };
+        let is_up = |wanted: u32| ports.iter().any(|port| port.number == wanted && port.is_up());
+        let all = 1..=fabric.node(switch).ports.len() as u32;
+        let ports_down: Vec<PortNo> = all.filter(|&port| !is_up(port)).map(PortNo).collect();
+        let name = &fabric.node(switch).name;
+        tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session stands");
+        self.by_node[switch.index()] = Some(id);
+        self.feed(Input::SwitchUp { switch, ports_down });
+    }
+
+    fn port_status(&mut self, id: LinkId, status: &PortStatus) {
+        let port = status.port.number;
+        if port > PORT_MAX {
+            return;
+        }
+        let up = status.reason != PortReason::Deleted && status.port.is_up();
+        self.up(id, |switch| Input::PortStatus { switch, port: PortNo(port), up });
+    }
+
+    fn flow_removed(&mut self, id: LinkId, removed: &FlowRemoved) {
+        let Some(key) = convert::removed_key(removed) else { return };
+        let counters = RuleCounters { packets: removed.packets, bytes: removed.bytes };
+        let why = match removed.why {
+            RemovedWhy::Idle => Removal::Idle,
+            RemovedWhy::Hard => Removal::Hard,
+            RemovedWhy::Deleted | RemovedWhy::GroupDeleted => Removal::Deleted,
+        };
+        self.up(id, |switch| Input::RuleRemoved { switch, key, cookie: removed.cookie, counters, why });
+    }
+
+    fn error(&mut self, now: Nanos, id: LinkId, xid: u32, error: &ErrorMessage<'_>) {
+        self.counts.errors += 1;
+        let ErrorMessage { kind, code, .. } = *error;
+        let Some(link) = self.link_mut(id) else { return };
+        if link.pending.contains_key(&xid) {
+            // A switch without meters says so when it is asked for them: it has none.
+            return self.answered(now, id, xid);
+        }
+        let why = convert::refusal(error);
+        tracing::warn!(peer = %link.peer, node = ?link.node, xid, kind, code, %why, "a switch refused a message");
+        self.up(id, |switch| Input::Refused { switch, xid, why });
+    }
+
+    /// A part of an answer.
+    fn part(&mut self, now: Nanos, id: LinkId, xid: u32, reply: MultipartReply) {
+        let Some(link) = self.link_mut(id) else { return };
+        let Some(pending) = link.pending.get_mut(&xid) else {
+            tracing::debug!(peer = %link.peer, xid, "an answer that nobody asked for");
+            return;
+        };
+        match (pending, reply.reply) {
+            (Pending::Description, Reply::Description(about)) => {
+                tracing::debug!(peer = %link.peer, maker = about.maker, software = about.software, "a switch");
+            }
+            (Pending::Ports(known), Reply::PortDesc(ports)) => known.extend(ports),
+            (Pending::FlowStats { rows, .. }, Reply::Flows(found)) => rows.extend(found.iter().filter_map(row)),
+            (Pending::PortStats(rows), Reply::Ports(found)) => rows.extend(found.iter().map(|port| PortStats {
+                port: PortNo(port.port),
+                tx_bytes: port.bytes[1],
+                rx_bytes: port.bytes[0],
+                tx_dropped: Some(port.dropped[1]).filter(|&count| count != u64::MAX).unwrap_or(0),
+            })),
+            (Pending::Dump, Reply::Flows(found)) => {
+                let rules = found.iter().filter_map(convert::read_rule);
+                link.dump.iter_mut().for_each(|dump| dump.rules.extend(rules.clone()));
+            }
+            (Pending::Dump, Reply::GroupDesc(found)) => {
+                link.groups.extend(found.iter().map(|group| group.id));
+                let groups = found.iter().filter_map(convert::read_group);
+                link.dump.iter_mut().for_each(|dump| dump.groups.extend(groups.clone()));
+            }
+            (Pending::Dump, Reply::MeterConfigs(found)) => {
+                link.meters.extend(found.iter().map(|meter| meter.id));
+                let meters = found.iter().filter_map(convert::read_meter);
+                link.dump.iter_mut().for_each(|dump| dump.meters.extend(meters.clone()));
+            }
+            (pending, _) => {
+                let pending = format!("{pending:?}");
+                return self.offence(id, &format!("it answered something else than what was asked: {pending:.20}"));
+            }
+        }
+        if !reply.more {
+            self.answered(now, id, xid);
+        }
+    }
+
+    /// The answer is whole, or there will be none.
+    fn answered(&mut self, now: Nanos, id: LinkId, xid: u32) {
+        let Some(pending) = self.link_mut(id).and_then(|link| link.pending.remove(&xid)) else { return };
+        match pending {
+            Pending::Description => {}
+            Pending::Ports(ports) => self.ports_known(id, &ports),
+            Pending::FlowStats { asked, rows } => {
+                self.up(id, |switch| Input::FlowStats { switch, rows });
+                self.up(id, |switch| Input::Rtt { switch, rtt: now.saturating_sub(asked) });
+            }
+            Pending::PortStats(rows) => self.up(id, |switch| Input::PortStats { switch, rows }),
+            Pending::Dump => {
+                let Some(link) = self.link_mut(id) else { return };
+                let Some(dump) = &mut link.dump else { return };
+                dump.waiting.retain(|&waiting| waiting != xid);
+                if dump.waiting.is_empty() {
+                    let Dump { rules, groups, meters, .. } = link.dump.take().unwrap_or_default();
+                    self.up(id, |switch| Input::RuleDump { switch, rules, groups, meters });
+                }
+            }
+        }
+    }
+}
+
+/// Asks a switch for many things.
+pub(crate) fn ask(link: &mut Link, request: Request, pending: Pending) -> u32 {
+    let xid = link.say(&Message::MultipartRequest(MultipartRequest { more: false, request }));
+    link.pending.insert(xid, pending);
+    xid
+}
+
+fn row(stats: &FlowStats) -> Option<RuleStats> {
+    let key = convert::read_key(stats.table, stats.priority, &stats.matches)?;
+    let counters = RuleCounters { packets: stats.packets, bytes: stats.bytes };
+    Some(RuleStats { key, cookie: stats.cookie, counters })
+}

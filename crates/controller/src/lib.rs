@@ -1,0 +1,20 @@
+//! The controller over live OpenFlow sessions: `pathloom_control::Controller` with sockets and a real clock, and a load
+//! generator that measures it.
+//!
+//! One thread runs everything but solvers. A session reads whatever has arrived in one call, the [`hub`] works it off and
+//! leaves the answers in the buffers of the sessions they are for, and each buffer goes out in one write when all that
+//! was readable has been read: under load, system calls are shared by hundreds of messages.
+
+pub mod bench;
+pub mod clock;
+pub mod config;
+mod duration;
+pub mod hub;
+mod incoming;
+mod learning;
+mod link;
+mod load;
+mod outgoing;
+mod persist;
+pub mod serve;
+mod session;

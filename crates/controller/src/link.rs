@@ -1,0 +1,124 @@
+//! One connection to a switch, as the hub sees it.
+
+use pathloom_control::{PortStats, RuleStats};
+use pathloom_model::rules::{Group, Meter, Rule};
+use pathloom_model::{Nanos, NodeId};
+use pathloom_openflow::{Message, Port};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// Name of a connection within this run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub(crate) usize);
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// No hello yet.
+    Hello,
+    /// It has not said which switch it is.
+    Features,
+    /// Its datapath identifier is that of a session that stands; if that one says nothing, this one takes its place.
+    Contending { dpid: u64, since: Nanos },
+    /// Its ports are being read.
+    Ports { dpid: u64 },
+    /// The session stands.
+    Up { dpid: u64 },
+    /// It is to be closed.
+    Closed,
+}
+
+/// A request of the driver's own that has not been answered whole.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    Description,
+    Ports(Vec<Port>),
+    FlowStats {
+        asked: Nanos,
+        rows: Vec<RuleStats>,
+    },
+    PortStats(Vec<PortStats>),
+    /// A third of a dump.
+    Dump,
+}
+
+/// Rules, groups and meters read so far, and the requests that are still to be answered.
+#[derive(Debug, Default)]
+pub(crate) struct Dump {
+    pub rules: Vec<Rule>,
+    pub groups: Vec<Group>,
+    pub meters: Vec<Meter>,
+    pub waiting: Vec<u32>,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub peer: String,
+    pub stage: Stage,
+    /// The switch of the fabric it is.
+    pub node: Option<NodeId>,
+    pub since: Nanos,
+    pub last_heard: Nanos,
+    pub last_echo: Nanos,
+    /// Bytes to be written.
+    pub out: Vec<u8>,
+    /// Wakes the task that writes.
+    pub wake: Rc<Notify>,
+    /// Wakes the task that reads, where it waits for the other end to read.
+    pub drained: Rc<Notify>,
+    pub dirty: bool,
+    pub pending: BTreeMap<u32, Pending>,
+    pub dump: Option<Dump>,
+    /// Groups and meters that the switch has, as far as is known: to be replaced and not added.
+    pub groups: BTreeSet<u32>,
+    pub meters: BTreeSet<u32>,
+    xid: u32,
+}
+
+impl Link {
+    pub(crate) fn new(peer: String, now: Nanos) -> Link {
+        Link {
+            peer,
+            stage: Stage::Hello,
+            node: None,
+            since: now,
+            last_heard: now,
+            last_echo: now,
+            out: Vec::new(),
+            wake: Rc::default(),
+            drained: Rc::default(),
+            dirty: false,
+            pending: BTreeMap::new(),
+            dump: None,
+            groups: BTreeSet::new(),
+            meters: BTreeSet::new(),
+            xid: 0,
+        }
+    }
+
+    /// Number for a message of the driver's own. Those of the controller start from the other end.
+    pub(crate) fn next_xid(&mut self) -> u32 {
+        self.xid = (self.xid + 1) & 0x7fff_ffff;
+        self.xid | 0x8000_0000
+    }
+
+    /// Leaves a message of the driver's own to be sent. It is short, so there is always room.
+    pub(crate) fn say(&mut self, message: &Message<'_>) -> u32 {
+        let xid = self.next_xid();
+        self.answer(message, xid);
+        xid
+    }
+
+    /// Leaves a message with this number to be sent. One that is too long for OpenFlow is left out, with an error.
+    pub(crate) fn answer(&mut self, message: &Message<'_>, xid: u32) {
+        if let Err(problem) = message.emit(xid, &mut self.out) {
+            tracing::error!(peer = %self.peer, %problem, "a message was not sent");
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+}

@@ -1,0 +1,44 @@
+//! How busy the process is.
+
+use std::time::Instant;
+
+/// Share of a core that the main thread, which is the controller, took since the last question.
+pub(crate) struct Load {
+    asked: Instant,
+    ran_ns: Option<u64>,
+}
+
+impl Load {
+    pub(crate) fn new() -> Load {
+        Load { asked: Instant::now(), ran_ns: ran_ns() }
+    }
+
+    /// `None` where the system does not tell.
+    pub(crate) fn busy_share(&mut self) -> Option<f64> {
+        let (now, ran) = (Instant::now(), ran_ns());
+        let wall_ns = now.duration_since(std::mem::replace(&mut self.asked, now)).as_nanos() as f64;
+        let before = std::mem::replace(&mut self.ran_ns, ran);
+        Some((ran?.saturating_sub(before?) as f64 / wall_ns.max(1.0)).min(1.0))
+    }
+}
+
+/// Nanoseconds that the main thread ran so far.
+fn ran_ns() -> Option<u64> {
+    read_ran_ns("self")
+}
+
+/// Nanoseconds that the main thread of a process ran so far; `None` where the system does not tell.
+pub(crate) fn ran_ns_of(process: u32) -> Option<u64> {
+    read_ran_ns(&process.to_string())
+}
+
+fn read_ran_ns(process: &str) -> Option<u64> {
+    std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?.split(' ').next()?.parse().ok()
+}
+
+/// Resident memory of a process, in bytes; `None` where the system does not tell.
+pub(crate) fn resident_bytes(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kb| kb * 1024)
+}

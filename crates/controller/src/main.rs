@@ -1,0 +1,56 @@
+//! `pathloom-controller`: the controller of a live fabric.
+
+use pathloom_controller::{bench, config, serve};
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: pathloom-controller --config FILE   control the fabric that FILE describes, until SIGTERM
+       pathloom-controller check FILE      say whether FILE can be used; nothing is opened but what it names
+       pathloom-controller bench [...]     load a controller and measure it; bench --help says more
+       pathloom-controller --version";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["check", file] => check(file),
+        ["--config", file] => run(file),
+        ["bench", ref rest @ ..] => bench::run(rest),
+        ["--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        ["--version"] => {
+            println!("pathloom-controller {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("pathloom-controller: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check(file: &str) -> Result<(), String> {
+    let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let switches = ready.fabric.switches().len();
+    println!("{file}: good; fabric {} with {switches} switches, scheme {}", ready.fabric.spec(), ready.scheme.label);
+    Ok(())
+}
+
+fn run(file: &str) -> Result<(), String> {
+    let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let filter = tracing_subscriber::EnvFilter::new(&ready.config.log.level);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if ready.config.log.json {
+        log.json().init();
+    } else {
+        log.with_ansi(false).init();
+    }
+    serve::run(ready, Path::new(file)).map_err(|problem| problem.to_string())
+}

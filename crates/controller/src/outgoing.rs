@@ -1,0 +1,100 @@
+//! What the controller wants, said to switches.
+
+use crate::hub::{Hub, Job};
+use crate::incoming::ask;
+use crate::link::{Dump, Link, LinkId, Pending};
+use pathloom_control::{Input, Output, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+use pathloom_model::rules::Refusal;
+use pathloom_model::{Nanos, NodeId};
+use pathloom_openflow::convert::{self, Unsayable};
+use pathloom_openflow::{FlowStatsRequest, Message, Request};
+
+impl Hub {
+    /// Carries out one output. What is for a switch without a session is dropped: when the session stands again, the
+    /// controller compares what the switch has with what it should have.
+    pub(crate) fn carry_out(&mut self, now: Nanos, output: Output) {
+        match output {
+            Output::AddRule { switch, xid, ref rule } => {
+                self.change(switch, xid, |link| convert::emit_add_rule(rule, xid, &mut link.out));
+            }
+            Output::DeleteRule { switch, xid, key } => {
+                self.change(switch, xid, |link| convert::emit_delete_rule(&key, xid, &mut link.out));
+            }
+            Output::Barrier { switch, xid } => {
+                self.change(switch, xid, |link| Ok(Message::BarrierRequest.emit(xid, &mut link.out)?));
+            }
+            Output::AddGroup { switch, xid, ref group } => self.change(switch, xid, |link| {
+                let message = convert::group_mod(group, !link.groups.insert(group.id.0))?;
+                Ok(message.emit(xid, &mut link.out)?)
+            }),
+            Output::DeleteGroup { switch, xid, group } => self.change(switch, xid, |link| {
+                link.groups.remove(&group.0);
+                Ok(convert::group_delete(group).emit(xid, &mut link.out)?)
+            }),
+            Output::AddMeter { switch, xid, meter } => self.change(switch, xid, |link| {
+                let exists = !link.meters.insert(meter.id.0);
+                Ok(convert::meter_mod(&meter, exists).emit(xid, &mut link.out)?)
+            }),
+            Output::DeleteMeter { switch, xid, meter } => self.change(switch, xid, |link| {
+                link.meters.remove(&meter.0);
+                Ok(convert::meter_delete(meter).emit(xid, &mut link.out)?)
+            }),
+            Output::FlowStatsRequest { switch } => self.ask(switch, |link| {
+                let (cookie, cookie_mask) = (SOURCE_COOKIE, SOURCE_COOKIE_MASK);
+                let request = FlowStatsRequest { cookie, cookie_mask, ..FlowStatsRequest::ALL };
+                ask(link, Request::Flows(request), Pending::FlowStats { asked: now, rows: Vec::new() });
+            }),
+            Output::PortStatsRequest { switch } => self.ask(switch, |link| {
+                ask(link, Request::Ports, Pending::PortStats(Vec::new()));
+            }),
+            Output::DumpRequest { switch } => self.ask(switch, dump),
+            Output::Solve { ticket, input, .. } => {
+                if let Some(controller) = self.controller() {
+                    let (solver, view) = (controller.solver(), controller.view().clone());
+                    self.jobs.push(Job { ticket, solver, view, input });
+                    self.timer.notify_one();
+                }
+            }
+            Output::HoldFlow { .. }
+            | Output::ReleaseFlow { .. }
+            | Output::PaceFlow { .. }
+            | Output::OfferPaths { .. } => {
+                tracing::debug!(?output, "for hosts, of which none listens");
+            }
+        }
+    }
+
+    /// The session to a switch.
+    fn session(&self, switch: NodeId) -> Option<LinkId> {
+        self.by_node.get(switch.index()).copied().flatten()
+    }
+
+    /// Leaves a message that may be refused.
+    #[inline]
+    fn change(&mut self, switch: NodeId, xid: u32, emit: impl FnOnce(&mut Link) -> Result<(), Unsayable>) {
+        let Some(id) = self.session(switch) else { return };
+        let Some(link) = self.link_mut(id) else { return };
+        if let Err(problem) = emit(link) {
+            tracing::error!(peer = %link.peer, node = ?switch, %problem, "OpenFlow has no words for a message");
+            self.queued.push_back(Input::Refused { switch, xid, why: Refusal::Unsupported });
+        }
+        self.mark(id);
+    }
+
+    fn ask(&mut self, switch: NodeId, ask: impl FnOnce(&mut Link)) {
+        let Some(id) = self.session(switch) else { return };
+        if let Some(link) = self.link_mut(id) {
+            ask(link);
+            self.mark(id);
+        }
+    }
+}
+
+/// Asks for all rules, groups and meters.
+fn dump(link: &mut Link) {
+    link.groups.clear();
+    link.meters.clear();
+    let requests = [Request::Flows(FlowStatsRequest::ALL), Request::GroupDesc, Request::MeterConfigs];
+    let waiting = requests.into_iter().map(|request| ask(link, request, Pending::Dump)).collect();
+    link.dump = Some(Dump { waiting, ..Dump::default() });
+}

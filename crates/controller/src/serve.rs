@@ -1,0 +1,256 @@
+//! The controller as a program: listens, keeps time, solves, and stops without touching a rule.
+
+use crate::config::{ConfigError, Ready};
+use crate::hub::{Brain, Hub};
+use crate::load::Load;
+use crate::persist::Persist;
+use crate::session::Shared;
+use pathloom_control::{Config as ControlConfig, Controller, Input};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::mpsc;
+use tokio::time::{interval, sleep, timeout, MissedTickBehavior};
+
+/// Why the controller cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// It cannot listen there.
+    #[error("cannot listen on {place}: {problem}; is another controller running? Choose another place under [listen]")]
+    Listen {
+        /// The place.
+        place: String,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// It cannot keep its state.
+    #[error("{directory}: the state cannot be kept there: {problem}; choose another place under [state]")]
+    State {
+        /// The place.
+        directory: String,
+        /// What the system says.
+        problem: io::Error,
+    },
+    /// The system gives it no threads, timers or signals.
+    #[error("the system refused: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Connections that may wait to be taken: a fabric's switches come all at once.
+const WAITING: u32 = 1024;
+/// How often silent peers are looked after.
+const TICK: Duration = Duration::from_millis(250);
+/// How often the state is kept.
+const KEEP: Duration = Duration::from_secs(5);
+/// How long a stop waits for what is still to be written.
+const STOP: Duration = Duration::from_millis(500);
+
+/// Makes the hub of a fabric: with what was kept, if anything was.
+pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
+    let config = ControlConfig { epoch: persist.next_epoch()?, ..ready.config.control.clone() };
+    let scheme = || ready.scheme.central(ready.config.scheme.seed);
+    let no_central = || io::Error::other(format!("{} has no central part", ready.scheme.name));
+    let now = crate::clock::Clock::start().now();
+    let restored = persist.load().and_then(|snapshot| {
+        match Controller::restore(config.clone(), ready.fabric.clone(), scheme()?, snapshot, now) {
+            Ok(controller) => Some(controller),
+            Err(problem) => {
+                tracing::warn!(%problem, "what was kept is of no use; going on without");
+                None
+            }
+        }
+    });
+    let controller = match restored {
+        Some(controller) => controller,
+        None => Controller::new(config, ready.fabric.clone(), scheme().ok_or_else(no_central)?),
+    };
+    let settings = (ready.config.sessions.clone(), ready.config.limits.clone());
+    Ok(Hub::new(Brain::Fabric(controller), Some(ready.fabric.clone()), ready.datapaths.clone(), settings))
+}
+
+/// Runs until the process is told to stop (SIGTERM, SIGINT). Rules stay in the switches. SIGHUP reads `file` again.
+///
+/// # Errors
+/// It cannot listen, or cannot keep its state.
+pub fn run(ready: Ready, file: &Path) -> Result<(), ServeError> {
+    let persist = Persist::new(ready.config.state.directory.clone());
+    let hub = hub(&ready, &persist).map_err(|problem| {
+        let directory = ready.config.state.directory.clone().unwrap_or_default().display().to_string();
+        ServeError::State { directory, problem }
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, serve(ready, file.to_owned(), Shared::new(hub), persist))
+}
+
+async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) -> Result<(), ServeError> {
+    let mut listens = Vec::new();
+    if let Some(address) = ready.config.listen.address {
+        let listen = || -> io::Result<TcpListener> {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(WAITING)
+        };
+        let listener = listen().map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
+        tracing::info!(address = %listener.local_addr()?, "listening for switches");
+        listens.push(tokio::task::spawn_local(accept_tcp(listener, shared.clone())));
+    }
+    if let Some(path) = &ready.config.listen.unix {
+        let place = path.display().to_string();
+        let listener = bind_unix(path).map_err(|problem| ServeError::Listen { place: place.clone(), problem })?;
+        tracing::info!(path = place, "listening for switches");
+        listens.push(tokio::task::spawn_local(accept_unix(listener, shared.clone())));
+    }
+    tracing::info!(fabric = ready.fabric.spec(), scheme = ready.scheme.label, "the controller runs");
+    // Starts the scheme.
+    shared.hub.borrow_mut().tell(Input::Timeout);
+    tokio::task::spawn_local(keep_time(shared.clone()));
+    tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
+    tokio::task::spawn_local(reload(shared.clone(), file, ready.scheme.label.clone()));
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    listens.iter().for_each(|task| task.abort());
+    let backlog = async {
+        while shared.hub.borrow().has_backlog() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = timeout(STOP, backlog).await;
+    keep(&shared, &persist);
+    if let Some(path) = &ready.config.listen.unix {
+        let _ = std::fs::remove_file(path);
+    }
+    tracing::info!("stopped; the rules stay in the switches");
+    Ok(())
+}
+
+/// Binds a socket in the file system. One that nobody listens on any more is replaced.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(problem) if problem.kind() == io::ErrorKind::AddrInUse => {
+            if std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(problem);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        done => done,
+    }
+}
+
+pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let _ = stream.set_nodelay(true);
+                let (reader, writer) = stream.into_split();
+                tokio::task::spawn_local(shared.clone().serve(peer.to_string(), reader, writer));
+            }
+            Err(problem) => breathe(&problem).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, shared: Shared) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (reader, writer) = stream.into_split();
+                tokio::task::spawn_local(shared.clone().serve("a local socket".into(), reader, writer));
+            }
+            Err(problem) => breathe(&problem).await,
+        }
+    }
+}
+
+/// Out of descriptors, for example: others may close theirs.
+async fn breathe(problem: &io::Error) {
+    tracing::warn!(%problem, "a connection was not taken");
+    sleep(Duration::from_millis(100)).await;
+}
+
+/// Wakes the controller when it wants to be, and has its jobs solved beside it.
+pub(crate) async fn keep_time(shared: Shared) {
+    let (sender, mut solved) = mpsc::unbounded_channel();
+    let timer = shared.hub.borrow().timer.clone();
+    loop {
+        let (next, jobs) = {
+            let mut hub = shared.hub.borrow_mut();
+            let next = hub.timeout().map(|at| hub.clock.until(at));
+            (next, std::mem::take(&mut hub.jobs))
+        };
+        for job in jobs {
+            let sender = sender.clone();
+            tokio::task::spawn_blocking(move || {
+                let answer = (job.solver)(&job.view, &job.input);
+                let _ = sender.send(Input::Solved { ticket: job.ticket, answer });
+            });
+        }
+        tokio::select! {
+            () = timer.notified() => {}
+            () = sleep(next.unwrap_or(Duration::from_secs(3600))) => {}
+            Some(input) = solved.recv() => shared.hub.borrow_mut().tell(input),
+        }
+    }
+}
+
+/// Looks after silent peers, the load and the state.
+pub(crate) async fn look_after(shared: Shared, persist: Persist) {
+    let mut load = Load::new();
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for count in 1u64.. {
+        ticks.tick().await;
+        shared.hub.borrow_mut().tick();
+        if count % 4 == 0 {
+            if let Some(busy_share) = load.busy_share() {
+                shared.hub.borrow_mut().tell(Input::Load { busy_share });
+            }
+        }
+        if count % (KEEP.as_millis() / TICK.as_millis()) as u64 == 0 {
+            keep(&shared, &persist);
+        }
+    }
+}
+
+fn keep(shared: &Shared, persist: &Persist) {
+    if persist.keeps() {
+        let snapshot = shared.hub.borrow_mut().controller().map(|controller| controller.snapshot());
+        snapshot.iter().for_each(|snapshot| persist.save(snapshot));
+    }
+}
+
+/// Reads the file again at SIGHUP. A new scheme takes over from the old one and finds all flows where they are; what else
+/// has changed takes a restart, which touches no flow either.
+async fn reload(shared: Shared, file: PathBuf, mut label: String) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+    while hangup.recv().await.is_some() {
+        let read: Result<Ready, ConfigError> = crate::config::read(&file);
+        let ready = match read {
+            Ok(ready) => ready,
+            Err(problem) => {
+                tracing::error!(%problem, "the configuration was not taken; going on with the old one");
+                continue;
+            }
+        };
+        if ready.scheme.label == label {
+            tracing::info!("the scheme is the same; other settings take a restart");
+            continue;
+        }
+        let Some(scheme) = ready.scheme.central(ready.config.scheme.seed) else { continue };
+        let mut hub = shared.hub.borrow_mut();
+        let now = hub.clock.now();
+        if let Some(controller) = hub.controller() {
+            controller.set_scheme(now, scheme);
+        }
+        hub.settle();
+        tracing::info!(from = label, to = ready.scheme.label, "another scheme is in charge");
+        label.clone_from(&ready.scheme.label);
+    }
+}

@@ -1,0 +1,134 @@
+//! One connection: a task that reads and one that writes.
+
+use crate::hub::Hub;
+use crate::link::LinkId;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{ready, Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::Notify;
+
+/// The hub and the buffer that all sessions read into, one after another.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub hub: Rc<RefCell<Hub>>,
+    scratch: Rc<RefCell<Box<[u8]>>>,
+}
+
+/// What one read may bring, besides the beginning of a message left over from the last.
+const READ_BYTES: usize = 128 << 10;
+/// Longest beginning of a message.
+const LEFT_BYTES: usize = 64 << 10;
+/// While so many bytes wait to be written, nothing more is read from that peer.
+const HIGH_WATER: usize = 1 << 20;
+/// A buffer that grew beyond this is given back.
+const KEPT_BYTES: usize = 256 << 10;
+
+impl Shared {
+    pub(crate) fn new(hub: Hub) -> Shared {
+        let scratch = vec![0; READ_BYTES + LEFT_BYTES].into_boxed_slice();
+        Shared { hub: Rc::new(RefCell::new(hub)), scratch: Rc::new(RefCell::new(scratch)) }
+    }
+
+    /// Serves a connection until it ends.
+    pub(crate) async fn serve(self, peer: String, reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin) {
+        let Some(id) = self.hub.borrow_mut().connect(peer) else { return };
+        let drained = self.hub.borrow_mut().link_mut(id).map(|link| link.drained.clone());
+        let Some(drained) = drained else { return };
+        let why = tokio::select! {
+            ended = self.read(id, reader, &drained) => ended.err().map_or("the peer closed it".into(), |e| e.to_string()),
+            ended = self.write(id, writer, &drained) => ended.err().map_or("it was closed".into(), |e| e.to_string()),
+            () = self.closed_for_long(id, &drained) => "it was closed, and the peer did not read".into(),
+        };
+        self.hub.borrow_mut().disconnect(id, &why);
+    }
+
+    async fn closed_for_long(&self, id: LinkId, drained: &Notify) {
+        loop {
+            drained.notified().await;
+            let mut hub = self.hub.borrow_mut();
+            let Some(link) = hub.link_mut(id) else { return };
+            if link.is_closed() {
+                return;
+            }
+        }
+    }
+
+    async fn read(&self, id: LinkId, mut reader: impl AsyncRead + Unpin, drained: &Notify) -> io::Result<()> {
+        let mut left = Vec::new();
+        loop {
+            let full = match poll_fn(|context| self.poll_read(id, &mut reader, &mut left, context)).await? {
+                0 => return Ok(()),
+                count => count == READ_BYTES,
+            };
+            let backlog = |hub: &Rc<RefCell<Hub>>| {
+                let mut hub = hub.borrow_mut();
+                hub.link_mut(id).map(|link| (link.is_closed(), link.out.len()))
+            };
+            loop {
+                match backlog(&self.hub) {
+                    // The task that writes has the last word.
+                    None | Some((true, _)) => return std::future::pending().await,
+                    Some((false, waiting)) if waiting > HIGH_WATER => drained.notified().await,
+                    Some(_) => break,
+                }
+            }
+            if full {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Reads what is there and works it off. Returns the number of bytes read, 0 at the end.
+    fn poll_read(
+        &self,
+        id: LinkId,
+        reader: &mut (impl AsyncRead + Unpin),
+        left: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut scratch = self.scratch.borrow_mut();
+        let (head, tail) = scratch.split_at_mut(left.len());
+        let mut buffer = ReadBuf::new(&mut tail[..READ_BYTES]);
+        ready!(Pin::new(reader).poll_read(context, &mut buffer))?;
+        let count = buffer.filled().len();
+        head.copy_from_slice(left);
+        let all = &scratch[..left.len() + count];
+        if count > 0 {
+            let used = self.hub.borrow_mut().received(id, all);
+            left.clear();
+            left.extend_from_slice(&all[used.min(all.len())..]);
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    async fn write(&self, id: LinkId, mut writer: impl AsyncWrite + Unpin, drained: &Notify) -> io::Result<()> {
+        let mut buffer = Vec::new();
+        let wake = self.hub.borrow_mut().link_mut(id).map(|link| link.wake.clone());
+        let Some(wake) = wake else { return Ok(()) };
+        loop {
+            buffer.clear();
+            let closed = {
+                let mut hub = self.hub.borrow_mut();
+                let Some(link) = hub.link_mut(id) else { return Ok(()) };
+                std::mem::swap(&mut link.out, &mut buffer);
+                link.dirty = false;
+                link.is_closed()
+            };
+            if !buffer.is_empty() {
+                writer.write_all(&buffer).await?;
+                if buffer.capacity() > KEPT_BYTES {
+                    buffer = Vec::new();
+                }
+                drained.notify_waiters();
+            } else if closed {
+                return writer.shutdown().await;
+            } else {
+                wake.notified().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+"""`pathloom controller` and `pathloom bench controller`: both are the native program, which has no Python in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from pathloom.errors import bad_input
+
+PROGRAM = "pathloom-controller"
+VERBATIM = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""Everything behind the command goes to the native program as it is."""
+
+
+def program() -> str:
+    """The native program: beside the Python that runs, or on the path. Raises `PathloomError` if it is neither."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
+    if found is None:
+        raise bad_input(f"{PROGRAM} is neither in {beside.parent} nor on the PATH; `make build` puts it there")
+    return found
+
+
+def become(arguments: list[str]) -> NoReturn:
+    """Replaces this process by the native program, so that signals reach it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    name = program()
+    os.execv(name, [name, *arguments])
+
+
+def controller(context: typer.Context) -> None:
+    """Control a live fabric: `--config FILE`, or `check FILE` to see whether a configuration can be used."""
+    become(context.args or ["--help"])
+
+
+def bench_controller(context: typer.Context) -> None:
+    """Load a controller with fake switches, and say how many answers and paths a second it gives."""
+    become(["bench", *context.args])
