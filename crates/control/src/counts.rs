@@ -34,6 +34,9 @@ pub struct Counts {
     pub rules_now: u32,
     /// Most rules that one switch was to have at any time.
     pub rules_max: u32,
+    /// Rounds of reading the flow counters of the ToRs that were begun.
+    #[serde(default)]
+    pub polls: u64,
     /// Inputs about switches, ports or hosts that the fabric does not have, or that make no sense.
     pub nonsense: u64,
 }

@@ -89,6 +89,7 @@ impl Controller {
     }
 
     fn start_round(&mut self) {
+        self.counts.polls += 1;
         let fabric = self.fabric.clone();
         let asked = |&tor: &NodeId| self.flows.of_tor(tor) > 0 && self.is_ready(tor);
         let waiting: BTreeSet<NodeId> = fabric.tors().iter().copied().filter(asked).collect();

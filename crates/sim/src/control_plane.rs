@@ -379,6 +379,7 @@ impl ControlPlane {
             messages: self.messages,
             rules_max: self.rules_max as u64,
             reroutes: self.controller.counts().reroutes,
+            polls: self.controller.counts().polls,
             busy_share: if now == 0 { 0.0 } else { (self.busy as f64 / now as f64).min(1.0) },
         }
     }

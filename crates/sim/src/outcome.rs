@@ -83,6 +83,8 @@ pub struct ControlOutcome {
     pub rules_max: u64,
     /// Flows moved from a path to another.
     pub reroutes: u64,
+    /// Rounds of reading the flow counters of the ToRs.
+    pub polls: u64,
     /// Share of the run that the controller was busy.
     pub busy_share: f64,
 }

@@ -100,12 +100,13 @@ def print_figure(result: Reproduced, image: Path) -> None:
     for word, text in texts.setup_lines(result):
         print(f"  {word}: {text}")
     print()
-    console.table(None, texts.HEADINGS, texts.rows(result))
+    if result.published:
+        console.table(None, texts.HEADINGS, texts.rows(result))
+        print()
     points = texts.measured_table(result)
     if points is not None:
-        print()
         console.table(None, *points, numbers_from=1)
-    print()
+        print()
     for labels, cause in texts.causes(result):
         print(f"Why, {labels}: {cause}.")
     for note in result.figure.notes:

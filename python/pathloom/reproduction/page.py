@@ -100,8 +100,9 @@ def _section(record: dict[str, Any]) -> str:
         f"## {record['id']}: {record['title']}",
         f"{record['source']}. `{record['command']}`",
         f"![{record['title']}]({record['id']}.svg)",
-        _table(HEADINGS, record["table"]),
     ]
+    if record["table"]:
+        parts.append(_table(HEADINGS, record["table"]))
     if record["causes"]:
         parts.append("\n".join(f"- *Why, {labels}*: {cause}." for labels, cause in record["causes"]))
     if record["points"]:

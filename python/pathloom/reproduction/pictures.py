@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from pathloom.experiments.stats import mean, percentile
 from pathloom.report.plots import Plot as Picture
-from pathloom.report.style import INK, Look, looks, new_figure, pathloom_style
+from pathloom.report.style import FAINT, INK, Look, looks, new_figure, pathloom_style
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.measure import Line, Reproduced
 from pathloom.reproduction.metrics import by_rank, goodput_in_time
@@ -121,8 +122,6 @@ def _bars(axes: Axes, result: Reproduced, series: _Series) -> None:
     width = 0.8 / max(1, 1 if alone else len(members))
     for number, scheme in enumerate(members):
         look = series.of_scheme[scheme]
-        if scheme not in result.schemes and not alone:
-            axes.bar([], [], color="white", edgecolor=look.colour, label=f"{result.figure.name_of(scheme)} (not built)")
         for place, (_, measure, case) in enumerate(groups):
             x = float(number) if alone else place + width * (number - (len(members) - 1) / 2)
             value = result.value(measure, case, scheme)
@@ -262,6 +261,10 @@ def _in_time(axes: Axes, result: Reproduced, series: _Series) -> None:
 
 def _legend(axes: Axes, result: Reproduced) -> None:
     handles, labels = axes.get_legend_handles_labels()
+    if result.figure.plot.kind == "bars" and len(_groups(result)) > 1:
+        for scheme in [one for one in _members(result) if one not in result.schemes]:
+            handles.append(Patch(facecolor="white", edgecolor=FAINT))
+            labels.append(f"{result.figure.name_of(scheme)} (not built)")
     if _has_published(result):
         handles.append(
             Line2D([], [], marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=INK, linestyle="none")
