@@ -348,6 +348,8 @@ impl Sender {
         let (seq, first) = if self.send_first { (self.una, true) } else { (self.next, false) };
         let len = self.mss.min(self.limit - seq);
         if len == 0 || (!first && seq + len > self.una + self.window()) {
+            // It is the window that is waited for, not the pace: a pace that has passed would wake the sender for ever.
+            self.paced_out = false;
             return None;
         }
         if self.pace_bps.is_some() && !self.pass_pace(now, len) {
@@ -569,6 +571,23 @@ mod tests {
         assert!(s.poll_timeout().is_none_or(|at| at > paced), "it would be woken again and again");
         s.set_hold(false);
         assert_eq!(drain(&mut s, paced), vec![1]);
+    }
+
+    #[test]
+    fn a_sender_whose_window_closes_waits_for_no_pace() {
+        let settings = Settings { pace_bps: Some(8_528_000), initial_window_bytes: 8 * MSS, ..settings() };
+        let mut s = open(&settings, None);
+        (0..8).for_each(|ms| assert_eq!(drain(&mut s, Nanos::from_millis(ms)), vec![ms]));
+        (0..3).for_each(|_| s.handle_ack(Nanos::from_millis(8), 0));
+        assert_eq!(drain(&mut s, Nanos::from_millis(8)), vec![0], "the lost one goes first");
+        (0..9).for_each(|_| s.handle_ack(Nanos::from_millis(8), 0));
+        (9..13).for_each(|ms| assert_eq!(drain(&mut s, Nanos::from_millis(ms)), vec![ms - 1]));
+        assert_eq!(s.poll_timeout(), Some(Nanos::from_millis(13)), "the next one waits for its pace");
+        // The end of recovery deflates the window: now it is full.
+        s.handle_ack(Nanos::from_millis(12), 8 * MSS);
+        let late = Nanos::from_millis(13);
+        assert!(drain(&mut s, late).is_empty());
+        assert!(s.poll_timeout().is_none_or(|at| at > late), "it would be woken again and again");
     }
 
     /// A wire that drops, reorders and repeats, with a round trip of 1 ms.
