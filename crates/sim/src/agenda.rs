@@ -16,6 +16,8 @@ pub(crate) enum Event {
     Start(u32),
     /// A connection's retransmission or pacing timer.
     SenderTimer { slot: u32, use_count: u32 },
+    /// A host's card has room again for a connection that may have two segments there at a time.
+    CardReady { slot: u32, use_count: u32 },
     /// A connection's delayed acknowledgement.
     ReceiverTimer { slot: u32, use_count: u32 },
     /// A hold's lease is over.

@@ -15,6 +15,10 @@ pub(crate) struct Connection {
     /// Link by which the sending host, and the receiving host, reach the fabric.
     pub(crate) data_uplink: u32,
     pub(crate) ack_uplink: u32,
+    /// When the last two segments will have left the host's card; `None` if their number is not bounded.
+    card: Option<[Ps; 2]>,
+    /// When an event that tells of room there is in the agenda for.
+    card_event: Ps,
     /// Packets of the connection in the network.
     pub(crate) under_way: i64,
     /// When a timer event of each end is in the agenda for.
@@ -56,6 +60,8 @@ impl Connections {
             size: ends.size.unwrap_or(u64::MAX),
             data_uplink: ends.data_uplink.0,
             ack_uplink: ends.ack_uplink.0,
+            card: settings.small_queues.then_some([0; 2]),
+            card_event: 0,
             under_way: 0,
             sender_timer: NEVER,
             receiver_timer: NEVER,
@@ -113,6 +119,26 @@ impl Connection {
     /// Whether its slot can be given back.
     pub(crate) fn is_over(&self) -> bool {
         self.closed && self.under_way == 0
+    }
+
+    /// Whether the host's card takes a further segment now. If not, the time to ask again, unless an event for that is in
+    /// the agenda.
+    #[inline]
+    pub(crate) fn card_has_room(&mut self, now: Ps) -> Result<(), Option<Ps>> {
+        let Some([earlier, _]) = self.card.filter(|&[earlier, _]| earlier > now) else { return Ok(()) };
+        if self.card_event > now {
+            return Err(None);
+        }
+        self.card_event = earlier;
+        Err(Some(earlier))
+    }
+
+    /// The host's card has taken a segment, which will have left it at `until`.
+    #[inline]
+    pub(crate) fn card_took(&mut self, until: Ps) {
+        if let Some(leaving) = &mut self.card {
+            *leaving = [leaving[1], until];
+        }
     }
 
     /// When the sending end wants its timer, if no event for that or an earlier time is in the agenda.

@@ -228,11 +228,21 @@ impl<T: Tap> Simulation<T> {
         let nanos = to_nanos(now);
         loop {
             let connection = self.connections.get(slot);
+            if let Err(again) = connection.card_has_room(now) {
+                let ready = Event::CardReady { slot: slot as u32, use_count: connection.use_count };
+                if let Some(at) = again {
+                    self.agenda.push(at, ready);
+                }
+                break;
+            }
             let Some(segment) = connection.sender.poll_transmit(nanos) else { break };
             connection.packets_sent += 1;
             let link = connection.data_uplink;
             if self.network.send(now, link, packet_of(slot, &segment)) {
-                self.connections.get(slot).under_way += 1;
+                let leaves_card = now + self.network.links[link as usize].backlog(now);
+                let connection = self.connections.get(slot);
+                connection.under_way += 1;
+                connection.card_took(leaves_card);
             }
         }
         let connection = self.connections.get(slot);
@@ -316,6 +326,11 @@ impl<T: Tap> Simulation<T> {
             Event::NextStart => self.start_next(at),
             Event::Start(flow) => self.start_flow(at, flow),
             Event::SenderTimer { slot, use_count } => self.sender_timer(at, slot, use_count),
+            Event::CardReady { slot, use_count } => {
+                if self.connections.current(slot, use_count).is_some() {
+                    self.pump(at, slot as usize);
+                }
+            }
             Event::ReceiverTimer { slot, use_count } => self.receiver_timer(at, slot, use_count),
             Event::LeaseOver { slot, use_count } => self.lease_over(at, slot, use_count),
             Event::Deliver { output, session } => self.reached(at, output, session),

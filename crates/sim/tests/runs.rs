@@ -62,6 +62,24 @@ fn unfinished(outcome: &Outcome) -> usize {
 }
 
 #[test]
+fn a_host_with_small_queues_fills_its_own_card_no_more() {
+    // Slow enough for twelve segments of first window to fill a card of eight.
+    let fabric = "fat-tree:k=4,rate=10Mbps,buffer=8";
+    let dropped_by_hosts = |transport| {
+        let case =
+            Case { fabric, transport, traffic: "long-lived:pattern=stride", duration: Nanos::from_secs(2), ..CASE };
+        let (settings, outcome) = (case.settings(), case.run());
+        let from_hosts =
+            outcome.links.iter().filter(|row| settings.fabric.is_host(settings.fabric.link(row.link).from));
+        (from_hosts.map(|row| row.dropped_packets).sum::<u64>(), outcome.packets.dropped)
+    };
+    let ((plain, _), (small, elsewhere)) = (dropped_by_hosts("newreno"), dropped_by_hosts("newreno:small_queues=on"));
+    assert!(plain > 0);
+    assert_eq!(small, 0);
+    assert!(elsewhere > 0, "the fabric's queues still drop");
+}
+
+#[test]
 fn the_same_settings_give_the_same_outcome_in_one_go_or_in_slices() {
     for scheme in ["spt", "ecmp", "hedera:period=100ms", "hedera-sa:period=100ms", "ofpt:sizes=announced", "lessor"] {
         let case = Case { scheme, ..CASE };

@@ -37,6 +37,11 @@ pub struct Settings {
     /// ends in a time-out: the "Impatient" variant of RFC 6582 §4. Without it, as in Linux, one loss is mended per round
     /// trip ("Slow-but-Steady").
     pub impatient: bool,
+    /// Whether a connection has at most two segments in its host's network card at a time, as Linux's TCP small queues see
+    /// to: the host never fills its own card's queue, and acknowledgements pass between. Without it the card's queue is
+    /// one like any other, and drops what finds no room.
+    #[serde(default)]
+    pub small_queues: bool,
     /// Greatest rate at which frames (headers included) are handed to the network card.
     pub pace_bps: Option<u64>,
 }
@@ -56,6 +61,7 @@ impl Default for Settings {
             handshake: true,
             limited_transmit: true,
             impatient: true,
+            small_queues: false,
             pace_bps: None,
         }
     }
@@ -77,7 +83,8 @@ impl Default for TransportSpec {
 
 impl TransportSpec {
     /// Reads `newreno:iw=12KB,…`. Keys: iw, rwnd, ssthresh, mss (sizes); min_rto, max_rto, initial_rto, delayed_ack
-    /// (times); acks (segments per acknowledgement, 1 or 2); pace (rate); handshake, limited_transmit, impatient (on or off).
+    /// (times); acks (segments per acknowledgement, 1 or 2); pace (rate); handshake, limited_transmit,
+    /// impatient, small_queues (on or off).
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         if spec.name() != "newreno" {
@@ -97,6 +104,7 @@ impl TransportSpec {
             handshake: spec.flag("handshake")?.unwrap_or(d.handshake),
             limited_transmit: spec.flag("limited_transmit")?.unwrap_or(d.limited_transmit),
             impatient: spec.flag("impatient")?.unwrap_or(d.impatient),
+            small_queues: spec.flag("small_queues")?.unwrap_or(d.small_queues),
             pace_bps: spec.rate_bps("pace")?,
         };
         spec.finish()?;
