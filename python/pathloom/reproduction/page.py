@@ -73,7 +73,8 @@ def _page(records: list[dict[str, Any]]) -> str:
             f"points, or {POINTS:g} % of another unit) the line below the table says why. ≥ and ≤ mark what a paper "
             "states as a bound; – stands where it prints no number, or where a part is not built. The pictures have "
             "the papers' form; hollow marks are published numbers. This page is written by "
-            "`pathloom reproduce all --out docs/reproduction`."
+            "`pathloom reproduce all --out docs/reproduction`, with `--quick` for shorter and fewer runs where a "
+            "figure's command says so."
         ),
         _contents(records),
         *(_section(record) for record in records),
