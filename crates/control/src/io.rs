@@ -300,3 +300,26 @@ pub enum Output {
         paths: Vec<pathloom_model::Path>,
     },
 }
+
+impl Output {
+    /// The switch it is for; `None` for what hosts, solvers and applications get.
+    pub fn switch(&self) -> Option<NodeId> {
+        match *self {
+            Output::AddRule { switch, .. }
+            | Output::DeleteRule { switch, .. }
+            | Output::AddGroup { switch, .. }
+            | Output::DeleteGroup { switch, .. }
+            | Output::AddMeter { switch, .. }
+            | Output::DeleteMeter { switch, .. }
+            | Output::Barrier { switch, .. }
+            | Output::FlowStatsRequest { switch }
+            | Output::PortStatsRequest { switch }
+            | Output::DumpRequest { switch } => Some(switch),
+            Output::HoldFlow { .. }
+            | Output::ReleaseFlow { .. }
+            | Output::PaceFlow { .. }
+            | Output::Solve { .. }
+            | Output::OfferPaths { .. } => None,
+        }
+    }
+}

@@ -189,7 +189,7 @@ impl ControlPlane {
                     if let Output::FlowStatsRequest { switch } = other {
                         self.asked[switch.index()] = now;
                     }
-                    let session = addressee(&other).map_or(0, |switch| self.sessions[switch.index()]);
+                    let session = other.switch().map_or(0, |switch| self.sessions[switch.index()]);
                     let event = Event::Deliver { output: Box::new(other), session };
                     agenda.push(now + to_ps(self.settings.delay), event);
                 }
@@ -267,7 +267,7 @@ impl ControlPlane {
         agenda: &mut Agenda,
         (output, session): (Output, u32),
     ) {
-        if addressee(&output).is_some_and(|switch| self.stands(switch, session)) {
+        if output.switch().is_some_and(|switch| self.stands(switch, session)) {
             if let Some(reply) = self.apply(now, network, agenda, output) {
                 self.tell(now, agenda, reply);
             }
@@ -282,7 +282,7 @@ impl ControlPlane {
         agenda: &mut Agenda,
         output: Output,
     ) -> Option<Input> {
-        let switch = addressee(&output)?;
+        let switch = output.switch()?;
         let at = to_nanos(now);
         let refused = |xid: u32| move |why| Input::Refused { switch, xid, why };
         let reply = match output {
@@ -382,27 +382,6 @@ impl ControlPlane {
             polls: self.controller.counts().polls,
             busy_share: if now == 0 { 0.0 } else { (self.busy as f64 / now as f64).min(1.0) },
         }
-    }
-}
-
-/// The switch a message is for; `None` for hosts.
-pub(crate) fn addressee(output: &Output) -> Option<NodeId> {
-    match *output {
-        Output::AddRule { switch, .. }
-        | Output::DeleteRule { switch, .. }
-        | Output::AddGroup { switch, .. }
-        | Output::DeleteGroup { switch, .. }
-        | Output::AddMeter { switch, .. }
-        | Output::DeleteMeter { switch, .. }
-        | Output::Barrier { switch, .. }
-        | Output::FlowStatsRequest { switch }
-        | Output::PortStatsRequest { switch }
-        | Output::DumpRequest { switch } => Some(switch),
-        Output::HoldFlow { .. }
-        | Output::ReleaseFlow { .. }
-        | Output::PaceFlow { .. }
-        | Output::Solve { .. }
-        | Output::OfferPaths { .. } => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::agenda::{Agenda, Event};
 use crate::connection::{Connections, Endpoints};
-use crate::control_plane::{addressee, ControlPlane, Journal};
+use crate::control_plane::{ControlPlane, Journal};
 use crate::flows::Flows;
 use crate::network::{Arrival, LaneHeaders, Network};
 use crate::outcome::{LinkOutcome, Outcome};
@@ -420,7 +420,7 @@ impl<T: Tap> Simulation<T> {
 
     /// A message of the controller has reached a switch or a host.
     fn reached(&mut self, now: Ps, output: Box<Output>, session: u32) {
-        if let Some(switch) = addressee(&output) {
+        if let Some(switch) = output.switch() {
             return self.control.reached_switch(now, &mut self.agenda, switch, (output, session));
         }
         match *output {

@@ -333,7 +333,7 @@ impl Network {
                 let solved = Input::Solved { ticket: *ticket, answer };
                 self.plan(self.now + *modelled, Happening::AtController(0, solved));
             }
-            if let Some(switch) = output_switch(&output) {
+            if let Some(switch) = output.switch() {
                 let session = self.sessions[switch.index()];
                 let at = self.in_order(switch, 0, self.timing.message);
                 self.plan(at, Happening::AtSwitch(session, output));
@@ -367,7 +367,7 @@ impl Network {
     }
 
     fn at_switch(&mut self, session: u32, output: Output) {
-        let Some(switch) = output_switch(&output).filter(|switch| self.sessions[switch.index()] == session) else {
+        let Some(switch) = output.switch().filter(|switch| self.sessions[switch.index()] == session) else {
             return;
         };
         if let (Output::Barrier { switch, xid }, true) = (&output, self.timing.lies) {
@@ -378,7 +378,7 @@ impl Network {
     }
 
     fn work(&mut self, session: u32, output: Output) {
-        let Some(switch) = output_switch(&output) else { return };
+        let Some(switch) = output.switch() else { return };
         let now = self.now;
         let fake = &mut self.switches[switch.index()];
         let mut refuse = None;
@@ -510,22 +510,6 @@ fn answer(switch: NodeId, fake: &FakeSwitch, request: &Output) -> Option<Input> 
             groups: fake.groups.values().cloned().collect(),
             meters: fake.meters.values().copied().collect(),
         }),
-        _ => None,
-    }
-}
-
-fn output_switch(output: &Output) -> Option<NodeId> {
-    match *output {
-        Output::AddRule { switch, .. }
-        | Output::DeleteRule { switch, .. }
-        | Output::AddGroup { switch, .. }
-        | Output::DeleteGroup { switch, .. }
-        | Output::AddMeter { switch, .. }
-        | Output::DeleteMeter { switch, .. }
-        | Output::Barrier { switch, .. }
-        | Output::FlowStatsRequest { switch }
-        | Output::PortStatsRequest { switch }
-        | Output::DumpRequest { switch } => Some(switch),
         _ => None,
     }
 }
