@@ -116,4 +116,4 @@ class FatTree:
     @property
     def transport(self) -> str:
         """As `--transport`."""
-        return f"newreno:acks=1,rwnd={self.receive_window_bytes}B"
+        return f"newreno:small_queues=off,acks=1,rwnd={self.receive_window_bytes}B"

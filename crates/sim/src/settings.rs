@@ -40,7 +40,8 @@ impl Default for ControlSettings {
 }
 
 impl ControlSettings {
-    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter`, with or without `control:` before it.
+    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter`, with or without
+    /// `control:` before it; `tcam` may be called `rules`.
     pub fn parse(text: &str) -> Result<ControlSettings, SpecError> {
         let full = if text.starts_with("control:") { text.to_owned() } else { format!("control:{text}") };
         let spec = Spec::parse("control", &full)?;
@@ -61,7 +62,7 @@ impl ControlSettings {
 /// The words for who keeps rates.
 const ENFORCEMENTS: [(&str, Enforcement); 2] = [("host", Enforcement::Host), ("meter", Enforcement::Meter)];
 
-/// `tcam`, which may be called `rules` as well.
+/// Rules a switch has room for, under either of its names.
 fn rule_limit(spec: &Spec) -> Result<Option<usize>, SpecError> {
     let (tcam, rules) = (spec.count("tcam", 1, MOST_RULES)?, spec.count("rules", 1, MOST_RULES)?);
     if tcam.is_some() && rules.is_some() {

@@ -40,6 +40,7 @@ pub struct Settings {
     /// Whether a connection has at most two segments in its host's network card at a time, as Linux's TCP small queues see
     /// to: the host never fills its own card's queue, and acknowledgements pass between. Without it the card's queue is
     /// one like any other, and drops what finds no room.
+    // Written before there was a choice means without.
     #[serde(default)]
     pub small_queues: bool,
     /// Greatest rate at which frames (headers included) are handed to the network card.
@@ -61,7 +62,7 @@ impl Default for Settings {
             handshake: true,
             limited_transmit: true,
             impatient: true,
-            small_queues: false,
+            small_queues: true,
             pace_bps: None,
         }
     }

@@ -29,7 +29,10 @@ TransportOption = Annotated[
 ControlOption = Annotated[
     str | None,
     typer.Option(
-        "--control", metavar="KEYS", help="Control channel and controller: delay=1ms,service=20us,rules=2000."
+        "--control",
+        metavar="KEYS",
+        help="Control channel, controller and switches: delay=1ms,service=20us,install=100us, and tcam=2000 (or "
+        "rules=2000), the rules that a switch has room for.",
     ),
 ]
 FaultOption = Annotated[
