@@ -175,6 +175,11 @@ impl Controller {
         self.scheme.name()
     }
 
+    /// What that scheme needs.
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
     /// Its settings.
     pub fn config(&self) -> &Config {
         &self.config

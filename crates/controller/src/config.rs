@@ -1,5 +1,6 @@
 //! What the configuration file says, and whether it makes sense.
 
+use crate::hosts::HostsConfig;
 use pathloom_control::Config as ControlConfig;
 use pathloom_model::builders::fabric_file;
 use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, NodeId};
@@ -30,6 +31,9 @@ pub struct Config {
     /// Where switches find the controller.
     #[serde(default)]
     pub listen: Listen,
+    /// Where agents of hosts find it.
+    #[serde(default)]
+    pub hosts: HostsConfig,
     /// What decides on paths.
     #[serde(default)]
     pub scheme: Scheme,
@@ -199,6 +203,11 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     if config.sessions.echo_interval.is_zero() || config.sessions.echo_timeout <= config.sessions.echo_interval {
         return Err("sessions: echo_timeout must be longer than echo_interval, and that longer than 0s".into());
     }
+    if config.hosts.lines_per_host == 0 || config.hosts.agents == 0 {
+        return Err(
+            "hosts: lines_per_host and agents must be more than 0; leave unix and address out for no agents".into()
+        );
+    }
     let levels = ["error", "warn", "info", "debug", "trace"];
     if !levels.contains(&config.log.level.as_str()) {
         return Err(format!("log.level: `{}` is none of {}", config.log.level, levels.join(", ")));
@@ -277,6 +286,7 @@ mod tests {
             (&format!("{LEAST}datapaths = {{ e0_0 = \"xyz\" }}"), ["xyz", "hexadecimal"]),
             (&format!("{LEAST}datapaths = {{ e0_0 = \"2\", e0_1 = \"2\" }}"), ["e0_0", "e0_1"]),
             (&format!("{LEAST}[listen]\naddress = \"localhost\""), ["line 4", ""]),
+            (&format!("{LEAST}[hosts]\nagents = 0"), ["hosts", "more than 0"]),
             (&format!("{LEAST}[control]\nepok = 1"), ["epok", "line"]),
         ];
         for (text, words) in cases {

@@ -3,13 +3,14 @@
 
 use crate::clock::Clock;
 use crate::config::{Limits, Sessions};
+use crate::hosts::Hosts;
 use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
 use pathloom_control::{Controller, Input};
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId};
 use pathloom_openflow::{frame, Hello, Message};
-use pathloom_scheme::{State, View};
+use pathloom_scheme::{Detection, State, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub struct Hub {
     pub(crate) clock: Clock,
     pub(crate) brain: Brain,
     pub(crate) learning: Learning,
+    pub(crate) hosts: Hosts,
     pub(crate) fabric: Option<Arc<Fabric>>,
     datapaths: BTreeMap<u64, NodeId>,
     sessions: Sessions,
@@ -93,6 +95,7 @@ impl Hub {
             clock: Clock::start(),
             brain,
             learning: Learning::default(),
+            hosts: Hosts::new(fabric.clone()),
             fabric,
             datapaths,
             sessions,
@@ -218,10 +221,18 @@ impl Hub {
                 controller.handle(now, input);
             }
         }
+        self.say_wants();
         if self.controller().and_then(|controller| controller.poll_timeout()).is_some_and(|at| at < self.armed) {
             self.timer.notify_one();
         }
         self.wake();
+    }
+
+    /// Tells agents of hosts what the scheme in charge wants of them, if that is not what the last one did.
+    pub(crate) fn say_wants(&mut self) {
+        if let Brain::Fabric(controller) = &self.brain {
+            self.hosts.set_announce(controller.needs().detection == Detection::Announced);
+        }
     }
 
     /// Wakes the writers of all sessions with something to write.
@@ -299,6 +310,7 @@ impl Hub {
     /// Looks after silent peers. To be called a few times a second.
     pub fn tick(&mut self) {
         let now = self.clock.now();
+        self.hosts.tick(now);
         let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
         for id in (0..self.links.len()).map(LinkId) {
             let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();

@@ -9,6 +9,7 @@ pub mod bench;
 pub mod clock;
 pub mod config;
 mod duration;
+pub mod hosts;
 pub mod hub;
 mod incoming;
 mod learning;

@@ -58,9 +58,7 @@ impl Hub {
             Output::HoldFlow { .. }
             | Output::ReleaseFlow { .. }
             | Output::PaceFlow { .. }
-            | Output::OfferPaths { .. } => {
-                tracing::debug!(?output, "for hosts, of which none listens");
-            }
+            | Output::OfferPaths { .. } => self.hosts.carry_out(&output),
         }
     }
 

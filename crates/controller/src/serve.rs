@@ -1,17 +1,20 @@
 //! The controller as a program: listens, keeps time, solves, and stops without touching a rule.
 
 use crate::config::{ConfigError, Ready};
+use crate::hosts;
 use crate::hub::{Brain, Hub};
 use crate::load::Load;
 use crate::persist::Persist;
 use crate::session::Shared;
 use pathloom_control::{Config as ControlConfig, Controller, Input};
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout, MissedTickBehavior};
 
 /// Why the controller cannot run.
@@ -88,13 +91,8 @@ pub fn run(ready: Ready, file: &Path) -> Result<(), ServeError> {
 async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) -> Result<(), ServeError> {
     let mut listens = Vec::new();
     if let Some(address) = ready.config.listen.address {
-        let listen = || -> io::Result<TcpListener> {
-            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            socket.set_reuseaddr(true)?;
-            socket.bind(address)?;
-            socket.listen(WAITING)
-        };
-        let listener = listen().map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
+        let listener =
+            bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
         tracing::info!(address = %listener.local_addr()?, "listening for switches");
         listens.push(tokio::task::spawn_local(accept_tcp(listener, shared.clone())));
     }
@@ -104,6 +102,7 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
         tracing::info!(path = place, "listening for switches");
         listens.push(tokio::task::spawn_local(accept_unix(listener, shared.clone())));
     }
+    listens.extend(listen_for_agents(&ready, &shared)?);
     tracing::info!(fabric = ready.fabric.spec(), scheme = ready.scheme.label, "the controller runs");
     // Starts the scheme.
     shared.hub.borrow_mut().tell(Input::Timeout);
@@ -123,11 +122,38 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
     };
     let _ = timeout(STOP, backlog).await;
     keep(&shared, &persist);
-    if let Some(path) = &ready.config.listen.unix {
+    for path in [&ready.config.listen.unix, &ready.config.hosts.unix].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
     }
     tracing::info!("stopped; the rules stay in the switches");
     Ok(())
+}
+
+/// Opens the places where agents of hosts find the controller.
+fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
+    let hosts = &ready.config.hosts;
+    shared.hub.borrow_mut().hosts.set_most(hosts.agents);
+    let mut listens = Vec::new();
+    if let Some(address) = hosts.address {
+        let listener =
+            bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
+        tracing::info!(%address, "listening for agents of hosts");
+        listens.push(tokio::task::spawn_local(hosts::accept_tcp(listener, shared.clone(), hosts.lines_per_host)));
+    }
+    if let Some(path) = &hosts.unix {
+        let place = path.display().to_string();
+        let listener = bind_unix(path).map_err(|problem| ServeError::Listen { place: place.clone(), problem })?;
+        tracing::info!(path = place, "listening for agents of hosts");
+        listens.push(tokio::task::spawn_local(hosts::accept_unix(listener, shared.clone(), hosts.lines_per_host)));
+    }
+    Ok(listens)
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING)
 }
 
 /// Binds a socket in the file system. One that nobody listens on any more is replaced.
@@ -170,7 +196,7 @@ async fn accept_unix(listener: UnixListener, shared: Shared) {
 }
 
 /// Out of descriptors, for example: others may close theirs.
-async fn breathe(problem: &io::Error) {
+pub(crate) async fn breathe(problem: &io::Error) {
     tracing::warn!(%problem, "a connection was not taken");
     sleep(Duration::from_millis(100)).await;
 }

@@ -1,0 +1,129 @@
+//! The sockets of agents: a task for each connection, which reads lines and writes what is left for it.
+
+use super::{AgentId, LINE_BYTES};
+use crate::session::Shared;
+use pathloom_model::Nanos;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::time::sleep;
+
+/// So much of an agent's lines is taken without a break.
+const BURST: Nanos = Nanos::from_secs(1);
+/// How long an agent that is sent away has for reading why.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Takes agents that come by TCP; each speaks for the host it comes from.
+pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: u32) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let _ = stream.set_nodelay(true);
+                let (reader, writer) = stream.into_split();
+                let serving = serve(shared.clone(), peer.to_string(), Some(peer.ip()), per_host, reader, writer);
+                tokio::task::spawn_local(serving);
+            }
+            Err(problem) => crate::serve::breathe(&problem).await,
+        }
+    }
+}
+
+/// Takes agents that come by a socket in the file system; they speak for any host.
+pub(crate) async fn accept_unix(listener: UnixListener, shared: Shared, per_host: u32) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (reader, writer) = stream.into_split();
+                let serving = serve(shared.clone(), "a local agent".into(), None, per_host, reader, writer);
+                tokio::task::spawn_local(serving);
+            }
+            Err(problem) => crate::serve::breathe(&problem).await,
+        }
+    }
+}
+
+async fn serve(
+    shared: Shared,
+    peer: String,
+    only: Option<IpAddr>,
+    per_host: u32,
+    reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin,
+) {
+    let id = {
+        let mut hub = shared.hub.borrow_mut();
+        let now = hub.clock.now();
+        hub.hosts.connect(now, peer, only)
+    };
+    let Some(id) = id else { return };
+    let why = tokio::select! {
+        ended = read(&shared, id, per_host, reader) => ended.err().map_or("it closed the connection".into(), |e| e.to_string()),
+        ended = write(&shared, id, writer) => ended.err().map_or("it was sent away".into(), |e| e.to_string()),
+    };
+    shared.hub.borrow_mut().hosts.disconnect(id, &why);
+}
+
+/// Reads lines. Who says more than it may is read more slowly; nothing of it is lost.
+async fn read(shared: &Shared, id: AgentId, per_host: u32, mut reader: impl AsyncRead + Unpin) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    let mut paid_until = Nanos::ZERO;
+    loop {
+        if reader.read_buf(&mut buffer).await? == 0 {
+            return Ok(());
+        }
+        let (lines, now, hosts) = work_off(shared, id, &mut buffer);
+        if buffer.len() > LINE_BYTES {
+            shared.hub.borrow_mut().hosts.refuse(id, &format!("a line is longer than {LINE_BYTES} bytes"));
+            // The task that writes has the last word.
+            return std::future::pending().await;
+        }
+        let per_s = u64::from(per_host.max(1)) * hosts.max(1) as u64;
+        paid_until = paid_until.max(now).saturating_add(Nanos(lines * 1_000_000_000 / per_s));
+        let ahead = paid_until.saturating_sub(now.saturating_add(BURST));
+        if ahead > Nanos::ZERO {
+            tracing::debug!(lines, "an agent says much, and is read more slowly");
+            sleep(Duration::from_nanos(ahead.0)).await;
+        }
+    }
+}
+
+/// Works off all whole lines; returns their number.
+fn work_off(shared: &Shared, id: AgentId, buffer: &mut Vec<u8>) -> (u64, Nanos, usize) {
+    let mut hub = shared.hub.borrow_mut();
+    let (mut from, mut lines) = (0, 0);
+    while let Some(length) = buffer[from..].iter().position(|&byte| byte == b'\n') {
+        let line = &buffer[from..from + length];
+        from += length + 1;
+        if !line.trim_ascii().is_empty() {
+            lines += 1;
+            if let Some(input) = hub.hosts.line(id, line) {
+                hub.tell(input);
+            }
+        }
+    }
+    buffer.drain(..from);
+    (lines, hub.clock.now(), hub.hosts.hosts_of(id))
+}
+
+async fn write(shared: &Shared, id: AgentId, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let Some(wake) = shared.hub.borrow().hosts.waker(id) else { return Ok(()) };
+    let mut buffer = Vec::new();
+    loop {
+        buffer.clear();
+        let Some(closed) = shared.hub.borrow_mut().hosts.take_output(id, &mut buffer) else { return Ok(()) };
+        if closed {
+            let farewell = async {
+                writer.write_all(&buffer).await?;
+                writer.shutdown().await
+            };
+            return tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(()));
+        }
+        if buffer.is_empty() {
+            wake.notified().await;
+        } else {
+            writer.write_all(&buffer).await?;
+        }
+    }
+}

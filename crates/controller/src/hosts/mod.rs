@@ -1,0 +1,320 @@
+//! The hosts of a fabric: what schemes want of senders (hold, release, pace, offered paths) goes to agents on the hosts,
+//! and what is about to be sent comes from them.
+//!
+//! An agent connects, says which hosts it speaks for, and gets what is for them; docs/controller.md has the protocol.
+//! No socket in here: lines come in and go out by buffers, so that tests drive it as sockets do.
+
+mod door;
+mod words;
+
+pub(crate) use door::{accept_tcp, accept_unix};
+pub use words::{Said, Told, VERSION};
+
+use pathloom_control::{Input, Output};
+use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Longest line of an agent.
+pub(crate) const LINE_BYTES: usize = 64 << 10;
+/// Lines of no use before an agent is sent away.
+const PATIENCE: u32 = 16;
+/// Bytes that may wait for an agent that does not read.
+const BACKLOG_BYTES: usize = 4 << 20;
+/// How long an agent has for its first line.
+const FIRST_LINE: Nanos = Nanos::from_secs(10);
+/// Requests for paths that wait for an answer.
+const MOST_REQUESTS: usize = 1024;
+
+/// Where agents of hosts find the controller.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostsConfig {
+    /// A socket in the file system. Whoever may open it speaks for any host.
+    pub unix: Option<PathBuf>,
+    /// Address and port. An agent that comes this way speaks for the host whose address it has, and for no other.
+    pub address: Option<SocketAddr>,
+    /// Lines per second from one agent, for each host that it speaks for; more of them have to wait.
+    pub lines_per_host: u32,
+    /// Agents at a time.
+    pub agents: usize,
+}
+
+impl Default for HostsConfig {
+    fn default() -> HostsConfig {
+        HostsConfig { unix: None, address: None, lines_per_host: 1000, agents: 1024 }
+    }
+}
+
+/// Name of a connection of an agent within this run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct AgentId(u64);
+
+/// One connection of an agent.
+struct Agent {
+    /// As logs name it.
+    peer: String,
+    /// Where it came from, if it may speak for that host alone.
+    only: Option<Ipv4Addr>,
+    since: Nanos,
+    hosts: BTreeSet<NodeId>,
+    greeted: bool,
+    closed: bool,
+    useless: u32,
+    out: Vec<u8>,
+    wake: Rc<Notify>,
+}
+
+/// All agents.
+pub(crate) struct Hosts {
+    fabric: Option<Arc<Fabric>>,
+    most: usize,
+    agents: BTreeMap<AgentId, Agent>,
+    by_host: BTreeMap<NodeId, AgentId>,
+    /// Who asked for paths, and under which number.
+    requests: BTreeMap<u64, (AgentId, u64)>,
+    last: u64,
+    /// Whether the scheme wants long transfers announced.
+    announce: bool,
+}
+
+impl Hosts {
+    pub(crate) fn new(fabric: Option<Arc<Fabric>>) -> Hosts {
+        Hosts {
+            fabric,
+            most: HostsConfig::default().agents,
+            agents: BTreeMap::new(),
+            by_host: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            last: 0,
+            announce: false,
+        }
+    }
+
+    pub(crate) fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Another scheme may want other things.
+    pub(crate) fn set_announce(&mut self, announce: bool) {
+        if std::mem::replace(&mut self.announce, announce) != announce {
+            for agent in self.agents.values_mut().filter(|agent| agent.greeted) {
+                agent.tell(&Told::Wants { announce });
+            }
+        }
+    }
+
+    /// Takes a connection; `None` if there are too many.
+    pub(crate) fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
+        if self.agents.len() >= self.most {
+            tracing::warn!(%peer, open = self.agents.len(), "too many agents; this one was sent away");
+            return None;
+        }
+        let only = match only {
+            None => None,
+            Some(IpAddr::V4(address)) => Some(address),
+            // No host of a fabric has an address of this kind: it may speak for none.
+            Some(IpAddr::V6(_)) => Some(Ipv4Addr::UNSPECIFIED),
+        };
+        self.last += 1;
+        let id = AgentId(self.last);
+        let agent = Agent {
+            peer,
+            only,
+            since: now,
+            hosts: BTreeSet::new(),
+            greeted: false,
+            closed: false,
+            useless: 0,
+            out: Vec::new(),
+            wake: Rc::default(),
+        };
+        self.agents.insert(id, agent);
+        Some(id)
+    }
+
+    /// The connection is gone.
+    pub(crate) fn disconnect(&mut self, id: AgentId, why: &str) {
+        let Some(agent) = self.agents.remove(&id) else { return };
+        self.by_host.retain(|_, other| *other != id);
+        self.requests.retain(|_, (other, _)| *other != id);
+        if agent.greeted {
+            tracing::info!(peer = %agent.peer, hosts = agent.hosts.len(), why, "an agent is gone");
+        }
+    }
+
+    /// Works off a line; returns what the controller is to be told.
+    pub(crate) fn line(&mut self, id: AgentId, line: &[u8]) -> Option<Input> {
+        let agent = self.agents.get(&id).filter(|agent| !agent.closed)?;
+        let greeted = agent.greeted;
+        let said = match serde_json::from_slice::<Said>(line) {
+            Ok(said) => said,
+            Err(problem) => return self.refuse(id, &format!("the line is no message: {problem}")),
+        };
+        match said {
+            Said::Hello { version, hosts } => self.hello(id, version, &hosts),
+            _ if !greeted => self.refuse(id, "a hello was expected first"),
+            Said::Announce { flow, size_bytes } => {
+                self.speaks_for(id, &flow)?;
+                Some(Input::TransferAnnounced { five_tuple: flow, size_bytes })
+            }
+            Said::Finish { flow } => {
+                self.speaks_for(id, &flow)?;
+                Some(Input::TransferEnded { five_tuple: flow })
+            }
+            Said::Paths { request, src, dst, count } => self.paths(id, request, (src, dst), count),
+        }
+    }
+
+    /// What an agent is to read; gives it the buffer to fill again.
+    pub(crate) fn take_output(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Option<bool> {
+        let agent = self.agents.get_mut(&id)?;
+        std::mem::swap(&mut agent.out, buffer);
+        Some(agent.closed)
+    }
+
+    /// Wakes the task that writes to an agent.
+    pub(crate) fn waker(&self, id: AgentId) -> Option<Rc<Notify>> {
+        Some(self.agents.get(&id)?.wake.clone())
+    }
+
+    /// Hosts that an agent speaks for.
+    pub(crate) fn hosts_of(&self, id: AgentId) -> usize {
+        self.agents.get(&id).map_or(0, |agent| agent.hosts.len())
+    }
+
+    /// Says to a host what the controller wants of it. Without an agent there, nothing is said: its flows are not held,
+    /// and share as TCP does.
+    pub(crate) fn carry_out(&mut self, output: &Output) {
+        let (host, told) = match *output {
+            Output::HoldFlow { host, five_tuple, lease } => {
+                (host, Told::Hold { flow: five_tuple, lease_ms: lease.0.div_ceil(1_000_000) })
+            }
+            Output::ReleaseFlow { host, five_tuple } => (host, Told::Release { flow: five_tuple }),
+            Output::PaceFlow { host, five_tuple, rate_bps } => (host, Told::Pace { flow: five_tuple, rate_bps }),
+            Output::OfferPaths { request, ref paths } => return self.offer(request, paths),
+            _ => return,
+        };
+        match self.by_host.get(&host).and_then(|id| self.agents.get_mut(id)) {
+            Some(agent) => agent.tell(&told),
+            None => tracing::debug!(?output, "no agent speaks for this host"),
+        }
+    }
+
+    /// Looks after agents that do not say who they are. To be called a few times a second.
+    pub(crate) fn tick(&mut self, now: Nanos) {
+        for agent in self.agents.values_mut() {
+            if !agent.greeted && now.saturating_sub(agent.since) > FIRST_LINE {
+                agent.close("it did not say in time which hosts it speaks for");
+            }
+        }
+    }
+
+    /// A line was of no use, and its agent is told so; after too many of them it is sent away.
+    pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
+        let agent = self.agents.get_mut(&id)?;
+        agent.useless += 1;
+        agent.tell(&Told::Refused { why });
+        if !agent.greeted || agent.useless > PATIENCE {
+            agent.close(why);
+        } else {
+            tracing::warn!(peer = %agent.peer, why, useless = agent.useless, "an agent said something of no use");
+        }
+        None
+    }
+
+    fn hello(&mut self, id: AgentId, version: u32, addresses: &[Ipv4Addr]) -> Option<Input> {
+        if version != VERSION {
+            return self.refuse(id, &format!("this controller speaks version {VERSION}, not {version}"));
+        }
+        let only = self.agents.get(&id)?.only;
+        let Some(fabric) = self.fabric.clone() else { return self.refuse(id, "no fabric is controlled here") };
+        let mut hosts = BTreeSet::new();
+        for &address in addresses {
+            let Some(place) = fabric.attachment(address) else {
+                return self.refuse(id, &format!("the fabric has no host {address}"));
+            };
+            if only.is_some_and(|only| only != address) {
+                return self.refuse(id, &format!("{address} is not the address this connection comes from"));
+            }
+            hosts.insert(place.host);
+        }
+        let agent = self.agents.get_mut(&id)?;
+        tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent speaks for hosts");
+        (agent.greeted, agent.hosts) = (true, hosts.clone());
+        agent.tell(&Told::Welcome { version: VERSION, announce: self.announce });
+        // The last to come is right: the one before may be a connection that died unnoticed.
+        self.by_host.retain(|_, other| *other != id);
+        self.by_host.extend(hosts.into_iter().map(|host| (host, id)));
+        None
+    }
+
+    /// Only the agent of its sender may speak of a flow.
+    fn speaks_for(&mut self, id: AgentId, flow: &FiveTuple) -> Option<()> {
+        let host = self.host(flow.src);
+        if host.is_some_and(|host| self.by_host.get(&host) == Some(&id)) {
+            return Some(());
+        }
+        self.refuse(id, &format!("{} is no host that this agent speaks for", flow.src));
+        None
+    }
+
+    fn paths(&mut self, id: AgentId, request: u64, (src, dst): (Ipv4Addr, Ipv4Addr), count: u32) -> Option<Input> {
+        let (Some(src_host), Some(dst_host)) = (self.host(src), self.host(dst)) else {
+            return self.refuse(id, &format!("the fabric has no hosts {src} and {dst}"));
+        };
+        if self.by_host.get(&src_host) != Some(&id) {
+            return self.refuse(id, &format!("{src} is no host that this agent speaks for"));
+        }
+        if self.requests.len() >= MOST_REQUESTS {
+            return self.refuse(id, "too many requests for paths wait for an answer");
+        }
+        self.last += 1;
+        self.requests.insert(self.last, (id, request));
+        Some(Input::PathsRequested { request: self.last, src: src_host, dst: dst_host, count })
+    }
+
+    fn offer(&mut self, request: u64, paths: &[pathloom_model::Path]) {
+        let Some((id, theirs)) = self.requests.remove(&request) else { return };
+        let (Some(fabric), Some(agent)) = (self.fabric.clone(), self.agents.get_mut(&id)) else { return };
+        let name = |node: NodeId| fabric.node(node).name.as_str();
+        let names = |path: &pathloom_model::Path| {
+            let links: Vec<_> = path.links().iter().map(|&link| fabric.link(link)).collect();
+            let first = links.first().map(|link| name(link.from));
+            first.into_iter().chain(links.iter().map(|link| name(link.to))).collect()
+        };
+        agent.tell(&Told::Offer { request: theirs, paths: paths.iter().map(names).collect() });
+    }
+
+    fn host(&self, address: Ipv4Addr) -> Option<NodeId> {
+        self.fabric.as_ref()?.attachment(address).map(|place| place.host)
+    }
+}
+
+impl Agent {
+    fn tell(&mut self, told: &Told<'_>) {
+        if self.closed {
+            return;
+        }
+        told.write(&mut self.out);
+        self.wake.notify_one();
+        if self.out.len() > BACKLOG_BYTES {
+            self.out.clear();
+            self.close("it does not read what it is told");
+        }
+    }
+
+    fn close(&mut self, why: &str) {
+        tracing::warn!(peer = %self.peer, why, "an agent is sent away");
+        self.closed = true;
+        self.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;

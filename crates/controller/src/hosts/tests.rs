@@ -1,0 +1,175 @@
+use super::*;
+use pathloom_model::fabric_from_spec;
+use proptest::prelude::*;
+
+fn hosts() -> Hosts {
+    Hosts::new(Some(Arc::new(fabric_from_spec("fat-tree:k=4").unwrap())))
+}
+
+fn flow(src: &str) -> FiveTuple {
+    FiveTuple { src: src.parse().unwrap(), dst: "10.0.7.1".parse().unwrap(), proto: 6, src_port: 40000, dst_port: 5001 }
+}
+
+/// What an agent has been told since it was last asked, and whether it has been sent away.
+fn read(hosts: &mut Hosts, id: AgentId) -> (String, bool) {
+    let mut buffer = Vec::new();
+    let closed = hosts.take_output(id, &mut buffer).unwrap();
+    (String::from_utf8(buffer).unwrap(), closed)
+}
+
+fn greeted(hosts: &mut Hosts, addresses: &str) -> AgentId {
+    let id = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
+    let hello = format!(r#"{{"hello":{{"version":1,"hosts":{addresses}}}}}"#);
+    assert_eq!(hosts.line(id, hello.as_bytes()), None);
+    assert_eq!(read(hosts, id), ("{\"welcome\":{\"version\":1,\"announce\":false}}\n".into(), false));
+    id
+}
+
+const ANNOUNCE: &[u8] = br#"{"announce":{"flow":{"src":"10.0.0.1","dst":"10.0.7.1","proto":6,"src_port":40000,"dst_port":5001},"size_bytes":9}}"#;
+
+#[test]
+fn what_is_for_a_host_goes_to_the_agent_that_speaks_for_it() {
+    let mut hosts = hosts();
+    let fabric = hosts.fabric.clone().unwrap();
+    let host = fabric.attachment("10.0.0.1".parse().unwrap()).unwrap().host;
+    let (one, other) = (greeted(&mut hosts, r#"["10.0.0.1"]"#), greeted(&mut hosts, r#"["10.0.7.1","10.0.7.2"]"#));
+    let five_tuple = flow("10.0.0.1");
+    hosts.carry_out(&Output::HoldFlow { host, five_tuple, lease: Nanos(1_500_001) });
+    hosts.carry_out(&Output::PaceFlow { host, five_tuple, rate_bps: Some(5) });
+    hosts.carry_out(&Output::PaceFlow { host, five_tuple, rate_bps: None });
+    hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
+    let name = r#""flow":{"src":"10.0.0.1","dst":"10.0.7.1","proto":6,"src_port":40000,"dst_port":5001}"#;
+    let expected = format!(
+        "{{\"hold\":{{{name},\"lease_ms\":2}}}}\n{{\"pace\":{{{name},\"rate_bps\":5}}}}\n\
+         {{\"pace\":{{{name},\"rate_bps\":null}}}}\n{{\"release\":{{{name}}}}}\n"
+    );
+    assert_eq!(read(&mut hosts, one).0, expected);
+    assert_eq!(read(&mut hosts, other).0, "");
+    // Another connection for the same host takes over; without any, nothing is kept for later.
+    let again = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
+    assert_eq!((read(&mut hosts, one).0.len(), read(&mut hosts, again).0.lines().count()), (0, 1));
+    hosts.disconnect(again, "test");
+    hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
+    assert_eq!(read(&mut hosts, one).0, "");
+}
+
+#[test]
+fn agents_announce_what_their_hosts_send() {
+    let mut hosts = hosts();
+    let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    let five_tuple = flow("10.0.0.1");
+    assert_eq!(hosts.line(id, ANNOUNCE), Some(Input::TransferAnnounced { five_tuple, size_bytes: Some(9) }));
+    let finish = format!(r#"{{"finish":{{"flow":{}}}}}"#, serde_json::to_string(&five_tuple).unwrap());
+    assert_eq!(hosts.line(id, finish.as_bytes()), Some(Input::TransferEnded { five_tuple }));
+    hosts.set_announce(true);
+    assert_eq!(read(&mut hosts, id).0, "{\"wants\":{\"announce\":true}}\n");
+    // Nobody speaks for others.
+    let other = greeted_announcing(&mut hosts);
+    assert_eq!(hosts.line(other, ANNOUNCE), None);
+    assert!(read(&mut hosts, other).0.contains("10.0.0.1 is no host that this agent speaks for"));
+}
+
+fn greeted_announcing(hosts: &mut Hosts) -> AgentId {
+    let id = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
+    hosts.line(id, br#"{"hello":{"version":1,"hosts":["10.0.7.1"]}}"#);
+    assert_eq!(read(hosts, id).0, "{\"welcome\":{\"version\":1,\"announce\":true}}\n");
+    id
+}
+
+#[test]
+fn paths_are_offered_by_the_names_of_their_switches() {
+    let mut hosts = hosts();
+    let fabric = hosts.fabric.clone().unwrap();
+    let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    let asked = hosts.line(id, br#"{"paths":{"request":77,"src":"10.0.0.1","dst":"10.0.1.1","count":2}}"#);
+    let Some(Input::PathsRequested { request, src, dst, count: 2 }) = asked else { panic!("{asked:?}") };
+    assert_eq!((fabric.node(src).name.as_str(), fabric.is_host(dst)), ("h0", true));
+    let tor = fabric.attachment("10.0.0.1".parse().unwrap()).unwrap().tor;
+    let up = fabric.links().iter().position(|link| link.from == tor && !fabric.is_host(link.to)).unwrap();
+    let path = pathloom_model::Path::new(vec![pathloom_model::LinkId(up as u32)]);
+    hosts.carry_out(&Output::OfferPaths { request, paths: vec![path, pathloom_model::Path::empty()] });
+    assert_eq!(read(&mut hosts, id).0, "{\"offer\":{\"request\":77,\"paths\":[[\"e0_0\",\"a0_0\"],[]]}}\n");
+    hosts.carry_out(&Output::OfferPaths { request, paths: vec![] });
+    assert_eq!(read(&mut hosts, id).0, "", "a request is answered once");
+}
+
+#[test]
+fn who_comes_by_tcp_speaks_for_its_own_address() {
+    let mut hosts = hosts();
+    for (from, hello, welcome) in [
+        ("10.0.0.1", r#"["10.0.0.1"]"#, true),
+        ("10.0.0.1", r#"["10.0.0.1","10.0.0.2"]"#, false),
+        ("10.9.9.9", r#"["10.0.0.1"]"#, false),
+        ("::1", r#"["10.0.0.1"]"#, false),
+    ] {
+        let id = hosts.connect(Nanos::ZERO, from.into(), Some(from.parse().unwrap())).unwrap();
+        hosts.line(id, format!(r#"{{"hello":{{"version":1,"hosts":{hello}}}}}"#).as_bytes());
+        let (text, closed) = read(&mut hosts, id);
+        assert_eq!((text.contains("welcome"), closed), (welcome, !welcome), "{from} {hello}: {text}");
+        hosts.disconnect(id, "test");
+    }
+}
+
+#[test]
+fn the_useless_are_sent_away() {
+    let mut hosts = hosts();
+    let first_lines =
+        ["", "7", r#"{"hello":{"version":2,"hosts":[]}}"#, r#"{"hello":{"version":1,"hosts":["1.2.3.4"]}}"#];
+    for line in first_lines.map(str::as_bytes).into_iter().chain([ANNOUNCE]) {
+        let id = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
+        assert_eq!(hosts.line(id, line), None);
+        let (text, closed) = read(&mut hosts, id);
+        assert!(closed && text.starts_with("{\"refused\":{\"why\":"), "{text}");
+        assert_eq!(hosts.line(id, br#"{"hello":{"version":1,"hosts":[]}}"#), None, "it is too late");
+    }
+    let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    (0..PATIENCE).for_each(|_| assert_eq!(hosts.line(id, b"[]"), None));
+    assert!(!read(&mut hosts, id).1);
+    assert_eq!(hosts.line(id, b"[]"), None);
+    assert!(read(&mut hosts, id).1);
+    // Silence is of no use either.
+    let silent = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
+    hosts.tick(FIRST_LINE);
+    assert!(!read(&mut hosts, silent).1);
+    hosts.tick(FIRST_LINE.saturating_add(Nanos(1)));
+    assert!(read(&mut hosts, silent).1);
+}
+
+#[test]
+fn who_does_not_read_is_sent_away() {
+    let mut hosts = hosts();
+    let host = hosts.host("10.0.0.1".parse().unwrap()).unwrap();
+    let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    let output = Output::ReleaseFlow { host, five_tuple: flow("10.0.0.1") };
+    (0..100_000).for_each(|_| hosts.carry_out(&output));
+    assert_eq!(read(&mut hosts, id), (String::new(), true));
+}
+
+#[test]
+fn there_is_room_for_so_many() {
+    let mut hosts = hosts();
+    hosts.set_most(2);
+    let [one, other, third] = [0; 3].map(|_| hosts.connect(Nanos::ZERO, "test".into(), None));
+    assert!(one.is_some() && other.is_some() && third.is_none());
+    hosts.disconnect(one.unwrap(), "test");
+    assert!(hosts.connect(Nanos::ZERO, "test".into(), None).is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_borne(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 1..20)) {
+        let mut hosts = hosts();
+        let id = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
+        hosts.line(id, br#"{"hello":{"version":1,"hosts":["10.0.0.1"]}}"#);
+        for line in &lines {
+            prop_assert_eq!(hosts.line(id, line), None);
+        }
+        let (text, closed) = read(&mut hosts, id);
+        prop_assert_eq!(closed, lines.len() as u32 > PATIENCE);
+        let refused = text.lines().skip(1).all(|line| line.starts_with(r#"{"refused""#));
+        prop_assert!(refused, "{}", text);
+    }
+}
