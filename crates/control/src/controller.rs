@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::defaults::{Compiler, Routes};
+use crate::drain::{Drains, Staged};
 use crate::flows::{Draining, FlowTable};
 use crate::io::{Input, Output};
 use crate::labels::Labels;
@@ -10,11 +11,13 @@ use crate::links::Cables;
 use crate::orphans::Orphans;
 use crate::plan::Planner;
 use crate::polling::Polling;
+use crate::reasons::{Cause, Decision, Reasons};
 use crate::sfmm::{self, CutoverOrder};
 use crate::switches::{Purpose, Session, Switch};
 use crate::timers::{Timer, Timers};
+use crate::times::DurationHistogram;
 use pathloom_model::rules::{Rule, RuleKey};
-use pathloom_model::{Fabric, Nanos, NodeId};
+use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{Action, Event, FlowId, Needs, Scheme, State, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -46,6 +49,11 @@ pub struct Controller {
     pub(crate) orphans: Orphans,
     pub(crate) labels: Labels,
     pub(crate) cables: Cables,
+    pub(crate) drains: Drains,
+    pub(crate) staged: Staged,
+    pub(crate) reasons: Reasons,
+    /// From asking for a path to its confirmation.
+    pub(crate) set_up: DurationHistogram,
     pub(crate) routes: Option<Routes>,
     pub(crate) compiler: Compiler,
     /// Whether rules of no single flow may have to change.
@@ -56,8 +64,9 @@ pub struct Controller {
     pub(crate) order: CutoverOrder,
     /// What each link carries, as far as it was worked out for the input at hand.
     pub(crate) loads: Option<Vec<u64>>,
-    /// Jobs of the scheme in charge that have not been answered: the number given to the driver, and the scheme's mark.
-    solving: BTreeMap<u64, u64>,
+    /// Jobs of the scheme in charge that have not been answered: the number given to the driver, the scheme's mark, and
+    /// what they were begun for.
+    solving: BTreeMap<u64, (u64, Option<Cause>)>,
     /// Jobs given to the driver.
     solved: u64,
     pub(crate) moves: u32,
@@ -87,6 +96,10 @@ impl Controller {
             orphans: Orphans::default(),
             labels: Labels::default(),
             cables: Cables::new(&fabric),
+            drains: Drains::default(),
+            staged: Staged::default(),
+            reasons: Reasons::default(),
+            set_up: DurationHistogram::default(),
             routes: None,
             compiler: Compiler::default(),
             stale: false,
@@ -143,6 +156,7 @@ impl Controller {
         self.needs = self.config.needs(self.scheme.needs());
         self.events.clear();
         self.solving.clear();
+        self.reasons.forget_jobs();
         self.outputs.retain(|output| !matches!(output, Output::Solve { .. }));
         self.deaf_until = Nanos::ZERO;
         if self.started {
@@ -170,6 +184,21 @@ impl Controller {
         self.scheme.solver()
     }
 
+    /// The flow that has a five-tuple now.
+    pub fn find_flow(&self, five_tuple: &FiveTuple) -> Option<FlowId> {
+        self.flows.find(five_tuple).filter(|id| self.view.flows.contains_key(id))
+    }
+
+    /// Whether a flow was told to wait, and still is to.
+    pub fn is_held(&self, flow: FlowId) -> bool {
+        self.flows.get(flow).is_some_and(|flow| flow.held_until > self.now)
+    }
+
+    /// Flows that were told to wait, and still are to.
+    pub fn held_flows(&self) -> usize {
+        self.flows.iter().filter(|(_, flow)| !flow.closed && flow.held_until > self.now).count()
+    }
+
     /// Name of the scheme in charge.
     pub fn scheme_name(&self) -> &'static str {
         self.scheme.name()
@@ -191,6 +220,11 @@ impl Controller {
         Counts { rules_now, ..self.counts }
     }
 
+    /// How long it took to set up paths, from the scheme's wish to the last confirmation.
+    pub fn set_up_times(&self) -> &DurationHistogram {
+        &self.set_up
+    }
+
     /// Rules that a switch should have, or should have had when its session ended.
     pub fn rules_at(&self, switch: NodeId) -> u32 {
         self.switches.get(switch.index()).map_or(0, Switch::rules)
@@ -209,6 +243,7 @@ impl Controller {
         self.pump();
         self.count_fresh();
         self.refresh_fixed();
+        self.next_stage();
         self.flush_barriers();
     }
 
@@ -239,15 +274,19 @@ impl Controller {
             Input::Rtt { switch, rtt } if self.is_switch(switch) => self.view.switch_rtt[switch.index()] = Some(rtt),
             // What a scheme that is not in charge any more asked for is nobody's business.
             Input::Solved { ticket, answer } => match self.solving.remove(&ticket) {
-                Some(ticket) => self.tell(Event::Solved { ticket, answer }),
+                Some((ticket, cause)) => {
+                    self.reasons.answer(cause);
+                    self.tell(Event::Solved { ticket, answer });
+                }
                 None => self.counts.nonsense += 1,
             },
+            Input::Drain { target, out } => self.drain(target, out),
             Input::PortStats { .. } | Input::Timeout => {}
             _ => self.counts.nonsense += 1,
         }
     }
 
-    fn is_switch(&self, node: NodeId) -> bool {
+    pub(crate) fn is_switch(&self, node: NodeId) -> bool {
         self.fabric.nodes().get(node.index()).is_some_and(|_| !self.fabric.is_host(node))
     }
 
@@ -263,6 +302,7 @@ impl Controller {
                 Timer::LinkQuiet { link, changes } => self.link_quiet(link, changes),
                 Timer::Label { switch, label } => self.label_unclaimed(switch, label),
                 Timer::Reread { switch } => self.reread(switch),
+                Timer::Drain => self.drain_rest(),
             }
         }
         self.poll_if_due();
@@ -281,6 +321,7 @@ impl Controller {
         let mut left = EVENTS_AT_ONCE + 16 * self.view.flows.len();
         while let Some(event) = self.events.pop_front() {
             let mut actions = std::mem::take(&mut self.actions);
+            self.reasons.begin(&event);
             self.scheme.handle(self.now, &event, &self.view, &mut actions);
             if let Event::FlowFinished { flow } = event {
                 self.view.flows.remove(&flow);
@@ -289,6 +330,7 @@ impl Controller {
                 self.act(action);
             }
             self.actions = actions;
+            self.reasons.end();
             left -= 1;
             if left == 0 {
                 return;
@@ -303,13 +345,17 @@ impl Controller {
                 self.view.defaults = how;
             }
             Action::Route { flow, path, rate_bps } => self.route(flow, path, rate_bps),
-            Action::Unroute { flow } => self.unroute(flow),
+            Action::Unroute { flow } => {
+                self.note(flow, Decision::Unroute);
+                self.unroute(flow);
+            }
             Action::Hold { flow, lease } => {
                 let until = self.now.saturating_add(lease);
                 if let Some(known) = self.flows.get_mut(flow).filter(|known| !known.closed) {
                     known.held_until = until;
                     let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
                     self.put(Output::HoldFlow { host, five_tuple, lease });
+                    self.note(flow, Decision::Hold);
                 }
             }
             Action::Release { flow } => {
@@ -317,13 +363,14 @@ impl Controller {
                     known.held_until = Nanos::ZERO;
                     let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
                     self.put(Output::ReleaseFlow { host, five_tuple });
+                    self.note(flow, Decision::Release);
                 }
             }
             Action::Pace { flow, rate_bps } => self.pace(flow, rate_bps),
             Action::Measure => self.measure(),
             Action::Solve { ticket, input, modelled } => {
                 self.solved += 1;
-                self.solving.insert(self.solved, ticket);
+                self.solving.insert(self.solved, (ticket, self.reasons.cause()));
                 self.put(Output::Solve { ticket: self.solved, input, modelled });
             }
             Action::Offer { request, paths } => self.put(Output::OfferPaths { request, paths }),

@@ -17,6 +17,7 @@ impl Controller {
             return;
         }
         self.stale = false;
+        self.unstage();
         for &switch in fabric.switches() {
             if self.is_ready(switch) {
                 self.bring_up_to_date(switch);

@@ -2,6 +2,7 @@
 
 use crate::cookies::{flow_id, PLANS};
 use crate::plan::{tag, FlowKey, Version, LEVELS};
+use crate::reasons::Reason;
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
 use pathloom_scheme::FlowId;
@@ -63,6 +64,8 @@ pub(crate) struct Move {
     pub level: u8,
     /// Phase under way.
     pub phase: usize,
+    /// When it was asked for.
+    pub begun: Nanos,
     /// Confirmations that the phase still waits for.
     pub waiting: u32,
     /// How it goes.
@@ -100,6 +103,8 @@ pub(crate) struct Flow {
     pub unverified: bool,
     /// Whether the scheme waits for a path that was given up when the controller stopped.
     pub interrupted: bool,
+    /// What put it where it is.
+    pub placed: Option<Reason>,
 }
 
 impl Flow {
@@ -120,6 +125,7 @@ impl Flow {
             refusals: 0,
             unverified: false,
             interrupted: false,
+            placed: None,
         }
     }
 

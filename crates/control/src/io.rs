@@ -31,6 +31,16 @@ pub struct PortStats {
     pub tx_dropped: u64,
 }
 
+/// What can be taken out of service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A switch.
+    Switch(NodeId),
+    /// Both directions of the cable of a link.
+    Cable(pathloom_model::LinkId),
+}
+
 /// Why a rule is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -158,6 +168,14 @@ pub enum Input {
     Load {
         /// Busy share of the last second or so, 0..=1.
         busy_share: f64,
+    },
+    /// Something is to be taken out of service, or back into it. What makes no sense is counted and left alone; see
+    /// [`crate::Controller::check_drain`].
+    Drain {
+        /// What.
+        target: Target,
+        /// Out of service, or back.
+        out: bool,
     },
     /// A measured round trip to a switch.
     Rtt {

@@ -48,6 +48,11 @@ impl Cables {
         Cables(cables)
     }
 
+    /// Whether both ends of a cable have carrier.
+    pub(crate) fn is_up(&self, link: LinkId) -> bool {
+        self.0[link.cable() as usize].down == [false, false]
+    }
+
     /// Number of cables.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

@@ -6,6 +6,7 @@ use crate::cookies::{epoch_and_serial, Cookie, RuleKind, PLANS};
 use crate::flows::{Flow, SourceRule};
 use crate::labels::Next;
 use crate::plan::{tag, FlowKey, Version, LEVELS};
+use crate::reasons::Decision;
 use crate::tables::DEFAULTS;
 use crate::timers::Timer;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
@@ -288,6 +289,9 @@ impl Controller {
         }
         let useless = orphan.hops.into_iter().filter(|&((other, _), _)| !on_path || other != plan);
         self.take_away(id, plan, useless.collect());
+        if let Some(path) = self.view.flows.get(&id).and_then(|view| view.route.clone()) {
+            self.note(id, Decision::Adopted { path });
+        }
         if on_path {
             self.tell(Event::FlowAdopted { flow: id });
         } else if self.view.flows.get(&id).is_some_and(|view| view.long) {

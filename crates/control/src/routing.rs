@@ -3,6 +3,7 @@
 use crate::controller::Controller;
 use crate::flows::{Flow, How, Move, SourceRule};
 use crate::plan::{Step, Version, LEVELS};
+use crate::reasons::Decision;
 use crate::sfmm::{self, source_step, Stage};
 use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
@@ -37,6 +38,7 @@ impl Controller {
             return self.tell(Event::RouteConfirmed { flow: id });
         }
         view.pending = Some(path.clone());
+        self.note(id, Decision::Route { path: path.clone(), rate_bps });
         self.start_move(id, path);
     }
 
@@ -84,6 +86,7 @@ impl Controller {
 
     pub(crate) fn reject(&mut self, id: FlowId, why: Rejection) {
         self.counts.rejected += 1;
+        self.note(id, Decision::Rejected { why });
         self.tell(Event::RouteRejected { flow: id, why });
     }
 
@@ -106,7 +109,7 @@ impl Controller {
             None => (Version { tag: label.unwrap_or(version.tag), ..version }, level, How::Tagged),
         };
         flow.versions.push(version);
-        flow.moving = Some(Move { number, plan, level, phase: 0, waiting: 0, how });
+        flow.moving = Some(Move { number, plan, level, phase: 0, begun: self.now, waiting: 0, how });
         self.routed.insert(id);
         self.enter_phase(id);
     }
@@ -211,7 +214,9 @@ impl Controller {
         let Some(moving) = flow.moving.take() else { return false };
         let closed = flow.closed;
         let path = flow.version(moving.plan).and_then(|version| version.path.clone());
+        let took = self.now.saturating_sub(moving.begun);
         let news = self.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
+            self.set_up.add(took);
             if view.route.is_some() {
                 self.counts.reroutes += 1;
                 self.counts.reroutes_in_place += u64::from(matches!(moving.how, How::InPlace(_)));
@@ -378,6 +383,7 @@ impl Controller {
             }
             Purpose::Label { label } => self.label_confirmed(switch, label),
             Purpose::Renewed { flow, plan } => self.renewed(flow, plan),
+            Purpose::Stage { number } => self.staged(switch, number),
             Purpose::Hop { .. } | Purpose::Meter { .. } => {}
         }
     }
@@ -500,7 +506,9 @@ impl Controller {
                 continue;
             }
             self.counts.rescued += 1;
-            if flow.moving.is_none() && !flow.closed && cut.len() == flow.staying().count() {
+            let uncounted = flow.moving.is_none() && !flow.closed && cut.len() == flow.staying().count();
+            self.note(id, Decision::Rescued { link: dead });
+            if uncounted {
                 self.add_count(id);
             }
             for plan in cut {

@@ -32,6 +32,7 @@ impl Controller {
         self.polling.lost(self.now, switch);
         self.forget_orphan_rules(switch);
         self.labels_unsure(switch);
+        self.stage_lost(switch);
         let hit = |&id: &FlowId| {
             let Some(flow) = self.flows.get(id) else { return false };
             let Some(moving) = flow.moving.as_ref().filter(|moving| moving.phase == 0) else { return false };
@@ -69,7 +70,8 @@ impl Controller {
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {
-        if up && self.fabric.link(link).settings.rate_bps == 0 {
+        let useless = self.fabric.link(link).settings.rate_bps == 0 || self.drains.covers(&self.fabric, link);
+        if up && useless {
             return;
         }
         // A host's link reports from the switch's end alone.
@@ -101,6 +103,8 @@ impl Controller {
                 // The rule stands as it was (OpenFlow 1.3 §6.4: a message that is refused changes nothing).
                 Purpose::Renewed { flow, .. } => self.meter_refused(flow),
                 Purpose::Label { label } => self.label_refused(switch, label),
+                // No message has its number.
+                Purpose::Stage { number } => self.staged(switch, number),
                 Purpose::Fixed => {
                     let state = &mut self.switches[switch.index()];
                     if !std::mem::replace(&mut state.reread, true) {

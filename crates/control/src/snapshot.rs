@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
+use crate::drain::Drains;
 use crate::flows::{Flow, SourceRule};
 use crate::links::Cables;
 use crate::plan::{FlowKey, Version};
@@ -31,6 +32,8 @@ pub struct Snapshot {
     defaults: DefaultRoutes,
     links: LinkState,
     cables: Cables,
+    #[serde(default)]
+    drains: Drains,
     flows: Vec<FlowRecord>,
     draining: Vec<Drain>,
     counts: Counts,
@@ -117,6 +120,7 @@ impl Controller {
             defaults: self.view.defaults,
             links: self.view.links.clone(),
             cables: self.cables.clone(),
+            drains: self.drains.clone(),
             flows,
             draining,
             counts: self.counts,
@@ -177,6 +181,9 @@ impl Controller {
         controller.view.defaults = snapshot.defaults;
         controller.view.links = snapshot.links;
         controller.cables = snapshot.cables;
+        controller.drains = snapshot.drains;
+        // What was to be moved may not have been.
+        controller.timers.set(controller.now, Timer::Drain);
         if controller.config.epoch == snapshot.epoch {
             controller.flows.skip_to(snapshot.serial);
         }

@@ -38,12 +38,14 @@ pub(crate) enum Purpose {
     Renewed { flow: FlowId, plan: u8 },
     /// A rule or group of no single flow.
     Fixed,
+    /// The default routes of a switch, before others change theirs.
+    Stage { number: u32 },
 }
 
 impl Purpose {
     /// Whether something waits for the confirmation, or it just has to come some time.
     pub(crate) fn is_urgent(self) -> bool {
-        matches!(self, Purpose::Step { .. } | Purpose::Gone { .. })
+        matches!(self, Purpose::Step { .. } | Purpose::Gone { .. } | Purpose::Stage { .. })
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     Label { switch: NodeId, label: u16 },
     /// The rules of a switch are to be read again, after a refusal.
     Reread { switch: NodeId },
+    /// Flows may still be on what is out of service.
+    Drain,
 }
 
 /// Timers by time; those of one time fire in the order they were set.

@@ -1,0 +1,284 @@
+//! Taking links and switches out of service, and back into it, without losing a packet.
+//!
+//! What is out of service carries packets as before, but no scheme and no default route uses it. The scheme hears of it as
+//! of a link that went down and moves its flows in its own way; flows that it leaves there go back to the default routes
+//! after a while. Default routes change switch by switch: those farthest from what leaves service first, and the next only
+//! when they have confirmed; what comes back is taken up in the opposite order. So no packet comes to a switch that sends
+//! it back (ordered FIB updates, RFC 6976 §4). A failure meanwhile puts an end to the order: all are told at once.
+
+use crate::controller::Controller;
+use crate::io::Target;
+use crate::plan::Version;
+use crate::reasons::Decision;
+use crate::switches::Purpose;
+use crate::timers::Timer;
+use pathloom_model::{Fabric, LinkId, Nanos, NodeId, Path};
+use pathloom_scheme::{Event, FlowId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, VecDeque};
+
+/// How long a scheme has for moving its flows; then they are looked after this often.
+const PATIENCE: Nanos = Nanos::from_secs(2);
+
+/// What is out of service.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Drains {
+    switches: BTreeSet<NodeId>,
+    /// One direction of each cable, the lower one.
+    cables: BTreeSet<LinkId>,
+}
+
+impl Drains {
+    /// Whether a link is out of service, by itself or with a switch at an end of it.
+    pub(crate) fn covers(&self, fabric: &Fabric, link: LinkId) -> bool {
+        let ends = fabric.link(link);
+        let out = |node| self.switches.contains(&node);
+        self.cables.contains(&link.min(link.reverse())) || out(ends.from) || out(ends.to)
+    }
+
+    /// Whether this very switch or cable is out of service.
+    fn has(&self, target: Target) -> bool {
+        match target {
+            Target::Switch(switch) => self.switches.contains(&switch),
+            Target::Cable(link) => self.cables.contains(&link.min(link.reverse())),
+        }
+    }
+
+    /// Returns whether that is news.
+    fn set(&mut self, target: Target, out: bool) -> bool {
+        let cable = |link: LinkId| link.min(link.reverse());
+        match (target, out) {
+            (Target::Switch(switch), true) => self.switches.insert(switch),
+            (Target::Switch(switch), false) => self.switches.remove(&switch),
+            (Target::Cable(link), true) => self.cables.insert(cable(link)),
+            (Target::Cable(link), false) => self.cables.remove(&cable(link)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.switches.is_empty() && self.cables.is_empty()
+    }
+}
+
+/// Switches whose default routes are still to change, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    left: VecDeque<Vec<NodeId>>,
+    waiting: BTreeSet<NodeId>,
+    number: u32,
+}
+
+impl Staged {
+    fn is_over(&self) -> bool {
+        self.left.is_empty() && self.waiting.is_empty()
+    }
+}
+
+/// Why something cannot be taken out of service, or back.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DrainError {
+    /// It is no switch, or no link between two switches.
+    #[error("only switches, and links between two switches, can be taken out of service")]
+    NotOurs,
+    /// Hosts have no other way.
+    #[error("hosts hang on switch {0:?} itself; take its links out of service one by one, or move the hosts first")]
+    HasHosts(NodeId),
+    /// Without it the fabric falls apart.
+    #[error("without it, switch {0:?} could not be reached any more; bring another way up first")]
+    CutsOff(NodeId),
+    /// It is so already.
+    #[error("it is so already")]
+    Already,
+}
+
+impl Controller {
+    /// Whether a switch or a cable may be taken out of service (`out`), or back into it.
+    pub fn check_drain(&self, target: Target, out: bool) -> Result<(), DrainError> {
+        let known = match target {
+            Target::Switch(switch) => self.is_switch(switch),
+            Target::Cable(link) => link.index() < self.fabric.links().len() && self.fabric.is_switch_link(link),
+        };
+        if !known {
+            return Err(DrainError::NotOurs);
+        }
+        if self.drains.has(target) == out {
+            return Err(DrainError::Already);
+        }
+        if !out {
+            return Ok(());
+        }
+        let without = match target {
+            Target::Switch(switch) if self.fabric.tor_index(switch).is_some() => {
+                return Err(DrainError::HasHosts(switch))
+            }
+            Target::Switch(switch) => self.fabric.switch_ports(switch).iter().map(|port| port.link).collect(),
+            Target::Cable(link) => vec![link],
+        };
+        let leaves = |link: LinkId| without.iter().any(|gone| gone.cable() == link.cable());
+        let up = |link: LinkId| self.view.links.is_up(link);
+        let Some(&first) = self.fabric.tors().first() else { return Ok(()) };
+        let (before, after) = (self.hops(&[first], up), self.hops(&[first], |link| up(link) && !leaves(link)));
+        let lost = |tor: &&NodeId| before[tor.index()].is_some() && after[tor.index()].is_none();
+        self.fabric.tors().iter().find(lost).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
+    }
+
+    /// Carries out [`crate::Input::Drain`].
+    pub(crate) fn drain(&mut self, target: Target, out: bool) {
+        if self.check_drain(target, out).is_err() {
+            self.counts.nonsense += 1;
+            return;
+        }
+        let before = self.drains.clone();
+        self.drains.set(target, out);
+        let fabric = self.fabric.clone();
+        let changed: Vec<LinkId> = fabric
+            .switch_cables()
+            .filter(|&link| before.covers(&fabric, link) != self.drains.covers(&fabric, link))
+            .filter(|&link| self.cables.is_up(link) && fabric.link(link).settings.rate_bps > 0)
+            .collect();
+        let ends = match target {
+            Target::Switch(switch) => vec![switch],
+            Target::Cable(link) => vec![fabric.link(link).from, fabric.link(link).to],
+        };
+        let touched = |link: LinkId| changed.iter().any(|other| other.cable() == link.cable());
+        let hops = self.hops(&ends, |link| self.view.links.is_up(link) || touched(link));
+        for &link in &changed {
+            self.view.links.set_cable(link, !out);
+            for link in [link.min(link.reverse()), link.max(link.reverse())] {
+                self.tell(Event::LinkChanged { link, up: !out });
+            }
+        }
+        self.stage(target, out, &hops);
+        if out {
+            self.timers.set(self.now.saturating_add(PATIENCE), Timer::Drain);
+        }
+    }
+
+    /// Hops from the nearest of some switches, by node.
+    fn hops(&self, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<Option<usize>> {
+        let mut hops = vec![None; self.fabric.nodes().len()];
+        let mut queue: VecDeque<NodeId> = ends.iter().copied().collect();
+        ends.iter().for_each(|end| hops[end.index()] = Some(0));
+        while let Some(at) = queue.pop_front() {
+            for port in self.fabric.switch_ports(at) {
+                if hops[port.to.index()].is_none() && usable(port.link) {
+                    hops[port.to.index()] = hops[at.index()].map(|hops| hops + 1);
+                    queue.push_back(port.to);
+                }
+            }
+        }
+        hops
+    }
+
+    /// Has the default routes changed in order.
+    fn stage(&mut self, target: Target, out: bool, hops: &[Option<usize>]) {
+        if self.stale {
+            return;
+        }
+        let mut left: Vec<Vec<NodeId>> = Vec::new();
+        for &switch in self.fabric.switches() {
+            // A switch that leaves service goes on with the routes it has: for packets that are still on their way.
+            let leaving = out && target == Target::Switch(switch);
+            if let Some(hops) = hops[switch.index()].filter(|_| !leaving) {
+                left.resize_with(left.len().max(hops + 1), Vec::new);
+                left[hops].push(switch);
+            }
+        }
+        if out {
+            left.reverse();
+        }
+        // What is left of an earlier order is in this one.
+        let number = self.staged.number.wrapping_add(1);
+        self.staged = Staged { left: left.into(), waiting: BTreeSet::new(), number };
+    }
+
+    /// Tells the next switches in order, when those before have confirmed.
+    pub(crate) fn next_stage(&mut self) {
+        while self.staged.waiting.is_empty() {
+            let Some(switches) = self.staged.left.pop_front() else { return };
+            for switch in switches.into_iter().filter(|&switch| self.is_ready(switch)).collect::<Vec<_>>() {
+                let before = self.xid;
+                self.bring_up_to_date(switch);
+                if self.xid != before {
+                    let xid = self.next_xid();
+                    let number = self.staged.number;
+                    self.await_answer(switch, xid, Purpose::Stage { number });
+                    self.staged.waiting.insert(switch);
+                }
+            }
+        }
+    }
+
+    /// All switches were told, in no order.
+    pub(crate) fn unstage(&mut self) {
+        self.staged = Staged { number: self.staged.number.wrapping_add(1), ..Staged::default() };
+    }
+
+    /// A switch has its new default routes.
+    pub(crate) fn staged(&mut self, switch: NodeId, number: u32) {
+        if self.staged.number == number {
+            self.staged.waiting.remove(&switch);
+        }
+    }
+
+    /// The session to a switch was lost: nobody waits for it.
+    pub(crate) fn stage_lost(&mut self, switch: NodeId) {
+        self.staged.waiting.remove(&switch);
+    }
+
+    /// Puts flows back on the default routes that a scheme has left on what is out of service.
+    pub(crate) fn drain_rest(&mut self) {
+        if self.drains.is_empty() {
+            return;
+        }
+        let crosses = |path: &Path| path.links().iter().any(|&link| self.drains.covers(&self.fabric, link));
+        let mut left: Vec<FlowId> = Vec::new();
+        let mut moving = !self.staged.is_over();
+        for (id, flow) in self.routed.iter().filter_map(|&id| Some((id, self.flows.get(id)?))) {
+            let hit = |version: &Version| version.path.as_ref().is_some_and(crosses);
+            let stays = |version: &Version| flow.staying().any(|source| source.plan == version.plan);
+            let mut hits = flow.versions.iter().filter(|version| hit(version)).peekable();
+            match (hits.peek().is_some(), flow.moving.is_none() && !flow.closed && hits.any(stays)) {
+                (false, _) => {}
+                (true, true) => left.push(id),
+                (true, false) => moving = true,
+            }
+        }
+        if moving || !left.is_empty() {
+            self.timers.set(self.now.saturating_add(PATIENCE), Timer::Drain);
+        }
+        // Only now does every default route lead past it.
+        if self.staged.is_over() {
+            for id in left {
+                self.note(id, Decision::Drained);
+                self.unroute(id);
+            }
+        }
+    }
+
+    /// Whether a link is out of service, or a switch at an end of it.
+    pub fn is_drained(&self, link: LinkId) -> bool {
+        self.drains.covers(&self.fabric, link)
+    }
+
+    /// Whether a switch is out of service.
+    pub fn is_switch_drained(&self, switch: NodeId) -> bool {
+        self.drains.switches.contains(&switch)
+    }
+
+    /// Whether default routes are still being changed for what has left service or come back.
+    pub fn is_staging(&self) -> bool {
+        !self.staged.is_over()
+    }
+
+    /// Number of flows with rules for a path over each link, by link, with those that move away from it.
+    pub fn flows_on_links(&self) -> Vec<u32> {
+        let mut flows = vec![0; self.fabric.links().len()];
+        for flow in self.routed.iter().filter_map(|&id| self.flows.get(id)) {
+            let links = flow.versions.iter().filter_map(|version| version.path.as_ref()).flat_map(Path::links);
+            let links: BTreeSet<LinkId> = links.copied().collect();
+            links.into_iter().for_each(|link| flows[link.index()] += 1);
+        }
+        flows
+    }
+}

@@ -1,0 +1,182 @@
+//! What another scheme would do with the flows that stand: on a copy of what the controller knows, with nothing sent.
+
+use crate::config::Priorities;
+use crate::defaults::{route_rule, Choice, Compiler, DefaultTable, Routes};
+use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo};
+use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme, View};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Events that a scheme hears at most, besides some for each flow: one that never rests comes to an end.
+const MOST_EVENTS: usize = 10_000;
+/// Jobs that are solved at most.
+const MOST_JOBS: usize = 16;
+/// Where a scheme measures, it hears of measurements so often.
+const ROUNDS: u32 = 2;
+/// Time between them, where the scheme does not say.
+const PERIOD: Nanos = Nanos::from_secs(5);
+/// A path that default routes take at most so many hops.
+const MOST_HOPS: usize = 64;
+
+/// What came of it.
+pub struct DryRun {
+    /// What the controller would know afterwards: the flows on the paths that the scheme wants.
+    pub view: View,
+    /// Jobs solved.
+    pub jobs: usize,
+    /// Paths that the scheme asked for and that could not have been set up.
+    pub rejected: usize,
+    /// Whether the scheme came to rest.
+    pub rests: bool,
+}
+
+/// Puts a scheme in charge of what `view` shows, from `now` on, and has all it wants come true at once. The long flows
+/// that are known are all there will be; flows keep the rates measured last.
+pub fn dry_run(view: View, scheme: Box<dyn Scheme>, now: Nanos) -> DryRun {
+    let needs = scheme.needs();
+    let period = needs.poll_period.unwrap_or(PERIOD);
+    let mut run = Run { now, scheme, events: VecDeque::new(), jobs: 0, rejected: 0, left: 0, view };
+    run.left = MOST_EVENTS + 64 * run.view.flows.len();
+    let adopted: Vec<Event> = run.view.long_flows().map(|(flow, _)| Event::FlowAdopted { flow }).collect();
+    run.events.push_back(Event::Started);
+    run.events.extend(adopted);
+    let mut rests = run.settle();
+    for _ in 0..ROUNDS {
+        let end = run.now.saturating_add(period);
+        while let Some(at) = run.scheme.poll_timeout().filter(|&at| rests && at <= end) {
+            run.now = run.now.max(at);
+            run.events.push_back(Event::Timeout);
+            rests = run.settle();
+        }
+        run.now = end;
+        if needs.poll_period.is_some() {
+            run.events.push_back(Event::RatesMeasured { period });
+            rests &= run.settle();
+        }
+    }
+    DryRun { jobs: run.jobs, rejected: run.rejected, rests, view: run.view }
+}
+
+struct Run {
+    now: Nanos,
+    scheme: Box<dyn Scheme>,
+    view: View,
+    events: VecDeque<Event>,
+    jobs: usize,
+    rejected: usize,
+    left: usize,
+}
+
+impl Run {
+    /// Tells the scheme all that has happened; returns whether it came to rest.
+    fn settle(&mut self) -> bool {
+        let mut actions = Vec::new();
+        while let Some(event) = self.events.pop_front() {
+            if self.left == 0 {
+                return false;
+            }
+            self.left -= 1;
+            self.scheme.handle(self.now, &event, &self.view, &mut actions);
+            actions.drain(..).for_each(|action| self.act(action));
+        }
+        self.left > 0
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::SetDefaults(how) => self.view.defaults = how,
+            Action::Route { flow, path, rate_bps } => {
+                let up = path.check(&self.view.fabric).is_ok() && path.is_up(&self.view.links);
+                match self.view.flows.get_mut(&flow).filter(|_| up) {
+                    Some(known) => {
+                        (known.route, known.pending, known.allocated_bps) = (Some(path), None, rate_bps);
+                        self.events.push_back(Event::RouteConfirmed { flow });
+                    }
+                    None => {
+                        self.rejected += 1;
+                        let why = pathloom_scheme::Rejection::Malformed;
+                        self.events.push_back(Event::RouteRejected { flow, why });
+                    }
+                }
+            }
+            Action::Unroute { flow } => {
+                if let Some(known) = self.view.flows.get_mut(&flow) {
+                    (known.route, known.pending, known.allocated_bps) = (None, None, None);
+                }
+            }
+            Action::Solve { ticket, input, .. } if self.jobs < MOST_JOBS => {
+                self.jobs += 1;
+                let answer = (self.scheme.solver())(&self.view, &input);
+                self.events.push_back(Event::Solved { ticket, answer });
+            }
+            Action::Solve { .. }
+            | Action::Hold { .. }
+            | Action::Release { .. }
+            | Action::Pace { .. }
+            | Action::Measure
+            | Action::Offer { .. } => {}
+        }
+    }
+}
+
+/// The paths that default routes lead flows by. Where switches spread flows by a hash of their own, which nobody can know,
+/// a hash of ours stands in: right for all flows together, not for each of them.
+pub struct DefaultPaths<'a> {
+    fabric: &'a Fabric,
+    routes: Routes,
+    compiler: Compiler,
+    tables: BTreeMap<NodeId, DefaultTable>,
+}
+
+impl<'a> DefaultPaths<'a> {
+    /// On the links that are up.
+    pub fn new(fabric: &'a Fabric, links: &LinkState, how: DefaultRoutes) -> DefaultPaths<'a> {
+        let routes = Routes::new(fabric, links, how);
+        DefaultPaths { fabric, routes, compiler: Compiler::default(), tables: BTreeMap::new() }
+    }
+
+    /// The path of a flow between its ToRs, and whether it is surely this one. `None` if its packets are dropped.
+    pub fn path(&mut self, five_tuple: &FiveTuple) -> Option<(Path, bool)> {
+        let (from, to) = (self.fabric.attachment(five_tuple.src)?.tor, self.fabric.attachment(five_tuple.dst)?.tor);
+        let (mut at, mut links, mut sure) = (from, Vec::<LinkId>::new(), true);
+        while at != to {
+            if links.len() >= MOST_HOPS {
+                return None;
+            }
+            let ports = self.ports(at, five_tuple);
+            sure &= ports.len() == 1;
+            let turn = hash(five_tuple, at) % ports.len().max(1) as u64;
+            let link = self.fabric.out_link(at, *ports.get(turn as usize)?)?;
+            links.push(link);
+            at = self.fabric.link(link).to;
+        }
+        Some((Path::new(links), sure))
+    }
+
+    /// The ports that a switch may send a flow out of.
+    fn ports(&mut self, switch: NodeId, five_tuple: &FiveTuple) -> Vec<PortNo> {
+        let DefaultPaths { fabric, routes, compiler, tables } = self;
+        let table = tables.entry(switch).or_insert_with(|| compiler.compile(fabric, routes, switch, &BTreeMap::new()));
+        let matching = table.routes.iter().filter(|(prefix, _)| prefix.contains(five_tuple.dst));
+        let best =
+            matching.max_by_key(|&&(prefix, choice)| route_rule(&Priorities::default(), 0, prefix, choice).priority);
+        match best.map(|&(_, choice)| choice) {
+            None | Some(Choice::Drop) => Vec::new(),
+            Some(Choice::Port(port)) => vec![port],
+            Some(Choice::Group(group)) => table.groups.get(&group).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// A number that is as good as random, always the same for a five-tuple and a switch.
+fn hash(five_tuple: &FiveTuple, at: NodeId) -> u64 {
+    let FiveTuple { src, dst, proto, src_port, dst_port } = *five_tuple;
+    let addresses = u64::from(u32::from(src)) << 32 | u64::from(u32::from(dst));
+    let ports = u64::from(src_port) << 24 | u64::from(dst_port) << 8 | u64::from(proto);
+    // SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014).
+    [ports, u64::from(at.0)].into_iter().fold(addresses, |sum, more| {
+        let mut x = (sum ^ more.rotate_left(17)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    })
+}

@@ -1,0 +1,221 @@
+//! Links and switches leave service and come back under traffic: every packet arrives once, and none goes over what is
+//! out of service when all has settled.
+
+use pathloom_control::{Config, Controller, Decision, DrainError, Input, Target};
+use pathloom_model::{
+    fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN,
+};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Needs, Scheme};
+use pathloom_testkit::{strategies, Network, Script, Timing};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
+
+const fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+const SLOW: Timing =
+    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
+
+fn network(fabric: &Arc<Fabric>, scheme: Box<dyn Scheme>, seed: u64) -> Network {
+    let controller = Controller::new(Config::default(), fabric.clone(), scheme);
+    let mut network = Network::new(fabric.clone(), controller, SLOW, seed);
+    network.start();
+    let later = network.now() + ms(300);
+    network.run_until(later);
+    network
+}
+
+/// Packets of many pairs of hosts.
+fn tuples(fabric: &Fabric) -> Vec<Headers> {
+    let all = fabric.attachments();
+    let pair = |index: usize| {
+        let (src, dst) = (all[index].address, all[(index * 7 + all.len() / 2) % all.len()].address);
+        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1000 + index as u16, dst_port: 80 };
+        (src != dst).then(|| Headers::plain(five_tuple))
+    };
+    (0..all.len()).filter_map(pair).collect()
+}
+
+/// Passes time under traffic of all pairs.
+fn traffic(network: &mut Network, packets: &[Headers], time: Nanos) {
+    let end = network.now() + time;
+    while network.now() < end {
+        for &headers in packets {
+            network.send(headers);
+        }
+        let next = network.now() + ms(2);
+        network.run_until(next);
+    }
+}
+
+/// Asserts that nothing was lost, and returns whether a packet that was sent after `since` met both ends of a link.
+fn crossed(network: &mut Network, link: LinkId, since: Nanos) -> bool {
+    let later = network.now() + ms(200);
+    network.run_until(later);
+    let mishaps = network.mishaps();
+    assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), network.packets.len(), mishaps[0]);
+    let ends = [network.fabric.link(link).from, network.fabric.link(link).to];
+    let crosses = |at: &[NodeId]| at == ends || at == [ends[1], ends[0]];
+    let same_ends = |other: &LinkId| {
+        let other = network.fabric.link(*other);
+        crosses(&[other.from, other.to])
+    };
+    if network.fabric.switch_cables().filter(same_ends).count() > 1 {
+        // Nobody can tell which of the cables a packet took.
+        return false;
+    }
+    network.packets.iter().any(|packet| packet.sent >= since && packet.switches.windows(2).any(crosses))
+}
+
+fn drained(network: &mut Network, target: Target, out: bool) {
+    network.controller.check_drain(target, out).unwrap();
+    network.tell(Input::Drain { target, out });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn default_routes_leave_a_link_and_come_back_without_loss(
+        fabric in strategies::fabrics(),
+        pick in any::<prop::sample::Index>(),
+        how in prop_oneof![Just(DefaultRoutes::SinglePath), Just(DefaultRoutes::Ecmp), Just(DefaultRoutes::PerHost)],
+        seed in any::<u64>(),
+    ) {
+        let cables: Vec<LinkId> = fabric.switch_cables().collect();
+        prop_assume!(!cables.is_empty());
+        let link = cables[pick.index(cables.len())];
+        let script = Script::new();
+        let mut network = network(&fabric, script.scheme_with(LABEL, vec![Action::SetDefaults(how)]), seed);
+        prop_assume!(network.controller.check_drain(Target::Cable(link), true).is_ok());
+        let packets = tuples(&fabric);
+        drained(&mut network, Target::Cable(link), true);
+        traffic(&mut network, &packets, ms(1500));
+        prop_assert!(!network.controller.is_staging() && network.controller.is_drained(link.reverse()));
+        let since = network.now();
+        traffic(&mut network, &packets, ms(20));
+        prop_assert!(!crossed(&mut network, link, since), "packets still cross {link:?}");
+        drained(&mut network, Target::Cable(link), false);
+        traffic(&mut network, &packets, ms(1500));
+        prop_assert!(!network.controller.is_staging() && !network.controller.is_drained(link));
+        crossed(&mut network, link, since);
+    }
+}
+
+/// A fabric with one long flow on a path that a scheme has chosen.
+fn with_a_flow(scheme: Box<dyn Scheme>) -> (Network, Headers) {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let mut network = network(&fabric, scheme, 1);
+    let headers = Headers { dscp: LONG_FLOW_DSCP, ..tuples(&fabric)[0] };
+    network.send(Headers { tcp_flags: TCP_SYN, ..headers });
+    traffic(&mut network, &[headers], ms(300));
+    (network, headers)
+}
+
+fn route(network: &Network) -> Option<Vec<LinkId>> {
+    let flow = network.controller.view().flows.values().next().unwrap();
+    flow.route.as_ref().map(|path| path.links().to_vec())
+}
+
+#[test]
+fn a_scheme_moves_its_flows_off_a_switch_that_leaves_service() {
+    let (mut network, headers) = with_a_flow(pathloom_schemes::parse("ofpt").unwrap().central(1).unwrap());
+    let id = *network.controller.view().flows.keys().next().unwrap();
+    let first = route(&network).expect("ofpt places the flow");
+    let core = network.fabric.link(first[1]).to;
+    drained(&mut network, Target::Switch(core), true);
+    traffic(&mut network, &[headers], ms(1500));
+    let second = route(&network).expect("ofpt keeps the flow on a path");
+    assert!(second.iter().all(|&link| network.fabric.link(link).to != core));
+    assert!(network
+        .controller
+        .flows_on_links()
+        .iter()
+        .zip(network.fabric.links())
+        .all(|(&flows, link)| flows == 0 || (link.from != core && link.to != core)));
+    let why = network.controller.placement(id).unwrap();
+    assert!(matches!(&why.decision, Decision::Route { path, .. } if path.links() == second), "{why:?}");
+    assert!(matches!(why.cause, Some(pathloom_control::Cause::LinkChanged { up: false, .. })), "{why:?}");
+    assert!(network.controller.history(id).len() >= 2);
+    assert!(!crossed(&mut network, first[1], Nanos::MAX));
+    drained(&mut network, Target::Switch(core), false);
+    traffic(&mut network, &[headers], ms(500));
+    crossed(&mut network, first[1], Nanos::MAX);
+    assert!(network.controller.view().links.is_up(first[1]));
+}
+
+#[test]
+fn a_flow_that_its_scheme_leaves_there_goes_back_to_the_default_routes() {
+    let script = Script::new();
+    let (mut network, headers) =
+        with_a_flow(script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]));
+    let id = *network.controller.view().flows.keys().next().unwrap();
+    let view = network.controller.view().flows[&id].clone();
+    let path = strategies::walk(&network.fabric, view.src_tor, view.dst_tor, &[1, 1, 1, 1, 1, 1]).unwrap();
+    script.at(network.now(), Action::Route { flow: id, path: path.clone(), rate_bps: None });
+    traffic(&mut network, &[headers], ms(500));
+    assert_eq!(route(&network).as_deref(), Some(path.links()));
+    let link = path.links()[1];
+    drained(&mut network, Target::Cable(link), true);
+    traffic(&mut network, &[headers], ms(1500));
+    assert_eq!(route(&network).as_deref(), Some(path.links()), "the scheme has two seconds");
+    traffic(&mut network, &[headers], ms(3000));
+    assert_eq!(route(&network), None);
+    assert_eq!(network.controller.placement(id).unwrap().decision, Decision::Drained);
+    let since = network.now();
+    traffic(&mut network, &[headers], ms(20));
+    assert!(!crossed(&mut network, link, since));
+}
+
+#[test]
+fn what_is_out_of_service_stays_so_over_a_restart_and_a_flap() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let script = Script::new();
+    let scheme = || script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
+    let mut network = network(&fabric, scheme(), 1);
+    let link = fabric.switch_cables().next().unwrap();
+    drained(&mut network, Target::Cable(link), true);
+    traffic(&mut network, &tuples(&fabric), ms(500));
+    let snapshot = network.controller.snapshot();
+    let text = serde_json::to_string(&snapshot).unwrap();
+    let (config, now) = (Config { epoch: 2, ..Config::default() }, network.now());
+    let controller =
+        Controller::restore(config, fabric.clone(), scheme(), serde_json::from_str(&text).unwrap(), now).unwrap();
+    network.kill_controller();
+    network.start_controller(controller);
+    fabric.switches().iter().for_each(|&switch| network.connect(switch));
+    traffic(&mut network, &tuples(&fabric), ms(500));
+    let since = network.now();
+    traffic(&mut network, &tuples(&fabric), ms(20));
+    assert!(!crossed(&mut network, link, since) && network.controller.is_drained(link));
+    [false, true].into_iter().for_each(|up| network.set_cable(link, up));
+    let later = network.now() + ms(500);
+    network.run_until(later);
+    assert!(!network.controller.view().links.is_up(link), "carrier alone does not bring it back");
+    drained(&mut network, Target::Cable(link), false);
+    let later = network.now() + ms(500);
+    network.run_until(later);
+    assert!(network.controller.view().links.is_up(link));
+}
+
+#[test]
+fn what_would_cut_hosts_off_is_refused() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let mut network = network(&fabric, pathloom_schemes::parse("ecmp").unwrap().central(1).unwrap(), 1);
+    let tor = fabric.tors()[0];
+    let ups: Vec<LinkId> =
+        fabric.switch_ports(tor).iter().map(|port| port.link).filter(|&link| fabric.is_switch_link(link)).collect();
+    let check = |network: &Network, target, out| network.controller.check_drain(target, out);
+    assert_eq!(check(&network, Target::Switch(tor), true), Err(DrainError::HasHosts(tor)));
+    assert_eq!(check(&network, Target::Switch(fabric.hosts()[0]), true), Err(DrainError::NotOurs));
+    assert_eq!(check(&network, Target::Cable(fabric.attachments()[0].uplink), true), Err(DrainError::NotOurs));
+    assert_eq!(check(&network, Target::Cable(ups[0]), false), Err(DrainError::Already));
+    drained(&mut network, Target::Cable(ups[0]), true);
+    assert_eq!(check(&network, Target::Cable(ups[0]), true), Err(DrainError::Already));
+    assert!(matches!(check(&network, Target::Cable(ups[1]), true), Err(DrainError::CutsOff(_))));
+    network.tell(Input::Drain { target: Target::Cable(ups[1]), out: true });
+    assert!(network.controller.view().links.is_up(ups[1]) && network.controller.counts().nonsense == 1);
+}
