@@ -23,6 +23,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from pathloom.lab.orders import Key, Orders, OrdersError
 from pathloom.lab.system import NETNS, set_namespace
 
 EPHEMERAL = (32_768, 28_232)
@@ -33,6 +34,17 @@ LOW_WATER_BYTES = 1 << 15
 REPORT_NS = 500_000_000
 LEAD_NS = 50_000_000
 """What passes between the last listener's start and time 0."""
+UNSENT_BYTES = 1 << 16
+"""What a socket may hold unsent where the controller may tell its flow to wait: that much goes out all the same."""
+WELCOME_S = 10.0
+PACES_KEPT_NS = 15_000_000_000
+"""How long a lost controller's paces are kept: one that starts again finds the flows as they were."""
+DIAL_NS = 500_000_000
+"""How often a lost controller is looked for."""
+FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
+"""Of a full frame. Kernels count payload when they pace; controllers mean what is on the wire."""
+_SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25
+_NO_PACE = (1 << 64) - 1
 _INFO_BYTES = 256
 _PACKETS = memoryview(bytearray(CHUNK))
 _NOT_YET = (errno.EAGAIN, errno.EINPROGRESS, errno.EINTR)
@@ -56,6 +68,8 @@ class Transfer:
     retransmits: int = 0
     timeouts: int = 0
     packets: int = 0
+    held_until_ns: int = 0
+    paced: bool = False
     error: str | None = None
 
     @property
@@ -63,6 +77,11 @@ class Transfer:
         """Payload bytes; None for a long-lived flow."""
         size: int | None = self.spec["size_bytes"]
         return size
+
+    @property
+    def key(self) -> Key:
+        """Its connection."""
+        return (self.spec["src_address"], self.src_port, self.spec["dst_address"], self.dst_port)
 
     def row(self) -> dict[str, Any]:
         """What the result says of it."""
@@ -89,12 +108,18 @@ class Agent:
         ]
         heapq.heapify(self.due)
         self.open: set[Transfer] = set()
-        self.expected: dict[tuple[str, int, str, int], Transfer] = {}
+        self.expected: dict[Key, Transfer] = {}
         self.listeners: dict[int, tuple[socket.socket, str, int]] = {}
         self.sockets: dict[int, tuple[Transfer, socket.socket]] = {}
         self.epoll = select.epoll()
         self.zero_ns = 0
         self._descriptors: dict[str, int] = {}
+        self.place: str | None = plan.get("orders")
+        self.orders: Orders | None = None
+        self.dial_ns = 0
+        self.lost_ns = -1
+        self.leases: list[tuple[int, int]] = []
+        self.held: set[Transfer] = set()
 
     def now_ns(self) -> int:
         """Time of the run."""
@@ -105,6 +130,7 @@ class Agent:
         for address, port in sorted({(spec.spec["dst_address"], spec.spec["dst_port"]) for spec in self.transfers}):
             self._listen(address, port)
         self.epoll.register(sys.stdin.fileno(), select.EPOLLHUP | select.EPOLLERR)
+        self._await_welcome()
         self.zero_ns = time.monotonic_ns() + LEAD_NS
         report_ns, stopped = 0, False
         while True:
@@ -115,6 +141,8 @@ class Agent:
             if now >= self.duration_ns and not stopped:
                 stopped = True
                 self._stop_long_lived()
+            self._dial(now)
+            self._end_leases(now)
             while self.due and self.due[0][0] <= now:
                 _, index = heapq.heappop(self.due)
                 # Arrivals stop with the duration; what waited for others still starts.
@@ -123,6 +151,7 @@ class Agent:
             if now >= self.end_ns or (stopped and not self.open and not self.due):
                 break
             limits = [report_ns, self.end_ns, *([] if stopped else [self.duration_ns])]
+            limits += [until for until, _ in self.leases[:1]]
             next_ns = min([*limits, self.due[0][0]] if self.due else limits)
             for descriptor, events in self.epoll.poll(max(next_ns - self.now_ns(), 0) / 1e9, 512):
                 self._serve(descriptor, events)
@@ -168,8 +197,11 @@ class Agent:
         """Connects under a five-tuple; says no when the kernel has it in use."""
         sender = self._socket(key[0])
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, transfer.spec["dscp"] << 2)
+        if self.place is not None:
+            sender.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         try:
             sender.bind((key[0], key[1]))
+            self._announce(transfer, key)
             number = sender.connect_ex((key[2], key[3]))
         except OSError as error:
             number = error.errno or errno.EINVAL
@@ -190,6 +222,8 @@ class Agent:
             return self._accept(*self.listeners[descriptor])
         if descriptor == sys.stdin.fileno():
             raise SystemExit(1)  # Who wanted the result has gone.
+        if self.orders is not None and descriptor == self.orders.fileno():
+            return self._follow()
         found = self.sockets.get(descriptor)
         if found is None:
             return None
@@ -215,6 +249,9 @@ class Agent:
             self.epoll.register(receiver.fileno(), select.EPOLLIN)
 
     def _send(self, transfer: Transfer, sender: socket.socket) -> None:
+        if transfer in self.held:
+            # Of a socket that is held only errors are heard.
+            return self._fail(transfer, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
         size = transfer.size
         try:
             while size is None or transfer.sent < size:
@@ -226,6 +263,7 @@ class Agent:
         except OSError as error:
             if error.errno not in _NOT_YET:
                 self._fail(transfer, error.errno or errno.EIO)
+        return None
 
     def _receive(self, transfer: Transfer, receiver: socket.socket) -> None:
         size = transfer.size
@@ -252,6 +290,102 @@ class Agent:
         rest = LOW_WATER_BYTES if transfer.size is None else min(LOW_WATER_BYTES, transfer.size - transfer.received)
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, rest)
 
+    # --- what the controller wants
+
+    def _await_welcome(self) -> None:
+        """Connects to the controller, if there is one, and waits for what it says first. Raises `OrdersError`."""
+        if self.place is None:
+            return
+        self._connect_to_controller()
+        deadline = time.monotonic() + WELCOME_S
+        while self.orders is not None and self.orders.announce is None:
+            if time.monotonic() > deadline:
+                raise OrdersError(f"the controller did not answer within {WELCOME_S:g} s")
+            if select.select([self.orders], [], [], 0.1)[0]:
+                self.orders.read()
+
+    def _connect_to_controller(self) -> None:
+        assert self.place is not None
+        self.orders, self.lost_ns = Orders(self.place, self.namespaces), -1
+        self.epoll.register(self.orders.fileno(), select.EPOLLIN)
+
+    def _dial(self, now: int) -> None:
+        """Looks for a controller that was lost."""
+        if self.place is None or self.orders is not None or now < self.dial_ns:
+            return
+        self.dial_ns = now + DIAL_NS
+        if 0 <= self.lost_ns < now - PACES_KEPT_NS:
+            self.lost_ns = -1
+            for transfer in [one for one in self.open if one.paced]:
+                _pace(transfer, None)
+        try:
+            self._connect_to_controller()
+        except (OSError, OrdersError) as error:
+            sys.stderr.write(f"no controller: {error}\n")
+
+    def _lose(self, error: OrdersError) -> None:
+        sys.stderr.write(f"{error}\n")
+        if self.orders is not None:
+            self.epoll.unregister(self.orders.fileno())
+            self.orders.close()
+        self.orders, self.lost_ns = None, self.now_ns()
+        self.dial_ns = self.lost_ns + DIAL_NS
+
+    def _announce(self, transfer: Transfer, key: Key) -> None:
+        if self.orders is None or not self.orders.announce or not transfer.spec["dscp"]:
+            return
+        try:
+            self.orders.announce_transfer(key, transfer.size)
+        except OrdersError as error:
+            self._lose(error)
+
+    def _announce_end(self, transfer: Transfer) -> None:
+        if self.orders is None or not self.orders.announce or not transfer.spec["dscp"]:
+            return
+        try:
+            self.orders.finish_transfer(transfer.key)
+        except OrdersError as error:
+            self._lose(error)
+
+    def _follow(self) -> None:
+        """Does what the controller says; what it says of connections that are over means nothing."""
+        assert self.orders is not None
+        try:
+            orders = self.orders.read()
+        except OrdersError as error:
+            return self._lose(error)
+        for verb, key, value in orders:
+            transfer = self.expected.get(key)
+            if transfer is None or transfer.sender is None:
+                continue
+            if verb == "hold":
+                self._hold(transfer, value)
+            elif verb == "release":
+                self._release(transfer)
+            else:
+                _pace(transfer, value)
+        return None
+
+    def _hold(self, transfer: Transfer, lease_ms: int) -> None:
+        transfer.held_until_ns = self.now_ns() + lease_ms * 1_000_000
+        heapq.heappush(self.leases, (transfer.held_until_ns, transfer.index))
+        if transfer.sender is not None and transfer.sender.fileno() in self.sockets:
+            self.held.add(transfer)
+            self.epoll.modify(transfer.sender.fileno(), 0)
+
+    def _release(self, transfer: Transfer) -> None:
+        if transfer in self.held:
+            self.held.discard(transfer)
+            if transfer.sender is not None and transfer.sender.fileno() in self.sockets:
+                self.epoll.modify(transfer.sender.fileno(), select.EPOLLOUT)
+
+    def _end_leases(self, now: int) -> None:
+        while self.leases and self.leases[0][0] <= now:
+            transfer = self.transfers[heapq.heappop(self.leases)[1]]
+            # A lease may have been renewed since.
+            if transfer.held_until_ns <= now:
+                self._release(transfer)
+
     def _stop_long_lived(self) -> None:
         for transfer in [one for one in self.open if one.size is None]:
             if transfer.receiver is not None:
@@ -265,9 +399,9 @@ class Agent:
     def _close(self, transfer: Transfer) -> None:
         """Ends a transfer at once: what is not delivered by now is given up."""
         self.open.discard(transfer)
-        self.expected.pop(
-            (transfer.spec["src_address"], transfer.src_port, transfer.spec["dst_address"], transfer.dst_port), None
-        )
+        self.held.discard(transfer)
+        if self.expected.pop(transfer.key, None) is not None:
+            self._announce_end(transfer)
         for end in (transfer.sender, transfer.receiver):
             if end is None:
                 continue
@@ -288,6 +422,15 @@ class Agent:
             transfer.packets += struct.unpack_from("=I", info, 136)[0]
         if len(info) >= 242:
             transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
+
+
+def _pace(transfer: Transfer, rate_bps: int | None) -> None:
+    """Has the kernel pace a connection; None lifts it."""
+    transfer.paced = rate_bps is not None
+    if transfer.sender is None:
+        return
+    payload = _NO_PACE if rate_bps is None else max(rate_bps * PAYLOAD_BYTES // (8 * FRAME_BYTES), 1)
+    transfer.sender.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", payload))
 
 
 def _say(line: dict[str, Any]) -> None:

@@ -22,6 +22,8 @@ OWN = "pathloom"
 """What stands for the native controller where a lab is told where its controller is."""
 TARGET = "tcp:127.0.0.1:6653"
 """Where the switches of a lab find it; the address is the lab's own."""
+HOSTS_SOCKET = "hosts.sock"
+"""Where agents of hosts find it, in the run directory."""
 PATIENCE_S = 60.0
 
 
@@ -39,7 +41,12 @@ def start(blueprint: Blueprint, directory: Path, fabric: Fabric, scheme: str, se
     (directory / "fabric.json").write_text(fabric.to_node_link(), encoding="utf-8")
     from_file = fabric.text is not None or Path(fabric.spec.partition(":")[0]).suffix in (".json", ".graphml")
     spec = "fabric.json" if from_file else fabric.spec
-    words = {"fabric": {"spec": spec}, "listen": {"address": TARGET.partition(":")[2]}, "scheme": {"spec": scheme}}
+    words = {
+        "fabric": {"spec": spec},
+        "listen": {"address": TARGET.partition(":")[2]},
+        "hosts": {"unix": str(directory / HOSTS_SOCKET)},
+        "scheme": {"spec": scheme},
+    }
     lines = []
     for table, keys in words.items():
         # A text in JSON is a text in TOML.

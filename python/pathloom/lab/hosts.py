@@ -51,6 +51,9 @@ _NEWRENO = {
     "net.ipv4.tcp_early_retrans": "0",
     "net.ipv4.tcp_frto": "0",
     "net.ipv4.tcp_ecn": "0",
+    "net.ipv4.tcp_max_reordering": "3",  # Three duplicate acknowledgements, whatever was seen before.
+    "net.ipv4.tcp_pacing_ss_ratio": "1000",  # A flow is paced to what it is told, not to its window.
+    "net.ipv4.tcp_pacing_ca_ratio": "1000",
 }
 """RFC 6582 as the simulator has it: no SACK, no RACK, no tail-loss probe, no F-RTO."""
 

@@ -139,6 +139,7 @@ class Lab:
             system.batch("ip", blueprint.namespace, ["link set lo up", *links.veth_lines(blueprint)], keep)
             interfaces = [port.interface for port in blueprint.switch_ports]
             system.inside(blueprint.namespace, lambda: links.turn_offloads_off(interfaces))
+            links.spread_receiving(blueprint.namespace, os.cpu_count() or 1)
             started.result()
             built = pool.submit(switches.add_bridges, target)
             for done in [pool.submit(self._build_host, blueprint, host, stack) for host in blueprint.hosts]:
@@ -176,6 +177,12 @@ class Lab:
         rules_of = {node: len(own) for node, own, _ in default_tables(fabric, scheme)}
         self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed)
         controller.await_routes(self._controller, switches, self.directory, rules_of)
+
+    def controller_process(self) -> subprocess.Popen[bytes]:
+        """The controller that this process has started. Raises `PathloomError` when there is none."""
+        if self._controller is None:
+            raise bad_input(f"lab `{self.name}`: this process has started no controller in it")
+        return self._controller
 
     def write_default_routes(self, fabric: Fabric, scheme: str) -> None:
         """Gives every switch the default routes of a scheme, in place of what it has. Raises `PathloomError`."""

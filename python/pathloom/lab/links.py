@@ -12,6 +12,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
+from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint, Shape
 from pathloom.words import time_text
 
@@ -42,6 +43,18 @@ def veth_lines(blueprint: Blueprint) -> Iterator[str]:
         yield f"link add {port.interface} type veth peer name {peer}"
     for port in blueprint.switch_ports:
         yield f"link set {port.interface} {'up' if port.shape.up else 'down'}"
+
+
+def spread_receiving(namespace: str, processors: int) -> None:
+    """Lets all processors take part in receiving what switches are sent. Raises `ToolError`.
+
+    The switches' one thread would else do the receiving of every frame that it sends, which is a third of its work.
+    """
+    if processors < 2:
+        return
+    mask = f"{(1 << min(processors, 32)) - 1:x}"
+    script = f"for file in /sys/class/net/l*/queues/rx-*/rps_cpus; do echo {mask} > $file; done"
+    system.run_tool(["ip", "netns", "exec", namespace, "sh", "-c", script])
 
 
 def shape_lines(interface: str, shape: Shape, queue_packets: int) -> Iterator[str]:

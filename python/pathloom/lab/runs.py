@@ -164,6 +164,7 @@ class LabExecution:
             "drain": DRAIN,
             "namespaces": namespaces,
             "flows": [{key: flow[key] for key in keys} for flow in offered],
+            "orders": str(lab.directory / controller.HOSTS_SOCKET) if self.target is not None else None,
         }
 
     def _packets(self, job: Job, counts: Sample, result: dict[str, Any]) -> dict[str, int]:

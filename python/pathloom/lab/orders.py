@@ -1,0 +1,119 @@
+"""What the live controller wants of hosts, and what they tell it: one connection that speaks for all hosts of a lab.
+
+The protocol is in docs/controller.md: lines of JSON over a socket in the file system.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+VERSION = 1
+LINE_BYTES = 1 << 16
+_CHUNK = 1 << 16
+
+Key = tuple[str, int, str, int]
+"""Source address and port, destination address and port of a TCP connection."""
+
+
+class OrdersError(Exception):
+    """The controller is gone, or will not have us; the text says which."""
+
+
+class Orders:
+    """The connection to the controller. It is made at once; lines are never waited for."""
+
+    def __init__(self, path: str, addresses: Iterable[str]) -> None:
+        """Connects and says for which hosts. Raises `OSError` when nobody listens."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.connect(path)
+            self._socket.setblocking(False)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._unread = b""
+        self._unsent = b""
+        self.announce: bool | None = None
+        """Whether long transfers are to be announced; None until the controller has said so."""
+        self._say({"hello": {"version": VERSION, "hosts": sorted(addresses)}})
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._socket.close()
+
+    def announce_transfer(self, key: Key, size_bytes: int | None) -> None:
+        """Says that a transfer is about to start. Raises `OrdersError`."""
+        self._say({"announce": {"flow": _flow(key), "size_bytes": size_bytes}})
+
+    def finish_transfer(self, key: Key) -> None:
+        """Says that an announced transfer is over. Raises `OrdersError`."""
+        self._say({"finish": {"flow": _flow(key)}})
+
+    def read(self) -> list[tuple[str, Key, Any]]:
+        """The orders that have come: `hold` with its lease in ms, `release`, `pace` with its rate in bit/s or None.
+
+        Raises `OrdersError` when the connection has ended.
+        """
+        try:
+            while got := self._socket.recv(_CHUNK):
+                self._unread += got
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise OrdersError(f"the controller is gone: {error.strerror}") from None
+        else:
+            raise OrdersError("the controller is gone")
+        *lines, self._unread = self._unread.split(b"\n")
+        if len(self._unread) > LINE_BYTES:
+            raise OrdersError(f"the controller said more than {LINE_BYTES} bytes without an end of line")
+        self.flush()
+        return [order for line in lines if line.strip() for order in self._order(line)]
+
+    def _order(self, line: bytes) -> list[tuple[str, Key, Any]]:
+        try:
+            ((verb, what),) = json.loads(line).items()
+            match verb:
+                case "welcome" | "wants":
+                    self.announce = bool(what["announce"])
+                case "hold":
+                    return [(verb, _key(what["flow"]), int(what["lease_ms"]))]
+                case "release":
+                    return [(verb, _key(what["flow"]), None)]
+                case "pace":
+                    rate_bps = what["rate_bps"]
+                    return [(verb, _key(what["flow"]), None if rate_bps is None else int(rate_bps))]
+                case "refused" if self.announce is None:
+                    raise OrdersError(f"the controller will not have us: {what['why']}")
+                # Other words belong to later versions, or answer what we never ask.
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise OrdersError(f"the controller said something of no use: {line[:80]!r}") from None
+        return []
+
+    def _say(self, what: dict[str, Any]) -> None:
+        self._unsent += json.dumps(what).encode() + b"\n"
+        self.flush()
+
+    def flush(self) -> None:
+        """Sends what could not be sent before. Raises `OrdersError`."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise OrdersError(f"the controller is gone: {error.strerror}") from None
+
+
+def _flow(key: Key) -> dict[str, Any]:
+    return {"src": key[0], "dst": key[2], "proto": int(socket.IPPROTO_TCP), "src_port": key[1], "dst_port": key[3]}
+
+
+def _key(flow: dict[str, Any]) -> Key:
+    return (str(flow["src"]), int(flow["src_port"]), str(flow["dst"]), int(flow["dst_port"]))
