@@ -3,19 +3,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pathloom_openflow::packet::{arp::Arp, headers, lldp::Lldp, Ethernet};
-use pathloom_openflow::{frame, Kind, Message};
+use pathloom_openflow::packet::{headers, Ethernet};
+use pathloom_openflow::{convert, frame, Kind, Message, Reply};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;
     while let Ok(Some((header, body, length))) = frame(rest) {
         rest = &rest[length..];
         let Ok(message) = Message::parse(header, body) else { continue };
-        if let Message::PacketIn(packet) = &message {
-            if let Ok(frame) = Ethernet::parse(packet.data) {
-                let _ = (headers(&frame), Arp::parse(frame.payload), Lldp::parse(frame.payload));
-            }
-        }
+        look_into(&message);
         let mut out = Vec::new();
         // Echoes and barriers hold nothing that could be foreign.
         let plain = matches!(header.kind, Kind::ECHO_REQUEST | Kind::ECHO_REPLY | Kind::FEATURES_REPLY | Kind::ERROR);
@@ -25,3 +21,24 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 });
+
+/// What the controller makes of it.
+fn look_into(message: &Message<'_>) {
+    match message {
+        Message::PacketIn(packet) => {
+            let _ = convert::in_port(packet);
+            if let Ok(frame) = Ethernet::parse(packet.data) {
+                let _ = headers(&frame);
+            }
+        }
+        Message::FlowRemoved(removed) => drop(convert::removed_key(removed)),
+        Message::Error(error) => drop(convert::refusal(error)),
+        Message::MultipartReply(reply) => match &reply.reply {
+            Reply::Flows(rows) => rows.iter().for_each(|row| drop(convert::read_rule(row))),
+            Reply::GroupDesc(rows) => rows.iter().for_each(|row| drop(convert::read_group(row))),
+            Reply::MeterConfigs(rows) => rows.iter().for_each(|row| drop(convert::read_meter(row))),
+            _ => {}
+        },
+        _ => {}
+    }
+}

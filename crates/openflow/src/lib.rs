@@ -4,8 +4,8 @@
 //! message is trusted. Values go out as bytes behind what a caller's buffer holds already, so that many messages leave in
 //! one write; adding a rule, sending a packet and reading a packet-in allocate nothing.
 //!
-//! [`Message`] is every message kind; [`convert`] speaks of `pathloom_model::rules` instead; [`packet`] reads and writes
-//! Ethernet, ARP, IPv4, TCP, UDP and LLDP. Section numbers are those of the OpenFlow Switch Specification 1.3.5.
+//! [`Message`] is every message kind; [`convert`] speaks of `pathloom_model::rules` instead; [`packet`] reads
+//! Ethernet, IPv4, TCP and UDP. Section numbers are those of the OpenFlow Switch Specification 1.3.5.
 
 pub mod action;
 pub mod convert;

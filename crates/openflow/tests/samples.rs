@@ -5,7 +5,6 @@ use pathloom_model::rules::*;
 use pathloom_model::{FiveTuple, PortNo, Prefix, PROTO_TCP};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
-use pathloom_openflow::packet::{arp, lldp};
 use pathloom_openflow::*;
 use std::net::Ipv4Addr;
 
@@ -16,6 +15,18 @@ const PACKET: &[u8] = &[
 ];
 /// A barrier request.
 const BARRIER: &[u8] = &[4, 20, 0, 8, 0, 0, 0, 1];
+
+/// LLDP of switch 21, port 3, good for 120 s.
+const PROBE: &[u8] = &[
+    1, 0x80, 0xc2, 0, 0, 0xe, 2, 0, 0, 0, 0, 3, 0x88, 0xcc, 2, 0x16, 7, 0x64, 0x70, 0x69, 0x64, 0x3a, 0x30, 0x30, 0x30,
+    0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x30, 0x32, 0x31, 4, 5, 7, 0, 0, 0, 3, 6, 2, 0, 0x78,
+    0, 0,
+];
+/// An ARP answer: 10.0.0.2 is at 02:00:00:00:16:01.
+const ANSWER: &[u8] = &[
+    2, 0, 0, 0, 0x15, 1, 2, 0, 0, 0, 0x16, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0x16, 1, 0xa, 0, 0, 2, 2, 0, 0,
+    0, 0x15, 1, 0xa, 0, 0, 1,
+];
 
 fn rule() -> Rule {
     let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 1, 2));
@@ -156,23 +167,6 @@ fn changes() -> Vec<(&'static str, Message<'static>)> {
     ]
 }
 
-/// An LLDP frame and an ARP answer, as a controller sends them.
-fn frames() -> (&'static [u8], &'static [u8]) {
-    let mut probe = Vec::new();
-    let seal = Some(lldp::Seal { sent_ns: 1_000_000_007, proof: [0x5a; 32] });
-    lldp::Lldp { datapath_id: 0x21, port: 3, ttl_s: 120, seal }.emit_frame([2, 0, 0, 0, 0, 3], &mut probe);
-    let question = arp::Arp {
-        operation: arp::Operation::Request,
-        sender_mac: [2, 0, 0, 0, 0x15, 1],
-        sender: Ipv4Addr::new(10, 0, 0, 1),
-        target_mac: [0; 6],
-        target: Ipv4Addr::new(10, 0, 0, 2),
-    };
-    let mut answer = Vec::new();
-    question.answer([2, 0, 0, 0, 0x16, 1]).emit_frame(&mut answer);
-    (probe.leak(), answer.leak())
-}
-
 fn session() -> Vec<(&'static str, Message<'static>)> {
     let matches = FlowMatch { in_port: Some(3), ..FlowMatch::default() };
     let packet_in = PacketIn {
@@ -184,7 +178,6 @@ fn session() -> Vec<(&'static str, Message<'static>)> {
         matches,
         data: PACKET,
     };
-    let (probe, answer) = frames();
     let out = |data| {
         let actions = vec![Action::Output { port: 3, max_len: 0 }].into();
         Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data })
@@ -220,8 +213,8 @@ fn session() -> Vec<(&'static str, Message<'static>)> {
         ("packet_in", Message::PacketIn(packet_in)),
         ("flow_removed", Message::FlowRemoved(removed)),
         ("port_status", Message::PortStatus(status)),
-        ("packet_out_lldp", out(probe)),
-        ("packet_out_arp", out(answer)),
+        ("packet_out_lldp", out(PROBE)),
+        ("packet_out_arp", out(ANSWER)),
         ("role_request", Message::RoleRequest(role)),
         ("role_reply", Message::RoleReply(role)),
         ("bundle_open", Message::BundleControl(BundleControl { id: 1, step: BundleStep::OpenRequest, flags })),

@@ -4,9 +4,6 @@ use crate::flow_match::{Mac, ETH_VLAN};
 use crate::wire::{Put, Reader};
 use crate::ParseError;
 
-/// The address of everyone.
-pub const BROADCAST: Mac = [0xff; 6];
-
 /// A frame, without its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ethernet<'a> {
@@ -41,12 +38,6 @@ impl<'a> Ethernet<'a> {
 
     /// Appends the frame.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        self.emit_head(out);
-        out.put(self.payload);
-    }
-
-    /// Appends what stands before the payload.
-    pub(crate) fn emit_head(&self, out: &mut Vec<u8>) {
         out.put(&self.dst);
         out.put(&self.src);
         if let Some(vlan) = self.vlan {
@@ -54,5 +45,6 @@ impl<'a> Ethernet<'a> {
             out.put_u16(vlan & 0x0fff);
         }
         out.put_u16(self.kind);
+        out.put(self.payload);
     }
 }
