@@ -147,7 +147,7 @@ def test_lists_name_everything_that_can_be_asked_for(cli: Cli) -> None:
             ["fat-tree", "vl2", "leaf-spine", "three-layer", "jellyfish", "dumbbell", "diamond", "parallel-paths"],
         ),
         ("traffic", ["web-search", "data-mining", "on-off", "long-lived", "incast", "all-reduce", "coflow", "flows"]),
-        ("scheme", ["spt", "ecmp", "hedera", "hedera-sa", "ofpt", "lessor"]),
+        ("scheme", ["spt", "ecmp", "hedera", "hedera-sa", "ofpt", "lessor", "move"]),
     ):
         text = cli(group, "list").out
         listed = {row["name"] for row in json.loads(cli(group, "list", "--json", "-").out)}

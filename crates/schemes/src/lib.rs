@@ -12,6 +12,7 @@ mod ecmp;
 mod hedera;
 mod hedera_sa;
 mod lessor;
+mod moving;
 mod ofpt;
 mod path_book;
 mod registry;

@@ -13,6 +13,7 @@ const ENTRIES: &[Entry] = &[
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
     crate::lessor::ENTRY,
+    crate::moving::ENTRY,
 ];
 
 /// What [`entries`] gives out; built from [`ENTRIES`], so that a scheme is registered in one place.

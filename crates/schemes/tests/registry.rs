@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 #[test]
 fn every_scheme_reads_its_own_defaults() {
-    assert_eq!(names(), ["spt", "ecmp", "hedera", "hedera-sa", "ofpt", "lessor"]);
+    assert_eq!(names(), ["spt", "ecmp", "hedera", "hedera-sa", "ofpt", "lessor", "move"]);
     for entry in entries() {
         let plain = parse(entry.name).unwrap();
         assert_eq!((plain.name, plain.label.as_str()), (entry.name, entry.name));
@@ -37,12 +37,13 @@ fn settings_reach_the_scheme() {
 fn what_is_wrong_is_named() {
     for (text, expected) in [
         ("", "is empty"),
-        ("hadera", "did you mean `hedera`? (known: spt, ecmp, hedera, hedera-sa, ofpt, lessor)"),
+        ("hadera", "did you mean `hedera`? (known: spt, ecmp, hedera, hedera-sa, ofpt, lessor, move)"),
         ("hedera_sa", "did you mean `hedera-sa`?"),
         ("ofpt:enforce=none,headroom=0.1", "leave it or enforce=none out"),
         ("ofpt:migration=seamless", "migration"),
         ("ofpt:period=0s", "period: expected 1ms to 1h"),
         ("ofpt:rules=all", "rules"),
+        ("move:times=-1", "times: `-1` is not a whole number"),
         ("lesser", "did you mean `lessor`?"),
         ("lessor:lower=0.8", "lower is greater than upper"),
         ("lessor:period=100ms", "expected min_period <= period <= max_period"),
@@ -75,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_it_panic(text in "(spt|ecmp|hedera|hedera-sa|ofpt|lessor|[a-z]{1,8})(:(elephant|period|lower|upper|sizes|enforce|schedule|headroom|placement|iterations|cooling|[a-z]{1,4})=[0-9a-z.+-]{0,8}){0,1}(,[a-z]{1,9}=[ -~]{0,8}){0,3}") {
+    fn no_text_makes_it_panic(text in "(spt|ecmp|hedera|hedera-sa|ofpt|lessor|move|[a-z]{1,8})(:(elephant|period|lower|upper|sizes|enforce|schedule|headroom|placement|iterations|cooling|[a-z]{1,4})=[0-9a-z.+-]{0,8}){0,1}(,[a-z]{1,9}=[ -~]{0,8}){0,3}") {
         if let Err(error) = parse(&text) {
             prop_assert!(!error.to_string().contains('\n'));
         }

@@ -18,7 +18,7 @@ const FABRICS: [&str; 7] = [
     "parallel-paths:rates=100Mbps/50Mbps,delays=1ms/20ms,hosts=2",
     "fat-tree:k=4,fail=0.2",
 ];
-const SCHEMES: [&str; 10] = [
+const SCHEMES: [&str; 12] = [
     "spt",
     "ecmp",
     "hedera",
@@ -29,6 +29,8 @@ const SCHEMES: [&str; 10] = [
     "ofpt:sizes=announced,gain=0",
     "lessor",
     "lessor:sizes=announced,gain=0",
+    "move:period=150ms",
+    "move:period=1s,times=2,migration=tagged",
 ];
 
 /// Something that happens. Numbers are taken modulo what there is.

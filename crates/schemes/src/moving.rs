@@ -1,0 +1,107 @@
+//! move: every flow has a path of its own, and goes over to the next one every period: what tries out that moving flows
+//! costs nothing.
+
+use crate::defaults_only::no_paths;
+use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use pathloom_model::search::ShortestPaths;
+use pathloom_model::{Nanos, Path};
+use pathloom_scheme::{
+    Action, DefaultRoutes, Detection, Event, FlowId, FlowView, Migration, Needs, Scheme, State, StateError, View,
+};
+
+const NAME: &str = "move";
+
+const PERIOD_KEY: KeyInfo = ("period", "5s", "time between two moves of every flow, 1ms to 1h");
+const MIGRATION_KEY: KeyInfo =
+    ("migration", "sfmm", "sfmm (OFPT §5.3: lower priority, then delete) or tagged (two-phase), how flows are moved");
+const TIMES_KEY: KeyInfo = ("times", "0", "so many rounds of moves and no more; 0 for no end");
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: NAME,
+        summary: "each long flow gets a path, and the next one every period: tries out that moves cost nothing",
+        paper: "our own; OFPT §6.2.5 moves one flow once",
+        keys: &[PERIOD_KEY, TIMES_KEY, MIGRATION_KEY],
+    },
+    read: |spec| {
+        let period = crate::router::read_period(spec, "period")?.unwrap_or(Nanos::from_secs(5));
+        let migration = spec.choice("migration", &[("sfmm", Migration::Sfmm), ("tagged", Migration::Tagged)])?;
+        let migration = migration.unwrap_or(Migration::Sfmm);
+        let times = spec.count("times", 0, u64::from(u32::MAX))?.filter(|&times| times > 0);
+        Ok(Parts::central(move |_| Box::new(Move { period, migration, left: times, next: None })))
+    },
+};
+
+struct Move {
+    period: Nanos,
+    migration: Migration,
+    /// Rounds still to come; `None` for no end.
+    left: Option<u64>,
+    next: Option<Nanos>,
+}
+
+impl Scheme for Move {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { detection: Detection::Label, migration: self.migration, ..Needs::NOTHING }
+    }
+
+    fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+        match *event {
+            Event::Started => {
+                actions.push(Action::SetDefaults(DefaultRoutes::SinglePath));
+                self.next = self.next.or(Some(now.saturating_add(self.period)));
+            }
+            Event::FlowArrived { flow } | Event::FlowAdopted { flow } => {
+                let known = view.flows.get(&flow).filter(|known| known.intended_route().is_none());
+                actions.extend(known.and_then(|known| route(view, flow, known)));
+            }
+            Event::LinkChanged { up, link } => {
+                let hit = |known: &FlowView| match known.intended_route() {
+                    Some(path) => !up && path.links().contains(&link),
+                    None => true,
+                };
+                let hit = view.long_flows().filter(|(_, known)| hit(known));
+                actions.extend(hit.filter_map(|(flow, known)| route(view, flow, known)));
+            }
+            Event::Timeout if self.next.is_some_and(|next| next <= now) => {
+                self.left = self.left.map(|left| left.saturating_sub(1));
+                self.next = Some(now.saturating_add(self.period)).filter(|_| self.left != Some(0));
+                // A move that is still under way takes the time it needs.
+                let standing = view.long_flows().filter(|(_, known)| known.pending.is_none());
+                actions.extend(standing.filter_map(|(flow, known)| route(view, flow, known)));
+            }
+            Event::PathsRequested { request, .. } => actions.push(no_paths(request)),
+            _ => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.next
+    }
+
+    fn save(&self) -> State {
+        // Two numbers: there is nothing in them that JSON cannot say.
+        State(serde_json::to_value((self.next, self.left)).unwrap_or_default())
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), StateError> {
+        let wrong = |error: serde_json::Error| StateError { scheme: NAME, problem: error.to_string() };
+        (self.next, self.left) = serde_json::from_value(state.0).map_err(wrong)?;
+        Ok(())
+    }
+}
+
+/// Puts a flow on the shortest path after the one it is on; nowhere, if there is no other.
+fn route(view: &View, flow: FlowId, known: &FlowView) -> Option<Action> {
+    let paths = ShortestPaths::between(&view.fabric, &view.links, known.src_tor, known.dst_tor);
+    let count = paths.count();
+    let current = known.intended_route();
+    let at = current.and_then(|path| (0..count).find(|&index| paths.nth(index).as_ref() == Some(path)));
+    let next = at.map_or(0, |at| (at + 1) % count.max(1));
+    let path: Path = paths.nth(next).filter(|path| Some(path) != current)?;
+    (!path.links().is_empty()).then_some(Action::Route { flow, path, rate_bps: None })
+}
