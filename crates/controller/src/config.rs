@@ -46,6 +46,9 @@ pub struct Config {
     /// What one offender may cost.
     #[serde(default)]
     pub limits: Limits,
+    /// What is found out about switches and hosts.
+    #[serde(default)]
+    pub discovery: Discovery,
     /// What survives a restart.
     #[serde(default)]
     pub state: State,
@@ -137,6 +140,38 @@ impl Default for Limits {
     }
 }
 
+/// What is found out about switches and hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Discovery {
+    /// What is done about cables.
+    pub links: Links,
+    /// What is done about hosts.
+    pub hosts: Hosts,
+}
+
+/// What is done about cables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Links {
+    /// No probes: what ports report is believed.
+    Off,
+    /// Cables are probed and compared with the fabric; one that nothing gets through is not used.
+    #[default]
+    Verify,
+}
+
+/// What is done about hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hosts {
+    /// They are where the fabric has them, and know each other's hardware addresses.
+    #[default]
+    Configured,
+    /// Their ARP is answered, and shows which hardware address is at which port.
+    Learn,
+}
+
 /// What survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -206,6 +241,11 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     if config.hosts.lines_per_host == 0 || config.hosts.agents == 0 {
         return Err(
             "hosts: lines_per_host and agents must be more than 0; leave unix and address out for no agents".into()
+        );
+    }
+    if config.discovery == (Discovery { links: Links::Off, hosts: Hosts::Learn }) {
+        return Err(
+            "discovery: hosts are learnt at ports that face no switch; links must be \"verify\" for that".into()
         );
     }
     let levels = ["error", "warn", "info", "debug", "trace"];
@@ -287,6 +327,8 @@ mod tests {
             (&format!("{LEAST}datapaths = {{ e0_0 = \"2\", e0_1 = \"2\" }}"), ["e0_0", "e0_1"]),
             (&format!("{LEAST}[listen]\naddress = \"localhost\""), ["line 4", ""]),
             (&format!("{LEAST}[hosts]\nagents = 0"), ["hosts", "more than 0"]),
+            (&format!("{LEAST}[discovery]\nlinks = \"on\""), ["`on`", "verify"]),
+            (&format!("{LEAST}[discovery]\nlinks = \"off\"\nhosts = \"learn\""), ["discovery", "verify"]),
             (&format!("{LEAST}[control]\nepok = 1"), ["epok", "line"]),
         ];
         for (text, words) in cases {

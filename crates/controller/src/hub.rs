@@ -6,6 +6,7 @@ use crate::config::{Limits, Sessions};
 use crate::hosts::Hosts;
 use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
+use crate::scout::{Act, Scout};
 use pathloom_control::{Controller, Input};
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId};
@@ -67,6 +68,7 @@ pub struct Hub {
     sessions: Sessions,
     limits: Limits,
     pub(crate) limiter: Option<PortLimiter>,
+    pub(crate) scout: Option<Scout>,
     links: Vec<Option<Link>>,
     free: Vec<usize>,
     pub(crate) by_node: Vec<Option<LinkId>>,
@@ -101,6 +103,7 @@ impl Hub {
             sessions,
             limiter: (per_s > 0).then(|| PortLimiter::new(Rate { per_s, burst: per_s })),
             limits,
+            scout: None,
             links: Vec::new(),
             free: Vec::new(),
             by_node: vec![None; nodes],
@@ -120,6 +123,11 @@ impl Hub {
             Brain::Fabric(controller) => Some(controller),
             Brain::Learning => None,
         }
+    }
+
+    /// How the cabling found differs from the configured one, in words.
+    pub fn cabling_differences(&self) -> impl Iterator<Item = &str> {
+        self.scout.iter().flat_map(Scout::differences)
     }
 
     /// Switches whose sessions stand.
@@ -160,6 +168,8 @@ impl Hub {
         if let Some(node) = link.node.filter(|node| self.by_node[node.index()] == Some(id)) {
             self.by_node[node.index()] = None;
             self.queued.push_back(Input::SwitchDown { switch: node });
+            let (now, dpid) = (self.clock.now(), self.dpid_of(node));
+            self.scout.iter_mut().zip(dpid).for_each(|(scout, dpid)| scout.switch_down(now, dpid));
         }
         self.settle();
     }
@@ -203,10 +213,19 @@ impl Hub {
         if self.controller()?.poll_timeout().is_some_and(|at| at <= now) {
             self.queued.push_back(Input::Timeout);
         }
+        if let Some(scout) = &mut self.scout {
+            scout.timeout(now);
+        }
         self.settle();
-        let next = self.controller()?.poll_timeout();
+        let next = self.next_timeout();
         self.armed = next.unwrap_or(Nanos::MAX);
         next
+    }
+
+    fn next_timeout(&mut self) -> Option<Nanos> {
+        let scout = self.scout.as_ref().and_then(Scout::poll_timeout);
+        let controller = self.controller().and_then(|controller| controller.poll_timeout());
+        [scout, controller].into_iter().flatten().min()
     }
 
     /// Lets the controller work off what has happened, and wakes those who write.
@@ -216,13 +235,19 @@ impl Hub {
             while let Some(output) = self.controller().and_then(Controller::poll_output) {
                 self.carry_out(now, output);
             }
+            while let Some(act) = self.scout.as_mut().and_then(Scout::poll_act) {
+                match act {
+                    Act::Send { dpid, port, frame } => self.send_frame(dpid, port, &frame),
+                    Act::Tell(input) => self.queued.push_back(input),
+                }
+            }
             let Some(input) = self.queued.pop_front() else { break };
             if let Some(controller) = self.controller() {
                 controller.handle(now, input);
             }
         }
         self.say_wants();
-        if self.controller().and_then(|controller| controller.poll_timeout()).is_some_and(|at| at < self.armed) {
+        if self.next_timeout().is_some_and(|at| at < self.armed) {
             self.timer.notify_one();
         }
         self.wake();
@@ -278,6 +303,10 @@ impl Hub {
         }
     }
 
+    fn dpid_of(&self, node: NodeId) -> Option<u64> {
+        self.datapaths.iter().find(|&(_, &other)| other == node).map(|(&dpid, _)| dpid)
+    }
+
     /// The session of a datapath identifier.
     pub(crate) fn holder(&self, dpid: u64) -> Option<LinkId> {
         self.by_dpid.get(&dpid).copied()
@@ -330,6 +359,9 @@ impl Hub {
                 }
                 _ => {}
             }
+        }
+        if let Some(scout) = &mut self.scout {
+            scout.review(now);
         }
         self.settle();
     }

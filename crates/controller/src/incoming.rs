@@ -2,6 +2,7 @@
 
 use crate::hub::{Brain, Hub};
 use crate::link::{Dump, Link, LinkId, Pending, Stage};
+use crate::scout::Scout;
 use pathloom_control::{Input, PortStats, Removal, RuleStats};
 use pathloom_discovery::Place;
 use pathloom_model::rules::RuleCounters;
@@ -86,6 +87,12 @@ impl Hub {
         let (dpid, node) = (*dpid, *node);
         let Some(in_port) = convert::in_port(packet) else { return };
         let place = Place::new(dpid, in_port.0);
+        if Scout::is_ours(packet.data) {
+            // It has limits of its own, so that a port flooded with other things stays known.
+            if let Some(scout) = &mut self.scout {
+                return scout.frame(now, place, packet.data);
+            }
+        }
         if self.limiter.as_mut().is_some_and(|limiter| !limiter.admit(now, place)) {
             self.counts.limited += 1;
             if self.counts.limited.is_power_of_two() {
@@ -169,17 +176,26 @@ impl Hub {
     fn ports_known(&mut self, id: LinkId, ports: &[Port]) {
         let Some(link) = self.link_mut(id) else { return };
         let Stage::Ports { dpid } = link.stage else { return };
-        link.stage = Stage::Up { dpid };
         let (node, peer) = (link.node, link.peer.clone());
+        if self.scout.as_ref().is_some_and(|scout| scout.is_duplicate(dpid, ports)) {
+            return self.offence(id, "another switch of this datapath identifier is connected; give each its own");
+        }
+        self.link_mut(id).into_iter().for_each(|link| link.stage = Stage::Up { dpid });
         self.counts.sessions += 1;
         let Some((switch, fabric)) = node.zip(self.fabric.clone()) else { return };
         let is_up = |wanted: u32| ports.iter().any(|port| port.number == wanted && port.is_up());
         let all = 1..=fabric.node(switch).ports.len() as u32;
-        let ports_down: Vec<PortNo> = all.filter(|&port| !is_up(port)).map(PortNo).collect();
+        let is_dead = |port: u32| self.scout.as_ref().is_some_and(|scout| scout.is_dead(switch, PortNo(port)));
+        let ports_down: Vec<PortNo> = all.filter(|&port| !is_up(port) || is_dead(port)).map(PortNo).collect();
         let name = &fabric.node(switch).name;
         tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session stands");
         self.by_node[switch.index()] = Some(id);
+        self.write_punts(id);
         self.feed(Input::SwitchUp { switch, ports_down });
+        let now = self.clock.now();
+        if let Some(scout) = &mut self.scout {
+            scout.switch_up(now, dpid, ports);
+        }
     }
 
     fn port_status(&mut self, id: LinkId, status: &PortStatus) {
@@ -187,7 +203,14 @@ impl Hub {
         if port > PORT_MAX {
             return;
         }
-        let up = status.reason != PortReason::Deleted && status.port.is_up();
+        let gone = status.reason == PortReason::Deleted;
+        let Some(Link { stage: Stage::Up { dpid }, node, .. }) = self.link_mut(id) else { return };
+        let ((dpid, node), now) = ((*dpid, *node), self.clock.now());
+        let mut up = !gone && status.port.is_up();
+        if let Some(scout) = &mut self.scout {
+            scout.port_status(now, dpid, &status.port, gone);
+            up &= node.is_none_or(|switch| !scout.is_dead(switch, PortNo(port)));
+        }
         self.up(id, |switch| Input::PortStatus { switch, port: PortNo(port), up });
     }
 

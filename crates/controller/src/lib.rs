@@ -17,5 +17,8 @@ mod link;
 mod load;
 mod outgoing;
 mod persist;
+mod punts;
+mod scout;
 pub mod serve;
 mod session;
+mod verify;

@@ -2,12 +2,15 @@
 
 use crate::hub::{Hub, Job};
 use crate::incoming::ask;
-use crate::link::{Dump, Link, LinkId, Pending};
+use crate::link::{Dump, Link, LinkId, Pending, Stage};
+use crate::punts::Punt;
 use pathloom_control::{Input, Output, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{Nanos, NodeId};
+use pathloom_openflow::action::Action;
 use pathloom_openflow::convert::{self, Unsayable};
-use pathloom_openflow::{FlowStatsRequest, Message, Request};
+use pathloom_openflow::{FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER};
+use std::borrow::Cow;
 
 impl Hub {
     /// Carries out one output. What is for a switch without a session is dropped: when the session stands again, the
@@ -60,6 +63,26 @@ impl Hub {
             | Output::PaceFlow { .. }
             | Output::OfferPaths { .. } => self.hosts.carry_out(&output),
         }
+    }
+
+    /// Sends a frame by a port, if the session stands.
+    pub(crate) fn send_frame(&mut self, dpid: u64, port: u32, data: &[u8]) {
+        let Some(id) = self.holder(dpid) else { return };
+        let Some(link) = self.link_mut(id).filter(|link| matches!(link.stage, Stage::Up { .. })) else { return };
+        let actions = [Action::Output { port, max_len: 0 }];
+        let actions = Cow::Borrowed(&actions[..]);
+        link.say(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
+        self.mark(id);
+    }
+
+    /// Brings the rules for control traffic into a switch whose session just came to stand.
+    pub(crate) fn write_punts(&mut self, id: LinkId) {
+        for punt in Punt::ALL {
+            let wanted = self.scout.as_ref().is_some_and(|scout| scout.wants(punt));
+            let Some(link) = self.link_mut(id) else { return };
+            link.say(&if wanted { punt.add() } else { punt.delete() });
+        }
+        self.mark(id);
     }
 
     /// The session to a switch.

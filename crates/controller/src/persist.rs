@@ -1,7 +1,9 @@
 //! What survives a restart: the number of the start, and what the controller remembers.
 
 use pathloom_control::Snapshot;
+use pathloom_discovery::{KnownHost, Mac, Place};
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -52,11 +54,33 @@ impl Persist {
     /// Keeps a snapshot. A crash leaves the last one or this one.
     pub(crate) fn save(&self, snapshot: &Snapshot) {
         let Some(directory) = &self.directory else { return };
-        let path = directory.join("snapshot.json");
-        let done = serde_json::to_vec(snapshot).map_err(io::Error::other).and_then(|bytes| replace(&path, &bytes));
-        if let Err(problem) = done {
-            tracing::warn!(path = %path.display(), %problem, "the state was not kept");
-        }
+        write(&directory.join("snapshot.json"), snapshot);
+    }
+
+    /// Keeps the hosts that are there.
+    pub(crate) fn save_hosts(&self, hosts: impl Iterator<Item = KnownHost>) {
+        let Some(directory) = &self.directory else { return };
+        let rows: Vec<Row> =
+            hosts.map(|host| (host.address, host.mac.0, host.place.dpid.0, host.place.port.0)).collect();
+        write(&directory.join("hosts.json"), &rows);
+    }
+
+    /// The hosts that were there. They are asked whether they still are, so a file that cannot be read costs little.
+    pub(crate) fn load_hosts(&self) -> Vec<KnownHost> {
+        let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("hosts.json")).ok());
+        let rows: Vec<Row> = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let host = |(address, mac, dpid, port)| KnownHost { address, mac: Mac(mac), place: Place::new(dpid, port) };
+        rows.into_iter().map(host).collect()
+    }
+}
+
+/// A host: its address, hardware address, switch and port.
+type Row = (Ipv4Addr, [u8; 6], u64, u32);
+
+fn write(path: &Path, what: &impl serde::Serialize) {
+    let done = serde_json::to_vec(what).map_err(io::Error::other).and_then(|bytes| replace(path, &bytes));
+    if let Err(problem) = done {
+        tracing::warn!(path = %path.display(), %problem, "the state was not kept");
     }
 }
 

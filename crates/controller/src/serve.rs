@@ -5,6 +5,7 @@ use crate::hosts;
 use crate::hub::{Brain, Hub};
 use crate::load::Load;
 use crate::persist::Persist;
+use crate::scout::{self, Scout};
 use crate::session::Shared;
 use pathloom_control::{Config as ControlConfig, Controller, Input};
 use std::io;
@@ -70,7 +71,14 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
         None => Controller::new(config, ready.fabric.clone(), scheme().ok_or_else(no_central)?),
     };
     let settings = (ready.config.sessions.clone(), ready.config.limits.clone());
-    Ok(Hub::new(Brain::Fabric(controller), Some(ready.fabric.clone()), ready.datapaths.clone(), settings))
+    let (fabric, datapaths) = (ready.fabric.clone(), ready.datapaths.clone());
+    let mut hub = Hub::new(Brain::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
+    let how = (ready.config.discovery.links, ready.config.discovery.hosts);
+    hub.scout = Scout::new(how, fabric, datapaths, scout::secret()?);
+    if let Some(scout) = &mut hub.scout {
+        persist.load_hosts().into_iter().for_each(|host| scout.remember(now, host));
+    }
+    Ok(hub)
 }
 
 /// Runs until the process is told to stop (SIGTERM, SIGINT). Rules stay in the switches. SIGHUP reads `file` again.
@@ -247,6 +255,9 @@ pub(crate) async fn look_after(shared: Shared, persist: Persist) {
 
 fn keep(shared: &Shared, persist: &Persist) {
     if persist.keeps() {
+        if let Some(scout) = &shared.hub.borrow().scout {
+            persist.save_hosts(scout.discovery().hosts().hosts());
+        }
         let snapshot = shared.hub.borrow_mut().controller().map(|controller| controller.snapshot());
         snapshot.iter().for_each(|snapshot| persist.save(snapshot));
     }

@@ -1,0 +1,418 @@
+//! What hangs where, found out over the sessions: feeds [`Discovery`] with what switches say, sends what it wants sent,
+//! and tells the controller of cables that carry nothing.
+
+use crate::config::{Hosts, Links};
+use crate::punts::Punt;
+use crate::verify::Verifier;
+use pathloom_control::Input;
+use pathloom_discovery::cabling::{dpid_of, expected_hosts, place_of, switch_of};
+use pathloom_discovery::{
+    Discovery, Dpid, HostSettings, Input as Heard, KnownHost, LinkLoss, Mac, Output as Found, Place, PortState,
+    ProbeSettings,
+};
+use pathloom_model::{Fabric, LinkId, Nanos, NodeId, PortNo};
+use pathloom_openflow::flow_match::{ETH_ARP, ETH_LLDP};
+use pathloom_openflow::{Port, PORT_MAX};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read};
+use std::sync::Arc;
+
+/// Probes of a link that may stay away, and how soon one that did is sent again: a link that drops nine of ten packets
+/// because its queue is full still lets one of them through.
+const MISSED: u32 = 4;
+const RETRY: Nanos = Nanos::from_millis(100);
+/// A busy machine takes its time between sending a probe and reading it.
+const MAX_AGE: Nanos = Nanos::from_secs(2);
+
+/// What is to be done about it.
+#[derive(Debug)]
+pub(crate) enum Act {
+    /// A frame to be sent by a port of a switch.
+    Send { dpid: u64, port: u32, frame: Vec<u8> },
+    /// Something the controller has to know.
+    Tell(Input),
+}
+
+/// Discovery over live sessions, of a fabric that is configured.
+pub(crate) struct Scout {
+    discovery: Discovery,
+    verifier: Verifier,
+    fabric: Arc<Fabric>,
+    hosts: Hosts,
+    nodes: BTreeMap<u64, NodeId>,
+    /// Datapath identifier by node.
+    dpids: BTreeMap<NodeId, u64>,
+    acts: VecDeque<Act>,
+}
+
+/// 32 bytes that nobody can guess.
+///
+/// # Errors
+/// The system has none.
+pub(crate) fn secret() -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    Ok(secret)
+}
+
+impl Scout {
+    /// Knows the fabric and no switch. `secret` is drawn anew at each start; `None` for links that are not to be probed.
+    pub(crate) fn new(
+        (links, hosts): (Links, Hosts),
+        fabric: Arc<Fabric>,
+        nodes: BTreeMap<u64, NodeId>,
+        secret: [u8; 32],
+    ) -> Option<Scout> {
+        if links == Links::Off {
+            return None;
+        }
+        let probes = ProbeSettings { missed: MISSED, retry: RETRY, max_age: MAX_AGE, ..ProbeSettings::default() };
+        let seed = secret.iter().fold(0u64, |seed, &byte| seed.rotate_left(8) ^ u64::from(byte));
+        let discovery = Discovery::new(probes, HostSettings::default(), secret, Pcg64::seed_from_u64(seed));
+        let dpids = nodes.iter().map(|(&dpid, &node)| (node, dpid)).collect();
+        let verifier = Verifier::new(fabric.clone());
+        let mut scout = Scout { discovery, verifier, fabric, hosts, nodes, dpids, acts: VecDeque::new() };
+        for (address, place) in expected_hosts(&scout.fabric.clone()) {
+            if let Some(place) = scout.real(place) {
+                scout.discovery.handle(Nanos::ZERO, Heard::Expected { address, place });
+            }
+        }
+        Some(scout)
+    }
+
+    /// The control traffic that switches are to hand up.
+    pub(crate) fn wants(&self, punt: Punt) -> bool {
+        punt == Punt::Lldp || self.hosts == Hosts::Learn
+    }
+
+    /// Whether a frame is discovery's business alone.
+    #[inline]
+    pub(crate) fn is_ours(frame: &[u8]) -> bool {
+        matches!(frame.get(12..14), Some(&[a, b]) if matches!(u16::from_be_bytes([a, b]), ETH_LLDP | ETH_ARP))
+    }
+
+    /// A host that was there when the controller last ran.
+    pub(crate) fn remember(&mut self, now: Nanos, host: KnownHost) {
+        self.discovery.handle(now, Heard::Remembered { host });
+    }
+
+    /// What is known of links and hosts.
+    pub(crate) fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    /// How the cabling differs from the configured one, in words.
+    pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
+        self.verifier.differences()
+    }
+
+    /// Whether these are the ports of another switch than the one whose session stands.
+    pub(crate) fn is_duplicate(&self, dpid: u64, ports: &[Port]) -> bool {
+        self.discovery.links().is_duplicate(Dpid(dpid), &states(ports))
+    }
+
+    /// A session stands.
+    pub(crate) fn switch_up(&mut self, now: Nanos, dpid: u64, ports: &[Port]) {
+        let states = states(ports);
+        for state in &states {
+            self.port_known(now, dpid, *state);
+        }
+        self.hear(now, Heard::SwitchUp { dpid: Dpid(dpid), ports: &states });
+    }
+
+    /// A session ended.
+    pub(crate) fn switch_down(&mut self, now: Nanos, dpid: u64) {
+        if let Some(&node) = self.nodes.get(&dpid) {
+            self.verifier.switch_gone(dpid_of(node));
+        }
+        self.hear(now, Heard::SwitchDown { dpid: Dpid(dpid) });
+    }
+
+    /// A port has changed, or is gone.
+    pub(crate) fn port_status(&mut self, now: Nanos, dpid: u64, port: &Port, gone: bool) {
+        let mut state = state(port);
+        state.up &= !gone;
+        self.port_known(now, dpid, state);
+        let dpid = Dpid(dpid);
+        match gone {
+            true => self.hear(now, Heard::PortRemoved { place: Place { dpid, port: state.port } }),
+            false => self.hear(now, Heard::PortStatus { dpid, state }),
+        }
+    }
+
+    fn port_known(&mut self, now: Nanos, dpid: u64, state: PortState) {
+        let Some(place) = self.configured(Place { dpid: Dpid(dpid), port: state.port }) else { return };
+        let other = self.verifier.port(now, place, state.up);
+        self.acts.extend(other.and_then(|place| self.port_input(place, true)));
+    }
+
+    /// A frame of [`Scout::is_ours`] came in.
+    pub(crate) fn frame(&mut self, now: Nanos, place: Place, frame: &[u8]) {
+        let arp = frame.get(12..14) == Some(&ETH_ARP.to_be_bytes());
+        if !arp || self.hosts == Hosts::Learn {
+            self.hear(now, Heard::PacketIn { place, frame });
+        }
+    }
+
+    /// Whether a port of a switch is not to be used, though it is up.
+    pub(crate) fn is_dead(&self, switch: NodeId, port: PortNo) -> bool {
+        self.verifier.is_dead(Place { dpid: dpid_of(switch), port })
+    }
+
+    /// When [`Scout::timeout`] is wanted.
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        self.discovery.poll_timeout()
+    }
+
+    /// The time may have come.
+    pub(crate) fn timeout(&mut self, now: Nanos) {
+        if self.discovery.poll_timeout().is_some_and(|at| at <= now) {
+            self.hear(now, Heard::Timeout);
+        }
+    }
+
+    /// Compares the cabling, once in a while. To be called a few times a second.
+    pub(crate) fn review(&mut self, now: Nanos) {
+        let found: Vec<(Place, Place)> = self.discovery.links().links().collect();
+        let found = found.into_iter().filter_map(|(a, b)| Some((self.configured(a)?, self.configured(b)?)));
+        let found: Vec<_> = found.collect();
+        for (link, up) in self.verifier.review(now, found) {
+            self.use_cable(link, up);
+        }
+    }
+
+    /// What is to be done next.
+    pub(crate) fn poll_act(&mut self) -> Option<Act> {
+        self.acts.pop_front()
+    }
+
+    fn hear(&mut self, now: Nanos, input: Heard<'_>) {
+        self.discovery.handle(now, input);
+        while let Some(found) = self.discovery.poll_output() {
+            self.take(found);
+        }
+    }
+
+    fn take(&mut self, found: Found) {
+        match found {
+            Found::Send { place, frame } => {
+                self.acts.push_back(Act::Send { dpid: place.dpid.0, port: place.port.0, frame });
+            }
+            Found::LinkUp { a, b } => {
+                tracing::debug!(a = self.name(a), b = self.name(b), "a link was found");
+                self.verifier.hurry();
+            }
+            Found::LinkDown { a, b, why } => {
+                tracing::debug!(a = self.name(a), b = self.name(b), ?why, "a link is no more");
+                let ends = self.configured(a).zip(self.configured(b));
+                // The configuration knows better than alarms; and switches forward on without us.
+                let silent = ends.filter(|_| why == LinkLoss::Silent);
+                let dead = silent.and_then(|(a, b)| self.verifier.silent(a, b));
+                dead.into_iter().for_each(|link| self.use_cable(link, false));
+            }
+            Found::EdgeUp { place } => tracing::debug!(port = self.name(place), "a port faces hosts"),
+            Found::EdgeDown { place } => tracing::debug!(port = self.name(place), "a port faces hosts no more"),
+            Found::HostLearnt { address, mac, place } => {
+                tracing::debug!(%address, %mac, port = self.name(place), "a host is there");
+            }
+            Found::HostMoved { address, mac, from, to } => {
+                tracing::info!(%address, %mac, from = self.name(from), to = self.name(to), "a host is elsewhere");
+            }
+            Found::HostGone { address, mac, place } => {
+                tracing::debug!(%address, %mac, port = self.name(place), "a host is there no more");
+            }
+            Found::Alarm(alarm) => tracing::warn!(port = self.name(alarm.place), "{alarm}"),
+        }
+    }
+
+    /// Tells the controller of both ends of a cable.
+    fn use_cable(&mut self, link: LinkId, up: bool) {
+        let ends = [link, link.reverse()].map(|link| place_of(&self.fabric, link));
+        let [a, b] = ends.map(|place| self.real(place).map_or(String::new(), |place| self.name(place)));
+        if up {
+            tracing::info!(a, b, "probes get through a cable again; it is used");
+        } else {
+            tracing::warn!(a, b, "no probe gets through a cable, though its ports are up; it is not used");
+        }
+        self.acts.extend(ends.into_iter().filter_map(|place| self.port_input(place, up)).collect::<Vec<_>>());
+    }
+
+    fn port_input(&self, place: Place, up: bool) -> Option<Act> {
+        let switch = switch_of(&self.fabric, place.dpid)?;
+        Some(Act::Tell(Input::PortStatus { switch, port: place.port, up }))
+    }
+
+    /// A port of a switch of the fabric, by the convention of [`pathloom_discovery::cabling`].
+    fn configured(&self, place: Place) -> Option<Place> {
+        let &node = self.nodes.get(&place.dpid.0)?;
+        Some(Place { dpid: dpid_of(node), port: place.port })
+    }
+
+    /// As the switch itself is called.
+    fn real(&self, place: Place) -> Option<Place> {
+        let dpid = self.dpids.get(&switch_of(&self.fabric, place.dpid)?)?;
+        Some(Place { dpid: Dpid(*dpid), port: place.port })
+    }
+
+    fn name(&self, place: Place) -> String {
+        match self.nodes.get(&place.dpid.0) {
+            Some(&node) => format!("{} port {}", self.fabric.node(node).name, place.port.0),
+            None => place.to_string(),
+        }
+    }
+}
+
+fn states(ports: &[Port]) -> Vec<PortState> {
+    ports.iter().filter(|port| (1..PORT_MAX).contains(&port.number)).map(state).collect()
+}
+
+fn state(port: &Port) -> PortState {
+    PortState { port: PortNo(port.number), mac: Mac(port.mac), up: port.is_up() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_discovery::arp::Arp;
+    use pathloom_model::fabric_from_spec;
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
+    const MS: u64 = 1_000_000;
+    /// Datapath identifiers that are not the fabric's own.
+    const FIRST: u64 = 0xab00;
+
+    /// A fabric whose cables carry what is sent, but for those cut silently.
+    struct World {
+        fabric: Arc<Fabric>,
+        scout: Scout,
+        now: Nanos,
+        mute: BTreeSet<LinkId>,
+        told: Vec<(NodeId, PortNo, bool)>,
+        to_hosts: Vec<(u64, u32, Vec<u8>)>,
+    }
+
+    impl World {
+        fn new(spec: &str) -> World {
+            let fabric = Arc::new(fabric_from_spec(spec).unwrap());
+            let nodes = fabric.switches().iter().map(|&node| (FIRST + u64::from(node.0), node)).collect();
+            let scout = Scout::new((Links::Verify, Hosts::Learn), fabric.clone(), nodes, [7; 32]).unwrap();
+            let (now, mute) = (Nanos::from_secs(1), BTreeSet::new());
+            let mut world = World { fabric, scout, now, mute, told: Vec::new(), to_hosts: Vec::new() };
+            for node in world.fabric.switches().to_vec() {
+                let count = world.fabric.node(node).ports.len() as u32;
+                let ports: Vec<Port> = (1..=count).map(|number| port(node, number, true)).collect();
+                world.scout.switch_up(world.now, FIRST + u64::from(node.0), &ports);
+            }
+            world
+        }
+
+        fn run_for(&mut self, seconds: u64) {
+            let end = self.now + Nanos::from_secs(seconds);
+            while self.now < end {
+                while let Some(act) = self.scout.poll_act() {
+                    self.carry_out(act);
+                }
+                self.now += Nanos(MS);
+                self.scout.timeout(self.now);
+                if self.now.0 % (250 * MS) == 0 {
+                    self.scout.review(self.now);
+                }
+            }
+        }
+
+        fn carry_out(&mut self, act: Act) {
+            match act {
+                Act::Tell(Input::PortStatus { switch, port, up }) => self.told.push((switch, port, up)),
+                Act::Tell(other) => panic!("{other:?}"),
+                Act::Send { dpid, port, frame } => {
+                    let link = self.fabric.out_link(NodeId((dpid - FIRST) as u32), PortNo(port)).unwrap();
+                    let far = *self.fabric.link(link);
+                    if self.fabric.is_host(far.to) {
+                        return self.to_hosts.push((dpid, port, frame));
+                    }
+                    if !self.mute.contains(&link) {
+                        let place = Place::new(FIRST + u64::from(far.to.0), far.to_port.0);
+                        assert!(Scout::is_ours(&frame));
+                        self.scout.frame(self.now, place, &frame);
+                    }
+                }
+            }
+        }
+    }
+
+    fn port(node: NodeId, number: u32, up: bool) -> Port {
+        let mut port = Port { number, mac: [2, 9, 0, 0, node.0 as u8, number as u8], ..Port::default() };
+        port.set_up(up);
+        port
+    }
+
+    #[test]
+    fn cables_that_carry_nothing_are_told_as_down_and_as_up_when_they_carry_again() {
+        let mut world = World::new("fat-tree:k=4");
+        world.run_for(15);
+        assert_eq!((world.told.len(), world.scout.differences().count()), (0, 0));
+        assert!(world.scout.verifier.is_right());
+        let link = world.fabric.switch_cables().next().unwrap();
+        let far = *world.fabric.link(link);
+        world.mute.insert(link);
+        world.run_for(8);
+        assert_eq!(world.told, [(far.from, far.from_port, false), (far.to, far.to_port, false)]);
+        assert!(world.scout.is_dead(far.to, far.to_port) && world.scout.differences().count() == 1);
+        world.mute.clear();
+        world.told.clear();
+        world.run_for(8);
+        assert_eq!(world.told, [(far.from, far.from_port, true), (far.to, far.to_port, true)]);
+        // A dead cable that loses carrier is the ports' affair: nothing of ours stands in its way when it comes back.
+        world.mute.insert(link);
+        world.run_for(8);
+        world.told.clear();
+        world.scout.port_status(
+            world.now,
+            FIRST + u64::from(far.from.0),
+            &port(far.from, far.from_port.0, false),
+            false,
+        );
+        world.run_for(1);
+        assert_eq!(world.told, [(far.to, far.to_port, true)]);
+        assert!(!world.scout.is_dead(far.to, far.to_port));
+    }
+
+    #[test]
+    fn hosts_are_answered_and_stay_where_they_are_configured() {
+        let mut world = World::new("dumbbell:hosts=2");
+        world.run_for(2);
+        let [a, b, c] = [0, 1, 2].map(|index| world.fabric.attachments()[index]);
+        let place = |world: &World, at: &pathloom_model::Attachment| {
+            let place = place_of(&world.fabric, at.uplink.reverse());
+            Place::new(place.dpid.0 - 1 + FIRST, place.port.0)
+        };
+        let mac = |number| Mac([2, 0, 0, 0, 0, number]);
+        let ask = |from: &pathloom_model::Attachment, number, target: Ipv4Addr| {
+            Arp::request(mac(number), from.address, target, Mac::BROADCAST).emit()
+        };
+        let (at_a, at_b, at_c) = (place(&world, &a), place(&world, &b), place(&world, &c));
+        world.to_hosts.clear();
+        world.scout.frame(world.now, at_c, &ask(&c, 3, a.address));
+        world.run_for(1);
+        let passed_on = world.to_hosts.iter().filter(|(_, _, frame)| frame[12..14] == [8, 6]);
+        assert_eq!(
+            passed_on.map(|&(dpid, port, _)| Place::new(dpid, port)).collect::<Vec<_>>(),
+            [at_a],
+            "and nowhere else"
+        );
+        world.scout.frame(world.now, at_a, &ask(&a, 1, c.address));
+        // Somebody else speaks for c.
+        world.scout.frame(world.now, at_b, &ask(&c, 2, a.address));
+        world.run_for(1);
+        let hosts: Vec<KnownHost> = world.scout.discovery().hosts().hosts().collect();
+        let known =
+            |at: &pathloom_model::Attachment, number, place| KnownHost { address: at.address, mac: mac(number), place };
+        assert_eq!(hosts, [known(&a, 1, at_a), known(&c, 3, at_c)]);
+        let answer = world.to_hosts.iter().rev().find(|(_, _, frame)| frame[12..14] == [8, 6]).unwrap();
+        assert_eq!((answer.0, answer.1), (at_a.dpid.0, at_a.port.0));
+        assert_eq!(Arp::parse(&answer.2).unwrap().sender_mac, mac(3), "answered for");
+    }
+}
