@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Outcome, call, left_of
+from support import FIGURES, Outcome, call, left_of
 
 TOKEN = f"t{os.getpid():x}{secrets.token_hex(2)}"
 
@@ -29,6 +29,13 @@ for name in known_labs():
 def pytest_configure() -> None:
     if os.geteuid() != 0:
         pytest.exit("lab tests need root, for namespaces and Open vSwitch", returncode=1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if FIGURES:
+        terminalreporter.section("measured")
+        for line in FIGURES:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,5 +72,5 @@ def lab(name: str) -> Callable[..., Outcome]:
     return run
 
 
-collect_ignore = ["mininet_driver.py", "listener.py"]
+collect_ignore = ["mininet_driver.py", "listener.py", "rogue.py"]
 """Programs for other Pythons and places."""

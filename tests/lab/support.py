@@ -25,6 +25,15 @@ sys.exit(pathloom.cli.run(sys.argv[1:]))
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 
 
+FIGURES: list[str] = []
+"""What tests have measured; told when all are done."""
+
+
+def figures(what: str, **values: object) -> None:
+    """Tells what a test has measured."""
+    FIGURES.append(f"{what}: {json.dumps(values)}")
+
+
 class Outcome(NamedTuple):
     """What a command line did."""
 

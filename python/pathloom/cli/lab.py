@@ -61,6 +61,14 @@ def up(
     transport: Annotated[
         str | None, typer.Option("--transport", metavar="SPEC", help="Settings of newreno: newreno:iw=12KB.")
     ] = None,
+    arp: Annotated[
+        str,
+        typer.Option(
+            "--arp",
+            metavar="HOW",
+            help="static (hosts know all MAC addresses) or proxy (they ask our controller).",
+        ),
+    ] = "static",
 ) -> int:
     """Put a lab up.
 
@@ -73,11 +81,13 @@ def up(
 
     lab = Lab(name)
     target = _controller(controller)
+    if arp not in ("static", "proxy") or (arp == "proxy" and target is None):
+        raise bad_input(f"--arp `{arp}`: expected static, or proxy together with a --controller that answers")
     stack = host_stack(hosts, transport)
     built = Fabric(fabric)
     system.end_in_order()
     try:
-        blueprint = lab.up(built, target, scheme, stack, console.say)
+        blueprint = lab.up(built, target, scheme, stack, console.say, arp)
     finally:
         lab.release()
     print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")

@@ -24,6 +24,8 @@ TARGET = "tcp:127.0.0.1:6653"
 """Where the switches of a lab find it; the address is the lab's own."""
 HOSTS_SOCKET = "hosts.sock"
 """Where agents of hosts find it, in the run directory."""
+STATIC_ARP, PROXY_ARP = "static", "proxy"
+"""Whether hosts know each other's hardware addresses, or ask the controller."""
 PATIENCE_S = 60.0
 
 
@@ -36,8 +38,18 @@ def program() -> str:
     return found
 
 
-def start(blueprint: Blueprint, directory: Path, fabric: Fabric, scheme: str, seed: int) -> subprocess.Popen[bytes]:
+def start(
+    blueprint: Blueprint, directory: Path, fabric: Fabric, scheme: str, seed: int, arp: str = STATIC_ARP
+) -> subprocess.Popen[bytes]:
     """Starts the controller with a scheme; what it says goes to `controller.log` of the run directory."""
+    write_config(directory, fabric, scheme, seed, arp)
+    return launch(blueprint, directory)
+
+
+def write_config(
+    directory: Path, fabric: Fabric, scheme: str, seed: int, arp: str = STATIC_ARP, more: str = ""
+) -> None:
+    """Writes `controller.toml` of the run directory, with `more` at its end."""
     (directory / "fabric.json").write_text(fabric.to_node_link(), encoding="utf-8")
     from_file = fabric.text is not None or Path(fabric.spec.partition(":")[0]).suffix in (".json", ".graphml")
     spec = "fabric.json" if from_file else fabric.spec
@@ -51,10 +63,15 @@ def start(blueprint: Blueprint, directory: Path, fabric: Fabric, scheme: str, se
     for table, keys in words.items():
         # A text in JSON is a text in TOML.
         lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+    lines += [f"seed = {seed}", "[discovery]", f'hosts = "{"learn" if arp == PROXY_ARP else "configured"}"', more, ""]
+    (directory / "controller.toml").write_text("\n".join(lines), encoding="utf-8")
+
+
+def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
+    """Starts the controller as `controller.toml` says."""
     file = directory / "controller.toml"
-    file.write_text("\n".join([*lines, f"seed = {seed}", ""]), encoding="utf-8")
     command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program(), "--config", str(file)]
-    with (directory / "controller.log").open("wb") as log:
+    with (directory / "controller.log").open("ab") as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -87,10 +87,12 @@ class Lab:
         scheme: str = "ecmp",
         stack: HostStack | None = None,
         say: Callable[[str], None] = lambda _text: None,
+        arp: str = controller.STATIC_ARP,
     ) -> Blueprint:
         """Builds the lab; switches call the controller at `target`, or get the default routes of `scheme`.
 
-        With `controller.OWN` for a target, the native controller is started, with that scheme.
+        With `controller.OWN` for a target, the native controller is started, with that scheme. With
+        `controller.PROXY_ARP`, hosts do not know each other's hardware addresses, and the controller tells them.
 
         Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
@@ -109,11 +111,12 @@ class Lab:
                 "fabric": fabric.spec,
                 "controller": target,
                 "scheme": scheme if target in (None, controller.OWN) else None,
+                "arp": arp,
                 "stack": stack.to_dict(),
                 "blueprint": blueprint.to_dict(),
             }
             self._write_state(state)
-            self._build(blueprint, stack, controller.TARGET if target == controller.OWN else target)
+            self._build(blueprint, stack, controller.TARGET if target == controller.OWN else target, arp)
             if target == controller.OWN:
                 self.start_controller(fabric, scheme)
             elif target is None:
@@ -128,7 +131,7 @@ class Lab:
                     self._destroy()
             raise
 
-    def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None) -> None:
+    def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
         keep = self._kept()
         system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], keep)
         system.inside(blueprint.namespace, lambda: system.write_sysctls(hosts.QUIET))
@@ -142,13 +145,13 @@ class Lab:
             links.spread_receiving(blueprint.namespace, os.cpu_count() or 1)
             started.result()
             built = pool.submit(switches.add_bridges, target)
-            for done in [pool.submit(self._build_host, blueprint, host, stack) for host in blueprint.hosts]:
+            for done in [pool.submit(self._build_host, blueprint, host, stack, arp) for host in blueprint.hosts]:
                 done.result()
             built.result()
         system.batch("tc", blueprint.namespace, links.switch_shape_lines(blueprint), keep)
         switches.widen_buffers()
 
-    def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack) -> None:
+    def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack, arp: str) -> None:
         def prepare() -> None:
             system.write_sysctls(hosts.host_sysctls(host, stack))
             links.turn_offloads_off(port.interface for port in host.ports)
@@ -158,7 +161,8 @@ class Lab:
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
             raise ToolError(f"host {host.name}: {what}{(error.strerror or str(error)).lower()}") from None
-        lines = [*hosts.address_lines(host, stack), *hosts.neighbour_lines(blueprint, host)]
+        known = hosts.neighbour_lines(blueprint, host) if arp == controller.STATIC_ARP else ()
+        lines = [*hosts.address_lines(host, stack), *known]
         try:
             system.batch("ip", host.namespace, lines, self._kept())
             system.batch("tc", host.namespace, hosts.host_shape_lines(host), self._kept())
@@ -175,7 +179,8 @@ class Lab:
             controller.stop(self._controller)
             switches.write_tables({}, {})
         rules_of = {node: len(own) for node, own, _ in default_tables(fabric, scheme)}
-        self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed)
+        arp = (self.state() or {}).get("arp", controller.STATIC_ARP)
+        self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed, arp)
         controller.await_routes(self._controller, switches, self.directory, rules_of)
 
     def controller_process(self) -> subprocess.Popen[bytes]:

@@ -121,6 +121,21 @@ class OpenVSwitch:
         with ThreadPoolExecutor(SESSIONS_AT_ONCE) as pool:
             return dict(pool.map(count, self.blueprint.switches))
 
+    def dump(self, verb: str) -> dict[int, list[str]]:
+        """What `ovs-ofctl` says to `dump-flows`, `dump-groups` or `dump-meters`, by node number, without counters.
+
+        Raises `ToolError`.
+        """
+        options = ["--no-stats"] if verb == "dump-flows" else []
+
+        def read(switch: Switch) -> tuple[int, list[str]]:
+            target = f"unix:{self.directory}/{switch.bridge}.mgmt"
+            said = self._tool(["ovs-ofctl", "-O", "OpenFlow15", *options, verb, target])
+            return switch.node, sorted(line.strip() for line in said.splitlines()[1:])
+
+        with ThreadPoolExecutor(SESSIONS_AT_ONCE) as pool:
+            return dict(pool.map(read, self.blueprint.switches))
+
     def widen_buffers(self) -> None:
         """Makes room in the sockets that ports send and receive through. Raises `ToolError`.
 

@@ -1,0 +1,248 @@
+"""A lab under our controller, for tests that hurt it: kill and start it, read rules, cut cables, follow flows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pathloom.fabrics import Fabric
+from pathloom.lab import controller, system
+from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.lab import Lab, default_tables
+from pathloom.lab.probes import Probes, Track
+from pathloom.lab.switches import OpenVSwitch
+
+K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
+NOBODY = "tcp:127.0.0.1:9"
+QUIET = "move:period=1h"
+"""Every labelled flow gets a path of its own and stays on it."""
+
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+"""Of Linux (linux/sockios.h, linux/if.h)."""
+_RULE = re.compile(r"table=1,.*priority=(\d+),udp.*nw_src=([\d.]+),nw_dst=([\d.]+),tp_src=(\d+),tp_dst=(\d+)")
+_OUTPUT = re.compile(r"output:(\d+)")
+
+
+class Live:
+    """A lab whose switches call our controller."""
+
+    def __init__(self, name: str, spec: str, scheme: str, arp: str = "static", more: str = "") -> None:
+        self.lab = Lab(name)
+        self.fabric = Fabric(spec)
+        self.scheme = scheme
+        self.blueprint: Blueprint = self.lab.up(self.fabric, controller.TARGET, scheme, arp=arp)
+        self.lab.release()
+        self.switches = OpenVSwitch(self.blueprint, self.lab.directory)
+        self.links = self.fabric.links
+        self.process: subprocess.Popen[bytes] | None = None
+        self.configure(scheme, arp, more)
+
+    # --- the controller
+
+    def configure(self, scheme: str, arp: str = "static", more: str = "") -> None:
+        """What the controller does when it is started next."""
+        controller.write_config(self.lab.directory, self.fabric, scheme, 1, arp, more)
+
+    def launch(self) -> None:
+        """Starts the controller, and waits until every switch is set up and has a session."""
+        seen = len(self.log())
+        self.process = controller.launch(self.blueprint, self.lab.directory)
+        rules = {node: len(own) for node, own, _ in default_tables(self.fabric, self.scheme)}
+        controller.await_routes(self.process, self.switches, self.lab.directory, rules)
+        self.await_log("a session stands", len(self.blueprint.switches), seen)
+
+    def kill(self) -> None:
+        """Ends the controller as a crash does."""
+        assert self.process is not None
+        # `ip netns exec` became the controller.
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        """Ends what was started."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+    def log(self) -> str:
+        """What the controllers have said."""
+        try:
+            return (self.lab.directory / "controller.log").read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def await_log(self, text: str, times: int = 1, since: int = 0, patience_s: float = 30.0) -> str:
+        """Waits until the controller has said something so many times; returns the lines."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            found = [line for line in self.log()[since:].splitlines() if text in line]
+            if len(found) >= times:
+                return "\n".join(found)
+            assert time.monotonic() < deadline, f"`{text}` {len(found)} of {times} times in:\n{self.log()[-3000:]}"
+            assert self.process is None or self.process.poll() is None, self.log()[-3000:]
+            time.sleep(0.05)
+
+    # --- what stands in the switches
+
+    def state(self) -> dict[str, dict[int, list[str]]]:
+        """All rules, groups and meters."""
+        return {verb: self.switches.dump(verb) for verb in ("dump-flows", "dump-groups", "dump-meters")}
+
+    def flow_rules(self) -> dict[tuple[str, int], dict[int, list[str]]]:
+        """Rules of single flows, by source address and port and by switch."""
+        found: dict[tuple[str, int], dict[int, list[str]]] = {}
+        for node, lines in self.switches.dump("dump-flows").items():
+            for line in lines:
+                if match := _RULE.search(line):
+                    found.setdefault((match[2], int(match[4])), {}).setdefault(node, []).append(line)
+        return found
+
+    def path(self, rules: dict[int, list[str]], source: str) -> list[int]:
+        """The links that the rules of a flow lead along, from its source's switch to a host."""
+        host = next(host for host in self.blueprint.hosts if host.name == source)
+        at = self.links["target"][host.ports[0].link]
+        links: list[int] = []
+        while at in rules:
+            best = max(rules[at], key=lambda line: int(_rule_of(line)[1]))
+            output = _OUTPUT.search(best)
+            assert output, f"no way on in {best}"
+            (link,) = [
+                link
+                for link, node in enumerate(self.links["source"])
+                if node == at and self.links["source_port"][link] == int(output[1])
+            ]
+            links.append(link)
+            at = self.links["target"][link]
+            assert len(links) < 10, f"a loop: {rules}"
+        return links
+
+    def check_rules(self, pairs: Sequence[tuple[str, str]], first_port: int = 20_000) -> list[list[int]]:
+        """Asserts that each flow has one rule at each switch of a whole path and nowhere else; returns the paths."""
+        found = self.flow_rules()
+        paths = []
+        addresses = {host.name: host.ports[0].address for host in self.blueprint.hosts}
+        for index, (source, target) in enumerate(pairs):
+            rules = found.pop((addresses[source], first_port + index), {})
+            links = self.path(rules, source)
+            assert links, f"{source} -> {target}: no path of its own"
+            end = next(host.node for host in self.blueprint.hosts if host.name == target)
+            assert self.links["target"][links[-1]] == end, f"{source} -> {target} leads to {links}"
+            visited = [self.links["source"][link] for link in links]
+            doubled = {node: lines for node, lines in rules.items() if len(lines) > 1}
+            assert not doubled, f"{source} -> {target} has rules twice: {doubled}"
+            leaked = {node: lines for node, lines in rules.items() if node not in visited}
+            assert not leaked, f"{source} -> {target} goes by {visited} and has rules at {leaked}"
+            paths.append(links)
+        assert not found, f"rules of flows that nobody sends: {found}"
+        return paths
+
+    def connect(self, bridge: str, target: str = controller.TARGET) -> None:
+        """Lets a bridge call a controller."""
+        options = ["connection_mode=out-of-band", "max_backoff=1000"]
+        self.switches.vsctl(["set-controller", bridge, target, "--", "set", "Controller", bridge, *options])
+
+    def disconnect(self, bridge: str) -> None:
+        """Ends the session of a bridge. It keeps its rules; without any controller, Open vSwitch would drop them."""
+        self.connect(bridge, NOBODY)
+
+    # --- cables
+
+    def set_cable(self, link: int, up: bool) -> int:
+        """Sets one end of a cable up or down; returns when, in nanoseconds of the real-time clock.
+
+        Not by `ip`: on a busy machine, a program may take longer to start than flows take to move.
+        """
+        name = f"l{link}".encode()
+
+        def act() -> int:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+                before = fcntl.ioctl(door, _SIOCGIFFLAGS, struct.pack("16sH14x", name, 0))
+                flags = struct.unpack_from("H", before, 16)[0]
+                flags = flags | _IFF_UP if up else flags & ~_IFF_UP
+                now_ns = time.time_ns()
+                fcntl.ioctl(door, _SIOCSIFFLAGS, struct.pack("16sH14x", name, flags))
+                return now_ns
+
+        return system.inside(self.blueprint.namespace, act)
+
+    def ip(self, *lines: str) -> None:
+        """Runs lines of `ip` among the switches."""
+        system.batch("ip", self.blueprint.namespace, lines)
+
+    def probes(self, pairs: Sequence[tuple[str, str]], **more: float) -> Probes:
+        """Probes between pairs of hosts."""
+        return Probes(self.blueprint, self.lab.directory, pairs, **more)  # type: ignore[arg-type]
+
+    def await_paths(self, pairs: Sequence[tuple[str, str]], patience_s: float = 20.0) -> list[list[int]]:
+        """Waits until every flow has a path of its own and nothing besides."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                return self.check_rules(pairs)
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
+def _rule_of(line: str) -> re.Match[str]:
+    match = _RULE.search(line)
+    assert match, line
+    return match
+
+
+def permutation(live: Live, flows: int) -> list[tuple[str, str]]:
+    """Pairs of hosts of different pods: the i-th host sends to the one half the fabric away."""
+    names = [host.name for host in live.blueprint.hosts]
+    return [(names[index], names[(index + len(names) // 2) % len(names)]) for index in range(flows)]
+
+
+@contextmanager
+def alive(name: str, spec: str, scheme: str, arp: str = "static", more: str = "") -> Iterator[Live]:
+    """A lab with its controller running; the lab itself is taken down by the fixture that gave its name."""
+    live = Live(name, spec, scheme, arp, more)
+    try:
+        live.launch()
+        yield live
+    finally:
+        live.end()
+
+
+def spoil(tracks: Sequence[Track]) -> list[str]:
+    """The flows that lost something, in words."""
+    return [f"{track.source}->{track.target}: {track.lost} of {track.sent} lost" for track in tracks if track.lost]
+
+
+def run_on(live: Live, host: str, code: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Starts a Python program on a host."""
+    chosen = next(one for one in live.blueprint.hosts if one.name == host)
+    command = ["ip", "netns", "exec", chosen.namespace, "python3", "-c", code, *arguments]
+    environment = {**os.environ, system.MARK: str(live.lab.directory)}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+
+
+def finish(process: subprocess.Popen[bytes], patience_s: float = 30.0) -> str:
+    """Waits for a program that ends by itself; returns what it said."""
+    said, _ = process.communicate(timeout=patience_s)
+    assert process.returncode == 0, said
+    return said.decode()
+
+
+def until(condition: Callable[[], bool], what: str, patience_s: float = 20.0) -> None:
+    """Waits for something."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
+        time.sleep(0.05)
+
+
+HERE = Path(__file__).resolve().parent

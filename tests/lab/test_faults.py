@@ -1,0 +1,167 @@
+"""Faults under traffic: numbered probes a thousand times a second on standing flows, and what became of each of them.
+
+The short versions assert loosely, for a busy machine is no broken network; all print what they measured.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from live import K4, QUIET, Live, alive, permutation, spoil
+from pathloom.lab.probes import Track, summary
+from support import figures
+
+STATE = '[state]\ndirectory = "{}"'
+
+
+@pytest.mark.parametrize("remembers", [False, True], ids=["adopts", "remembers"])
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.long)])
+def test_a_controller_killed_costs_no_packet_and_no_rule(name: str, times: int, remembers: bool) -> None:
+    with alive(name, K4, QUIET) as live:
+        pairs = permutation(live, 8)
+        with live.probes(pairs) as probes:
+            paths = live.await_paths(pairs)
+            if remembers:
+                live.configure(QUIET, more=STATE.format(live.lab.directory / "state"))
+                live.kill()
+                live.launch()
+            before = live.state()
+            for _ in range(times):
+                time.sleep(1)
+                live.kill()
+                time.sleep(0.5)
+                live.launch()
+            time.sleep(5)
+            after = live.state()
+            assert live.check_rules(pairs) == paths
+            tracks = probes.stop()
+        figures(f"{times} kills, {'with' if remembers else 'without'} memory", **summary(tracks))
+        assert after == before
+        assert not spoil(tracks)
+        assert sum(track.duplicated for track in tracks) == 0
+
+
+@pytest.mark.parametrize("migration", ["sfmm", "tagged"])
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_plans_that_a_crash_interrupts_are_ended_in_5_s(name: str, times: int, migration: str) -> None:
+    chance = random.Random(11)
+    moving = f"move:period=60ms,migration={migration}"
+    with alive(name, K4, moving) as live:
+        pairs = permutation(live, 8)
+        with live.probes(pairs) as probes:
+            took_s = []
+            for _ in range(times):
+                live.configure(moving)
+                live.kill()
+                live.launch()
+                time.sleep(chance.uniform(1.0, 1.2))
+                live.kill()
+                live.configure(f"move:period=1h,migration={migration}")
+                live.launch()
+                started = time.monotonic()
+                live.await_paths(pairs)
+                took_s.append(time.monotonic() - started)
+            tracks = probes.stop()
+        figures(f"{times} kills in mid-move, {migration}", ended_s=round(max(took_s), 2), **summary(tracks))
+        assert max(took_s) < 8
+        assert not spoil(tracks)
+
+
+def cut_and_mend(live: Live, pairs: Sequence[tuple[str, str]], links: Sequence[int]) -> list[tuple[int, int]]:
+    """Cuts cables one after another for a while; returns the spans."""
+    spans = []
+    for link in links:
+        start_ns = live.set_cable(link, False)
+        time.sleep(2)
+        spans.append((start_ns, live.set_cable(link, True)))
+        # A link that failed a few times of late is used again only when it was quiet.
+        time.sleep(2)
+    return spans
+
+
+@pytest.mark.parametrize("cuts", [4, pytest.param(24, marks=pytest.mark.long)])
+def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int) -> None:
+    with alive(name, K4, QUIET) as live:
+        pairs = permutation(live, 8)
+        shorts = permutation(live, 8)
+        with live.probes(pairs) as probes, live.probes(shorts, dscp=0, first_port=21_000) as defaults:
+            paths = live.await_paths(pairs)
+            used = sorted({min(link, link ^ 1) for path in paths for link in path[:-1]})
+            chosen = (used * cuts)[:: max(1, len(used) // cuts)][:cuts]
+            spans = cut_and_mend(live, pairs, chosen)
+            time.sleep(3)
+            live.await_paths(pairs)
+            for what, tracks in (("flows", probes.stop()), ("defaults", defaults.stop())):
+                judge(what, tracks, spans)
+
+
+def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]]) -> None:
+    """Asserts that nothing stays black-holed after cuts, and that most outages are short."""
+    outages = []
+    for start_ns, mended_ns in spans:
+        for track in tracks:
+            outage = track.outage_ns(start_ns, mended_ns)
+            assert outage is not None, f"{what}: {track.source}->{track.target} stayed black-holed"
+            if outage:
+                outages.append(outage / 1e6)
+    shares = {f"p{part}_ms": round(float(np.percentile(outages, part)), 1) for part in (50, 95, 100) if outages}
+    figures(f"{len(spans)} cuts, {what}", hit=len(outages), lost=sum(track.lost for track in tracks), **shares)
+    assert not outages or np.percentile(outages, 95) < 400
+    # Between the cuts nothing is lost, mending included.
+    calm = sum(int(np.sum(track.sent_ns[track.missing()] > spans[-1][1] + 2_500_000_000)) for track in tracks)
+    assert calm == 0
+
+
+@pytest.mark.parametrize("pause_s", [3, pytest.param(10, marks=pytest.mark.long)])
+def test_a_session_that_was_away_is_reconciled(name: str, pause_s: int) -> None:
+    with alive(name, K4, QUIET) as live:
+        pairs = permutation(live, 8)
+        with live.probes(pairs) as probes:
+            paths = live.await_paths(pairs)
+            # The switch that most flows pass, which is no ToR: flows can go around it.
+            counts: dict[int, int] = {}
+            for path in paths:
+                for link in path[1:]:
+                    counts[live.links["source"][link]] = counts.get(live.links["source"][link], 0) + 1
+            away = max((node for node in counts if node in middle(live)), key=lambda node: counts[node])
+            bridge = next(switch.bridge for switch in live.blueprint.switches if switch.node == away)
+            seen = len(live.log())
+            live.disconnect(bridge)
+            live.await_log("a session ended", since=seen)
+            # While it is away, flows leave a cable elsewhere, and their rules in it are not needed any more.
+            path = next(path for path in paths if any(live.links["source"][link] == away for link in path))
+            elsewhere = path[-2] if live.links["source"][path[-2]] != away else path[0]
+            start_ns = live.set_cable(elsewhere, False)
+            time.sleep(pause_s)
+            mended_ns = live.set_cable(elsewhere, True)
+            seen = len(live.log())
+            live.switches.vsctl(
+                [
+                    "set-controller",
+                    bridge,
+                    "tcp:127.0.0.1:6653",
+                    "--",
+                    "set",
+                    "Controller",
+                    bridge,
+                    "connection_mode=out-of-band",
+                ]
+            )
+            live.await_log("a session stands", since=seen)
+            time.sleep(3)
+            live.await_paths(pairs)
+            tracks = probes.stop()
+        figures(f"a session away for {pause_s} s", **summary(tracks))
+        judge("flows", tracks, [(start_ns, mended_ns)])
+
+
+def middle(live: Live) -> set[int]:
+    """Switches without hosts."""
+    hosts = {host.node for host in live.blueprint.hosts}
+    tors = {live.links["source"][link] for link, node in enumerate(live.links["target"]) if node in hosts}
+    return {switch.node for switch in live.blueprint.switches} - tors

@@ -1,0 +1,107 @@
+"""Seamless flow migration on real switches: the diamond of OFPT's Fig. 10, where a flow goes over and back again.
+
+Controller and scheme are those of the simulator: `pathloom run --scheme move:period=200ms,times=100` is the twin.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from live import Live, alive, finish, run_on, spoil
+from pathloom.lab.probes import summary
+from support import call, figures
+
+DIAMOND = "diamond:hosts=1,rate=10Mbps,buffer=100"
+PAIR = ("h0", "h1")
+FRAME_BYTES = 1514
+"""Of a UDP packet with 1472 bytes in it; an MPTCP-free TCP segment fills it too."""
+
+SENDER = """
+import json, socket, struct, sys, time
+seconds, rate = float(sys.argv[1]), int(sys.argv[2])
+door = socket.socket()
+door.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 8 << 2)
+if rate:
+    door.setsockopt(socket.SOL_SOCKET, 47, rate)
+door.connect(("10.0.1.1", 5001))
+info = lambda: door.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+end, sent = time.time() + seconds, 0
+door.settimeout(5)
+while time.time() < end:
+    sent += door.send(bytes(1 << 14))
+data = info()
+row = {"sent_bytes": sent, "retransmits": struct.unpack_from("=I", data, 100)[0],
+       "timeouts": struct.unpack_from("=H", data, 240)[0] if len(data) >= 242 else None}
+print(json.dumps(row))
+"""
+RECEIVER = """
+import socket
+door = socket.create_server(("", 5001))
+peer, _ = door.accept()
+while peer.recv(1 << 16):
+    pass
+"""
+
+
+@pytest.mark.parametrize("migration", ["sfmm", "tagged"])
+@pytest.mark.parametrize("times", [20, pytest.param(100, marks=pytest.mark.long)])
+def test_udp_at_95_percent_of_the_link_loses_nothing_in_moves(name: str, times: int, migration: str) -> None:
+    scheme = f"move:period=200ms,times={times},migration={migration}"
+    with alive(name, DIAMOND, scheme) as live:
+        rate_hz = 0.95 * 10e6 / (8 * FRAME_BYTES)
+        live.kill()
+        with live.probes([PAIR], rate_hz=rate_hz, payload_bytes=FRAME_BYTES - 42) as probes:
+            live.configure(scheme)
+            live.launch()
+            seen = {tuple(path) for path in watch(live, times * 0.2 + 2)}
+            tracks = probes.stop()
+        figures(f"{times} moves of UDP, {migration}", **summary(tracks))
+        assert not spoil(tracks)
+        assert sum(track.duplicated for track in tracks) == 0
+        assert len(seen) == 2, f"the flow went by {seen}"
+
+
+def watch(live: Live, seconds: float) -> list[list[int]]:
+    """Looks again and again which way the flow goes."""
+    found, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        for rules in live.flow_rules().values():
+            path = live.path(rules, PAIR[0])
+            found += [path] if len(path) > 1 else []
+        time.sleep(0.05)
+    return found
+
+
+def tcp(name: str, scheme: str, seconds: float, rate_bytes: int) -> dict[str, int]:
+    """A labelled connection over the diamond for a while; what its kernel counted."""
+    with alive(name, DIAMOND, scheme) as live:
+        receiver = run_on(live, "h1", RECEIVER)
+        time.sleep(0.5)
+        sender = run_on(live, "h0", SENDER, str(seconds), str(rate_bytes))
+        row: dict[str, int] = json.loads(finish(sender, seconds + 20))
+        receiver.kill()
+        receiver.communicate()
+        return row
+
+
+@pytest.mark.parametrize("moves_wanted", [15, pytest.param(100, marks=pytest.mark.long)])
+def test_tcp_with_an_empty_queue_sends_nothing_again_because_of_a_move(name: str, moves_wanted: int) -> None:
+    seconds = moves_wanted * 0.2 + 1
+    row = tcp(name, f"move:period=200ms,times={moves_wanted}", seconds, rate_bytes=500_000)
+    figures(f"{moves_wanted} moves of TCP, queue empty", **row)
+    assert row["sent_bytes"] > 0.8 * 500_000 * seconds
+    assert (row["retransmits"], row["timeouts"] or 0) == (0, 0)
+
+
+@pytest.mark.parametrize("moves_wanted", [15, pytest.param(100, marks=pytest.mark.long)])
+def test_tcp_with_a_full_queue_has_no_time_out_because_of_a_move(name: str, moves_wanted: int) -> None:
+    seconds = moves_wanted * 0.4 + 1
+    still = tcp(name, "move:period=1h", seconds, rate_bytes=0)
+    assert call("down", "--name", name).code == 0
+    row = tcp(name, f"move:period=400ms,times={moves_wanted}", seconds, rate_bytes=0)
+    figures(f"{moves_wanted} moves of TCP, queue full", moved=row, still=still)
+    assert row["sent_bytes"] > 0.6 * still["sent_bytes"]
+    assert (row["timeouts"] or 0) <= (still["timeouts"] or 0)

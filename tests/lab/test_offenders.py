@@ -1,0 +1,256 @@
+"""Hosts and switches that mean no good: they are limited and named in the log, and everyone else goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from live import HERE, K4, QUIET, Live, alive, finish, permutation, run_on, spoil, until
+from pathloom.lab import system
+from pathloom.lab.probes import summary
+from support import Outcome, figures
+
+LabCommand = Callable[..., Outcome]
+PORT = "6653"
+
+
+@contextmanager
+def undisturbed(live: Live, what: str, skip: int = 1) -> Iterator[None]:
+    """Probes between other hosts lose nothing meanwhile, and the controller is the same process as before."""
+    pairs = permutation(live, 8)[skip:]
+    with live.probes(pairs) as probes:
+        live.await_paths(pairs)
+        yield
+        assert live.process is not None
+        assert live.process.poll() is None, live.log()[-2000:]
+        tracks = probes.stop()
+        figures(what, **summary(tracks))
+        assert not spoil(tracks)
+
+
+def rogue(live: Live, how: str, seconds: float, *more: str) -> dict[str, int]:
+    """Lets a bad switch connect from among the switches; returns what it counted."""
+    command = ["ip", "netns", "exec", live.blueprint.namespace, sys.executable, str(HERE / "rogue.py"), PORT, how]
+    environment = {**os.environ, system.MARK: str(live.lab.directory)}
+    done = subprocess.run(
+        [*command, str(seconds), *more], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    counts: dict[str, int] = json.loads(done.stdout)
+    return counts
+
+
+def test_a_fabric_is_up_discovered_and_forwarding_without_arp_entries(lab: LabCommand, name: str) -> None:
+    reach = "import socket; socket.create_connection(('h15', 7), 5)"
+    answer = "import socket; s = socket.create_server(('', 7)); s.accept()"
+    up = lab("up", K4, "--controller", "pathloom", "--arp", "proxy")
+    assert (up.code, up.err) == (0, "")
+    started = time.monotonic()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "pathloom", "lab", "exec", "h15", "--name", name, "--", "python3", "-c", answer]
+    )
+    until(lambda: lab("exec", "h0", "--", "python3", "-c", reach).code == 0, "h0 reaches h15")
+    figures("k=4 with ARP proxy", up_s=round(up.took_s, 2), connected_s=round(time.monotonic() - started, 2))
+    assert server.wait(10) == 0
+    neighbours = lab("exec", "h0", "--", "ip", "neighbour").out
+    assert "PERMANENT" not in neighbours
+    assert "10.0.7.2" in neighbours
+    assert up.took_s < 10
+
+
+def test_the_cabling_is_found_to_be_as_configured_and_what_is_not_is_named(name: str) -> None:
+    with alive(name, K4, QUIET) as live:
+        live.await_log("every cable is as configured")
+        # Two cables swapped: the interfaces change bridges, and bear each other's port numbers.
+        first, second = (port for port in live.blueprint.switch_ports if port.switch == 0 and port.number > 2)
+        one, other = first.interface, second.interface
+        bridge = next(switch.bridge for switch in live.blueprint.switches if switch.node == 0)
+        swap = ["del-port", bridge, one, "--", "del-port", bridge, other]
+        for interface, number in ((one, second.number), (other, first.number)):
+            swap += ["--", "add-port", bridge, interface]
+            swap += ["--", "set", "Interface", interface, f"ofport_request={number}"]
+        seen = len(live.log())
+        live.switches.vsctl(swap)
+        live.await_log("it belongs to", 4, since=seen)
+        live.await_log("it is not used", 2, since=seen)
+
+
+def test_forged_lldp_of_a_host_makes_no_link_and_is_named(name: str) -> None:
+    code = """
+import socket, sys, time
+door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+door.bind(("eth0", 0))
+head = bytes.fromhex("0180c200000e020000001501") + b"\\x88\\xcc"
+text = lambda kind, value: ((kind << 9) | (len(value) + 1)).to_bytes(2, "big") + b"\\x07" + value
+whence = time.time_ns().to_bytes(8, "big") + (2).to_bytes(8, "big") + (1).to_bytes(4, "big")
+ours = bytes.fromhex("524c4d0101") + bytes(8) + whence
+own = ((127 << 9) | (len(ours) + 16)).to_bytes(2, "big") + ours + bytes(16)
+frame = head + text(1, b"0000000000000002") + text(2, b"1") + bytes.fromhex("06020004") + own + bytes(2)
+end = time.time() + 3
+while time.time() < end:
+    door.send(frame)
+    time.sleep(0.002)
+"""
+    with alive(name, K4, QUIET) as live:
+        live.await_log("every cable is as configured")
+        seen = len(live.log())
+        with undisturbed(live, "forged LLDP"):
+            finish(run_on(live, "h0", code))
+        assert "port 1" in live.await_log("pretends to be a probe", since=seen)
+        live.await_log("sends more LLDP than a port may", since=seen)
+        assert "cabling:" not in live.log()[seen:]
+        assert len([line for line in live.log()[seen:].splitlines() if "WARN" in line]) < 10
+
+
+def test_a_host_that_speaks_for_another_is_not_believed_and_is_named(name: str) -> None:
+    code = """
+import socket, time
+door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+door.bind(("eth0", 0))
+mine, victim, to = bytes.fromhex("020000001601"), bytes([10, 0, 7, 2]), bytes([10, 0, 3, 1])
+for operation, target in ((2, b"\\xff" * 6), (1, bytes(6))):
+    head = b"\\xff" * 6 + mine + bytes.fromhex("0806000108000604") + bytes([0, operation])
+    frame = head + mine + victim + target + to
+    for _ in range(50):
+        door.send(frame + bytes(18))
+        time.sleep(0.01)
+"""
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        with undisturbed(live, "ARP spoofing", skip=2):
+            # h6 asks for h15 first, so that it has an entry that could be poisoned.
+            pairs = [("h6", "h15")]
+            with live.probes(pairs, first_port=21_000, rate_hz=200) as probes:
+                time.sleep(1)
+                finish(run_on(live, "h1", code))
+                (track,) = probes.stop()
+        assert track.sent - track.lost > 100
+        live.await_log("speaks for 10.0.7.2")
+        neighbours = subprocess.run(
+            ["ip", "-n", live.blueprint.hosts[6].namespace, "neighbour"], capture_output=True, text=True, check=True
+        ).stdout
+        victim = live.blueprint.hosts[15].ports[0].mac
+        assert f"10.0.7.2 dev eth0 lladdr {victim}" in neighbours
+
+
+def test_a_port_that_flaps_100_times_a_second_is_held_back_and_named(name: str) -> None:
+    with alive(name, K4, QUIET) as live:
+        pairs = permutation(live, 8)
+        with live.probes(pairs) as first:
+            paths = live.await_paths(pairs)
+            first.stop()
+        time.sleep(12)
+        # A cable that none of the flows uses.
+        used = {min(link, link ^ 1) for path in paths for link in path}
+        hosts = {host.node for host in live.blueprint.hosts}
+        ends = zip(live.links["source"], live.links["target"], strict=True)
+        between = [link for link, both in enumerate(ends) if not hosts & set(both)]
+        idle = next(link for link in between if link % 2 == 0 and link not in used)
+        seen = len(live.log())
+        with undisturbed(live, "a port that flaps", skip=0):
+            flaps, end = 0, time.monotonic() + 4
+            while time.monotonic() < end:
+                live.ip(f"link set l{idle} down", f"link set l{idle} up")
+                flaps += 1
+                time.sleep(0.005)
+            figures("a port that flaps", per_s=flaps / 4)
+        live.await_log("times in a row; must be quiet", since=seen)
+        assert len(live.log()[seen:].splitlines()) < 100
+
+
+def test_100_000_packets_a_second_from_one_port_are_limited(name: str) -> None:
+    with alive(name, K4, QUIET) as live:
+        # The last ToR's place is taken by a switch that hands up far too much; no probe passes it.
+        tor = next(switch for switch in live.blueprint.switches if switch.node == 0)
+        live.disconnect(tor.bridge)
+        time.sleep(1)
+        seen = len(live.log())
+        pairs = permutation(live, 8)[2:6]
+        with live.probes(pairs) as probes:
+            time.sleep(1)
+            before_s = cpu_s(live)
+            counts = rogue(live, "flood", 5, tor.dpid, "1")
+            used_s = cpu_s(live) - before_s
+            tracks = probes.stop()
+        figures("flood", per_s=counts["sent"] / 5, busy_share=round(used_s / 6, 3), **summary(tracks))
+        assert counts["sent"] > 100_000
+        assert used_s < 3
+        assert not spoil(tracks)
+        live.await_log("a port sends too many packets here", since=seen)
+        assert len(live.log()[seen:].splitlines()) < 100
+
+
+def cpu_s(live: Live) -> float:
+    """Seconds that the controller has been busy."""
+    assert live.process is not None
+    fields = Path(f"/proc/{live.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_host_that_opens_flows_as_fast_as_it_can_disturbs_nobody(name: str) -> None:
+    code = """
+import socket, time
+door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+door.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 8 << 2)
+end, number = time.time() + 5, 0
+while time.time() < end:
+    try:
+        door.sendto(b"x", ("10.0.7.1", 1024 + number % 60000))
+    except OSError:
+        pass
+    number += 1
+print(number)
+"""
+    with alive(name, K4, QUIET) as live:
+        seen = len(live.log())
+        with undisturbed(live, "a host that opens flows"):
+            figures("a host that opens flows", per_s=int(finish(run_on(live, "h0", code))) / 5)
+        live.await_log("a port sends too many packets here", since=seen)
+
+
+@pytest.mark.parametrize("how", ["random", "mutated", "lengths"])
+def test_nonsense_at_the_listening_port_is_refused_and_named(name: str, how: str) -> None:
+    with alive(name, K4, QUIET) as live:
+        seen = len(live.log())
+        with undisturbed(live, how):
+            counts = rogue(live, how, 5)
+        figures(how, **counts)
+        assert counts["connections"] > 3
+        assert counts["sent_away"] > 0
+        live.await_log("a connection is closed", since=seen)
+        # The switches' sessions stood all the while.
+        assert live.log()[seen:].count("a session stands") == 0
+
+
+def test_a_second_switch_of_the_same_name_is_sent_away_and_named(name: str) -> None:
+    with alive(name, K4, QUIET) as live:
+        seen = len(live.log())
+        with undisturbed(live, "a duplicate"):
+            counts = rogue(live, "duplicate", 8, live.blueprint.switches[3].dpid)
+        assert counts["sent_away"] >= 2
+        assert "connected from" in live.await_log("is connected from", since=seen)
+        assert live.log()[seen:].count("a session stands") == 0
+
+
+def test_meters_hold_flows_to_their_rates(name: str) -> None:
+    with alive(name, K4, "ofpt:sizes=unknown,headroom=0.5", more='[control]\nenforcement = "meter"') as live:
+        pairs = permutation(live, 2)
+        # 1.5 times what half of a link carries.
+        with live.probes(pairs, rate_hz=620, payload_bytes=1458) as probes:
+            live.await_paths(pairs)
+            time.sleep(4)
+            meters = live.switches.dump("dump-meters")
+            rules = [line for lines in live.switches.dump("dump-flows").values() for line in lines if "meter" in line]
+            tracks = probes.stop()
+        shares = [round(1 - track.lost / track.sent, 3) for track in tracks]
+        figures("meters", meters=sum(map(len, meters.values())), rules=len(rules), arrived=shares)
+        assert len(rules) == len(pairs)
+        assert "refused" not in live.log()
+        assert all(share < 0.95 for share in shares)
