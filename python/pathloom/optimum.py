@@ -23,13 +23,14 @@ from pathloom.errors import bad_input
 Flow = tuple[int, int, float]
 """Sending and receiving host (node numbers, as in `_core.Fabric.nodes()`), demand in b/s; infinite if it takes all."""
 
-Method = Literal["choose", "simplex", "ipm", "pdlp"]
+Method = Literal["choose", "simplex", "ipm", "pdlp", "paths"]
+"""How a program is solved; `paths` (`pathloom.optimum_paths`) is for `max_concurrent` without links of hosts alone."""
 
 TOLERANCE: Final = 1e-6
 """To which constraints hold and the optimum is known, for PDLP and interior points."""
 
 LARGE: Final = 5_000
-"""Variables from which the first-order method (PDLP) is chosen: the others take many times as long."""
+"""Variables from which another method is chosen: `paths` where it can be, and else the first-order method (PDLP)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,13 @@ def max_concurrent(
         if not 0 < demand_bps < math.inf:
             raise bad_input(f"flow {index}: a demand of {demand_bps} b/s; expected a positive, finite number")
     program = _Program(fabric, flows, access_links)
+    one_port = all(len(ways) == 1 for ways in program.ways)
+    if method == "paths" or (method == "choose" and one_port and not access_links and len(program.objective) >= LARGE):
+        from pathloom.optimum_paths import max_concurrent_by_paths
+
+        if access_links:
+            raise bad_input("optimum: the method `paths` has no links of hosts; expected another one, such as `choose`")
+        return max_concurrent_by_paths(fabric, flows, time_limit_s=time_limit_s, tolerance=tolerance)
     level = program.variable(1.0)
     for index, (_, _, demand_bps) in enumerate(flows):
         row = program.row(0.0, 0.0)
@@ -107,6 +115,13 @@ def max_throughput(
     return program.solve(
         method, time_limit_s, tolerance, lambda solution: float(solution[ways].sum()) * program.unit_bps
     )
+
+
+def two_hosts(is_host: npt.NDArray[np.bool_], index: int, src: int, dst: int) -> None:
+    """Sees to it that a flow is between two hosts."""
+    for host in (src, dst):
+        if not (0 <= host < len(is_host) and is_host[host]):
+            raise bad_input(f"flow {index}: node {host} is no host of the fabric")
 
 
 _Value = Callable[[npt.NDArray[np.float64]], float]
@@ -169,9 +184,7 @@ class _Program:
         supplies: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         over: dict[int, list[int]] = defaultdict(list)
         for index, (src, dst, _) in enumerate(flows):
-            for host in (src, dst):
-                if not (0 <= host < len(self.is_host) and self.is_host[host]):
-                    raise bad_input(f"flow {index}: node {host} is no host of the fabric")
+            two_hosts(self.is_host, index, src, dst)
             self.ways.append([])
             for up in uplinks[src]:
                 for down in downlinks[dst]:
@@ -240,6 +253,8 @@ class _Program:
         program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         program.a_matrix_.start_, program.a_matrix_.index_, program.a_matrix_.value_ = starts, rows, values
         solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        if method == "paths":
+            raise bad_input("optimum: the method `paths` finds no throughput; expected another one, such as `choose`")
         chosen = ("pdlp" if size >= LARGE else "simplex") if method == "choose" else method
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("solver", chosen)

@@ -7,6 +7,7 @@ import pytest
 
 from pathloom import PathloomError, _core
 from pathloom.optimum import Flow, Method, max_concurrent, max_throughput
+from pathloom.solver_worker import demands
 
 GBPS = 1e9
 
@@ -54,6 +55,44 @@ def test_failures_and_longer_paths_count() -> None:
     part = max_concurrent(broken, ring)
     assert 0 < part.value < whole
     assert part.rates_bps == pytest.approx([part.value * GBPS] * len(ring), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "fat-tree:k=4,rate=1Gbps",
+        "fat-tree:k=4,rate=1Gbps,fail=0.15,fail_seed={seed}",
+        "jellyfish:switches=12,ports=6,hosts=24,seed={seed},rate=1Gbps",
+        "vl2:d0=2,d1=4,d2=4,hosts=4,fail=0.1,fail_seed={seed}",
+    ],
+)
+def test_columns_come_to_the_optimum_of_the_whole_program(spec: str, seed: int) -> None:
+    fabric = _core.Fabric.from_spec(spec.format(seed=seed))
+    flows = demands(fabric, "random-4", seed)
+    whole, paths = (max_concurrent(fabric, flows, method=method) for method in ("simplex", "paths"))
+    assert whole.exact
+    assert paths.exact
+    assert paths.method == "paths"
+    assert paths.value == pytest.approx(whole.value, rel=2e-6)
+    assert paths.rates_bps == pytest.approx(whole.rates_bps, rel=1e-5)
+
+
+def test_what_the_method_of_paths_cannot_do_is_said() -> None:
+    fabric, hosts = fat_tree(4)
+    flow: list[Flow] = [(hosts[0], hosts[-1], GBPS)]
+    assert max_concurrent(fabric, [(hosts[0], hosts[1], GBPS)], method="paths").value == math.inf
+    with pytest.raises(PathloomError, match="`paths` has no links of hosts"):
+        max_concurrent(fabric, flow, method="paths", access_links=True)
+    with pytest.raises(PathloomError, match="`paths` finds no throughput"):
+        max_throughput(fabric, flow, method="paths")
+    dual = _core.Fabric.from_spec("jellyfish:switches=10,ports=6,hosts=20,homes=2,seed=1,rate=1Gbps")
+    ends = [index for index, node in enumerate(dual.nodes()) if node["tier"] == "host"]
+    with pytest.raises(PathloomError, match="has 2 ToRs"):
+        max_concurrent(dual, [(ends[0], ends[9], GBPS)], method="paths")
+    stopped = max_concurrent(fabric, flow, method="paths", time_limit_s=0.0)
+    assert not stopped.exact
+    assert math.isnan(stopped.value)
 
 
 def test_two_ports_of_a_host_are_both_used() -> None:
