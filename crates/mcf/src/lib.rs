@@ -6,6 +6,7 @@
 //! - [`placement`]: which path each flow takes (Hedera §4.3: Global First Fit, Simulated Annealing;
 //!   OFPT and LESSOR Algorithm 2).
 
+mod fat_tree;
 mod flow_set;
 pub mod fractional;
 mod max_min;

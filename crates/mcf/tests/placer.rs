@@ -247,6 +247,111 @@ proptest! {
     }
 }
 
+/// All shortest paths over links that are up, and nothing clever.
+fn shortest_paths(links: &[NetworkLink], up: impl Fn(u32) -> bool, from: u32, to: u32) -> Vec<Vec<u32>> {
+    let mut paths = vec![(from, Vec::new())];
+    // No shortest path meets a node twice, so it is shorter than there are links.
+    for _ in 0..links.len() {
+        let arrived: Vec<_> = paths.iter().filter(|(node, _)| *node == to).map(|(_, path)| path.clone()).collect();
+        if !arrived.is_empty() || paths.is_empty() {
+            return arrived;
+        }
+        let mut longer = Vec::new();
+        for (node, path) in paths {
+            let visited =
+                |node: u32| path.iter().any(|&link: &u32| links[link as usize].ends.is_some_and(|e| e.0 == node));
+            for (link, other) in links.iter().enumerate() {
+                let Some((_, next)) = other.ends.filter(|&(before, _)| before == node && up(link as u32)) else {
+                    continue;
+                };
+                if !visited(next) {
+                    longer.push((next, path.iter().copied().chain([link as u32]).collect()));
+                }
+            }
+        }
+        paths = longer;
+    }
+    Vec::new()
+}
+
+/// Places flows one after the other and holds each choice against all shortest paths: no path is wider by more than half
+/// of the flow's demand, and none of those as wide is shorter under l(e) = 1.05^(f(e)/c(e)).
+fn choices_are_the_papers(links: &[NetworkLink], down: &[u32], flows: &[(u32, u32, u64)], together: bool) {
+    let mut placer = Placer::new(Network::new(links.to_vec()), PlacerSettings { improve: false, ..Default::default() });
+    down.iter().for_each(|&link| drop(placer.set_link(link, false)));
+    let mut load = vec![0u64; links.len()];
+    let flow = |&(src_tor, dst_tor, bps): &(u32, u32, u64)| PlacedFlow { src_tor, dst_tor, ..announced(bps) };
+    if together {
+        for (id, one) in flows.iter().enumerate() {
+            placer.wait(id as u64, flow(one)).expect("a new flow");
+        }
+        placer.round(0);
+    }
+    for (id, one) in flows.iter().enumerate() {
+        if together {
+            placer.depart(id as u64);
+        }
+        let bps = one.2;
+        for (link, load) in load.iter_mut().enumerate() {
+            *load = placer.load_bps(link as u32);
+        }
+        let chosen = placer.arrive(id as u64, flow(one)).expect("a new flow").map(<[u32]>::to_vec);
+        let all = shortest_paths(links, |link| placer.is_up(link), one.0, one.1);
+        let Some(chosen) = chosen else {
+            assert!(all.is_empty(), "no path from {} to {} among {all:?}", one.0, one.1);
+            continue;
+        };
+        let width = |path: &[u32]| {
+            let left = |&link: &u32| links[link as usize].capacity_bps as i64 - load[link as usize] as i64;
+            path.iter().map(left).min().unwrap_or(i64::MAX)
+        };
+        let length = |path: &[u32]| -> f64 {
+            let share = |&link: &u32| load[link as usize] as f64 / links[link as usize].capacity_bps as f64;
+            path.iter().map(|link| 1.05f64.powf(share(link))).sum()
+        };
+        assert!(all.contains(&chosen), "{chosen:?} is not one of {all:?}");
+        let enough = all.iter().map(|path| width(path)).max().expect("a path").saturating_sub(bps as i64 / 2);
+        assert!(width(&chosen) >= enough, "{chosen:?} is {} wide, {enough} is known", width(&chosen));
+        let best =
+            all.iter().filter(|path| width(path) >= enough).map(|path| length(path)).fold(f64::INFINITY, f64::min);
+        assert!(length(&chosen) <= best + 1e-9, "{chosen:?} is {} long, {best} is known", length(&chosen));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// On any graph, one by one and after a round.
+    #[test]
+    fn flows_take_a_lightest_path_of_any_graph(
+        cables in prop::collection::vec((0..7u32, 0..7u32, 5..20u64), 1..16),
+        down in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+        flows in prop::collection::vec((0..7u32, 0..7u32, 1..12u64), 1..30),
+        together in any::<bool>(),
+    ) {
+        let cables = cables.into_iter().filter(|(a, b, _)| a != b);
+        let links: Vec<NetworkLink> = cables
+            .flat_map(|(a, b, capacity_bps)| [(a, b), (b, a)].map(|ends| NetworkLink { ends: Some(ends), capacity_bps }))
+            .collect();
+        prop_assume!(!links.is_empty());
+        let down: Vec<u32> = down.iter().map(|index| index.index(links.len()) as u32).collect();
+        let flows: Vec<_> = flows.into_iter().filter(|(a, b, _)| a != b).collect();
+        choices_are_the_papers(&links, &down, &flows, together);
+    }
+
+    /// On FatTrees, healthy and not, whose structure is made use of.
+    #[test]
+    fn flows_take_a_lightest_path_of_a_fat_tree(
+        down in prop::collection::vec(32..96u32, 0..8),
+        flows in prop::collection::vec((0..8u32, 0..8u32, 1..12u64), 1..60),
+        together in any::<bool>(),
+    ) {
+        let tree = FatTree::new(4, 10);
+        let flows: Vec<_> = flows.into_iter().filter(|(a, b, _)| a != b).collect();
+        choices_are_the_papers(&tree.links(), &down, &flows, together);
+    }
+}
+
 /// Mean max-min rate, as a share of the NIC, of a permutation placed by one round.
 fn permutation_quality(k: u32, share: f64, seed: u64) -> f64 {
     let tree = FatTree::new(k, RATE_BPS);

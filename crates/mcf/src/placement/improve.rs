@@ -54,7 +54,7 @@ impl Placer {
     /// another now, at most `most_moves`; `new` are the slots that had none, which may move freely.
     pub(super) fn improve(&mut self, most_moves: usize, new: &[u32]) -> Vec<u64> {
         let mut budget = Budget::new(self.slots.len(), most_moves, new);
-        let most = self.search.operations + MOST_OPERATIONS;
+        let most = self.operations() + MOST_OPERATIONS;
         self.relieve(&mut budget, most);
         self.negotiate(&mut budget, most);
         let differs = |(slot, before): &(u32, Box<[u32]>)| self.standing(*slot).path.as_ref() != Some(before);
@@ -69,7 +69,7 @@ impl Placer {
         for _ in 0..MAX_SWEEPS {
             let mut changed = false;
             for link in self.overfull() {
-                if self.search.operations > most {
+                if self.operations() > most {
                     return;
                 }
                 for slot in self.ledger.on_link(link).to_vec() {

@@ -13,9 +13,11 @@ mod improve;
 mod negotiate;
 mod paths;
 mod placer;
+mod planes;
 mod round;
 mod search;
 mod standing;
+mod walk;
 
 pub use annealing::{anneal, AnnealedFlow, Annealing, AnnealingSettings, Destination};
 pub use first_fit::{first_fit, FirstFit, Placed, Request};

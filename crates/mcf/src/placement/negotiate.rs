@@ -34,7 +34,7 @@ impl Placer {
             }
             let mut known = vec![false; self.slots.len()];
             slots.retain(|&slot| !std::mem::replace(&mut known[slot as usize], true));
-            if best >= GOOD_ENOUGH * asked || vain > self.settings.passes / 3 || self.search.operations > most {
+            if best >= GOOD_ENOUGH * asked || vain > self.settings.passes / 3 || self.operations() > most {
                 break;
             }
             for slot in slots {

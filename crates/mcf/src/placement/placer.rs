@@ -1,10 +1,14 @@
 //! Placement that keeps its state: flows come and go, links fail and return, and nothing starts from nothing.
 
+use super::planes::Planes;
 use super::search::Search;
 use super::standing::{Ledger, Standing};
+use super::walk::Walk;
+use crate::fat_tree::FatTree;
 use crate::network::Network;
 use crate::routes::Routes;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Paths are equally light when they differ by less than this part of a flow's demand.
 const SLACK: i64 = 2;
@@ -103,6 +107,12 @@ pub struct Placer {
     pub(super) routes: Routes,
     pub(super) settings: PlacerSettings,
     pub(super) search: Search,
+    walk: Walk,
+    planes: Planes,
+    /// The FatTree that flows are placed on, if it is one; `None` until the first flow is placed.
+    tree: Option<Option<Arc<FatTree>>>,
+    /// The path found last.
+    path: Vec<u32>,
     pub(super) ledger: Ledger,
     /// Flows by slot.
     pub(super) slots: Vec<Option<Standing>>,
@@ -115,12 +125,17 @@ impl Placer {
     /// No flows on this network.
     pub fn new(network: Network, settings: PlacerSettings) -> Placer {
         let (routes, search) = (Routes::new(&network), Search::new(network.node_count()));
+        let walk = Walk::new(network.node_count());
         let ledger = Ledger::new(&network, settings.epsilon);
         Placer {
             network,
             routes,
             settings,
             search,
+            walk,
+            planes: Planes::default(),
+            tree: None,
+            path: Vec::new(),
             ledger,
             slots: Vec::new(),
             free: Vec::new(),
@@ -224,6 +239,8 @@ impl Placer {
         if !self.routes.set(&self.network, link, up) {
             return Vec::new();
         }
+        self.walk.forget();
+        self.planes.forget();
         let mut slots: Vec<u32> = if up {
             (0..self.slots.len() as u32).filter(|&slot| self.is_waiting(slot)).collect()
         } else {
@@ -330,21 +347,48 @@ impl Placer {
             self.put(slot, &[]);
             return true;
         }
-        let slack = standing.demand_bps as i64 / SLACK;
+        let slack_bps = standing.demand_bps as i64 / SLACK;
+        let mut path = std::mem::take(&mut self.path);
+        let found = self.place_by_plane(slot, (from, to), slack_bps, &mut path)
+            || self.place_by_walk(slot, (from, to), slack_bps, &mut path);
+        self.path = path;
+        found
+    }
+
+    /// Puts a flow on the lightest path that goes up and down once, if this is a FatTree and such a path is left.
+    fn place_by_plane(&mut self, slot: u32, (from, to): (u32, u32), slack_bps: i64, path: &mut Vec<u32>) -> bool {
+        let Some(tree) = self.tree(from) else { return false };
+        let tors = tree.tor_at(from).zip(tree.tor_at(to));
+        let found = tors.filter(|&tors| {
+            let found = self.planes.lightest((&tree, &self.routes, &self.ledger), tors, slack_bps, path);
+            if found {
+                self.put(slot, path);
+                self.planes.taken((&tree, &self.routes, &self.ledger), tors.0, tors.1);
+            }
+            found
+        });
+        found.is_some()
+    }
+
+    /// The FatTree that flows are placed on, if it is one. It is looked for when the first flow is placed, from its ToR.
+    pub(super) fn tree(&mut self, tor: u32) -> Option<Arc<FatTree>> {
+        self.tree.get_or_insert_with(|| FatTree::find(&self.network, tor).map(Arc::new)).clone()
+    }
+
+    /// Puts a flow on the lightest of its shortest paths.
+    fn place_by_walk(&mut self, slot: u32, (from, to): (u32, u32), slack_bps: i64, path: &mut Vec<u32>) -> bool {
         self.routes.prepare(&self.network, to);
-        let Some(routes) = self.routes.to(to) else { return false };
-        let ledger = &self.ledger;
-        let last = self.network.entering(to).iter().filter(|hop| self.routes.is_up(hop.link));
-        let most = last.map(|hop| ledger.left_bps(hop.link)).max().unwrap_or(i64::MAX);
-        let width = |link| ledger.left_bps(link);
-        let Some(widest) = self.search.widest(routes, from, most, slack, width) else { return false };
-        let length = |link| if ledger.left_bps(link) < widest { f64::INFINITY } else { ledger.length(link) };
-        let mut path = Vec::new();
-        let found = self.search.cheapest(routes, from, length, &mut path).is_some();
+        let found = self.walk.lightest((&self.routes, &self.ledger), (from, to), slack_bps, path);
         if found {
-            self.put(slot, &path);
+            self.put(slot, path);
+            self.walk.taken(&self.network, &self.ledger, path);
         }
         found
+    }
+
+    /// Links looked at since the beginning.
+    pub(super) fn operations(&self) -> u64 {
+        self.planes.operations + self.walk.operations + self.search.operations
     }
 
     /// Puts a waiting flow on this path.

@@ -1,15 +1,15 @@
 //! A round over all flows: demands, the papers' walk for those without a path, improvement, rates.
 
 use super::placer::{Placer, Round};
+use super::standing::Standing;
 use crate::{max_min, FlowSet};
-use std::cmp::Ordering;
 
 impl Placer {
     /// One round, as the papers have it every polling period and when flows came or went: estimates all demands exactly,
     /// places the flows that have no path, in the papers' order, and then moves flows to where there is more room, but
     /// at most `most_moves` of those that stood on a path before. What stands well is left alone.
     pub fn round(&mut self, most_moves: usize) -> Round {
-        let operations = self.search.operations;
+        let operations = self.operations();
         self.estimate_demands();
         let mut waiting: Vec<u32> = (0..self.slots.len() as u32).filter(|&slot| self.is_waiting(slot)).collect();
         self.order(&mut waiting);
@@ -24,7 +24,7 @@ impl Placer {
         }
         round.placed.sort_unstable();
         round.stranded.sort_unstable();
-        round.operations = self.search.operations - operations;
+        round.operations = self.operations() - operations;
         round
     }
 
@@ -34,7 +34,7 @@ impl Placer {
     pub fn shares_bps(&self) -> Vec<(u64, u64)> {
         let mut slots: Vec<u32> =
             (0..self.slots.len() as u32).filter(|&slot| self.slots[slot as usize].is_some()).collect();
-        slots.sort_by(|&a, &b| self.by_remaining_time(a, b));
+        slots.sort_by_cached_key(|&slot| self.remaining_time(slot));
         let mut left: Vec<u64> = self.network.links().iter().map(|link| link.capacity_bps).collect();
         let mut shares = Vec::with_capacity(slots.len());
         for slot in slots {
@@ -106,23 +106,25 @@ impl Placer {
         }
     }
 
-    /// The papers' order: ToR pair by ToR pair, and within a pair minimum remaining time first. Pairs of one destination
-    /// follow each other, so that its next hops stay in the processor's cache.
-    pub(super) fn order(&self, slots: &mut [u32]) {
-        let tors = |slot: u32| {
-            let flow = &self.standing(slot).flow;
-            (flow.dst_tor, flow.src_tor)
+    /// The papers' order: ToR pair by ToR pair, and within a pair minimum remaining time first. Pairs between the same two
+    /// pods follow each other, and else those of one destination, so that what is known of the way is of use again.
+    pub(super) fn order(&mut self, slots: &mut [u32]) {
+        let first = slots.iter().find_map(|&slot| self.standing(slot).ends);
+        let tree = first.and_then(|(from, _)| self.tree(from));
+        let pod = |place: u32| tree.as_ref().and_then(|tree| tree.tor_at(place).map(|tor| tree.pod_of(tor)));
+        let key = |slot: &u32| {
+            let Standing { flow, ends, .. } = self.standing(*slot);
+            let pods = ends.and_then(|(from, to)| pod(to).zip(pod(from)));
+            (pods, flow.dst_tor, flow.src_tor)
         };
-        slots.sort_by(|&a, &b| tors(a).cmp(&tors(b)).then_with(|| self.by_remaining_time(a, b)));
+        slots.sort_by_cached_key(|slot| (key(slot), self.remaining_time(*slot)));
     }
 
     /// Minimum remaining time first; unknown sizes last; then by name.
-    fn by_remaining_time(&self, a: u32, b: u32) -> Ordering {
-        let time = |slot: u32| {
-            let standing = self.standing(slot);
-            let bytes = standing.flow.remaining_bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
-            bytes / standing.demand_bps.max(1) as f64
-        };
-        time(a).total_cmp(&time(b)).then_with(|| self.standing(a).id.cmp(&self.standing(b).id))
+    fn remaining_time(&self, slot: u32) -> (u64, u64) {
+        let Standing { flow, demand_bps, id, .. } = self.standing(slot);
+        let bytes = flow.remaining_bytes.map_or(f64::INFINITY, |bytes| bytes as f64);
+        // Bits of numbers that are not negative are in their order.
+        ((bytes / (*demand_bps).max(1) as f64).to_bits(), *id)
     }
 }

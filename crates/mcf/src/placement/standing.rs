@@ -35,6 +35,8 @@ pub(super) struct Ledger {
     /// Slots of the flows on each link; on an access link, whether they have a path or not.
     on_link: Vec<Vec<u32>>,
     ln_growth: f64,
+    /// Changes so far.
+    version: u64,
 }
 
 impl Ledger {
@@ -47,12 +49,18 @@ impl Ledger {
             on_link: vec![Vec::new(); capacity_bps.len()],
             capacity_bps,
             ln_growth: libm::log1p(epsilon.max(0.0)),
+            version: 0,
         }
     }
 
     /// c(e) − f(e): below 0 when the flows on a link ask for more than it has.
     pub(super) fn left_bps(&self, link: u32) -> i64 {
         self.left_bps[link as usize]
+    }
+
+    /// Another number after every change of a load.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     /// c(e).
@@ -103,6 +111,7 @@ impl Ledger {
     }
 
     pub(super) fn change(&mut self, path: &[u32], before_bps: u64, after_bps: u64) {
+        self.version += 1;
         for &link in path {
             let link = link as usize;
             self.left_bps[link] -= after_bps as i64 - before_bps as i64;
