@@ -90,6 +90,11 @@ impl FatTree {
         }
         path.push(self.tor_cable(dst, plane).down);
     }
+
+    /// All links between ToRs and aggregation switches, and all between those and cores.
+    pub(crate) fn tiers(&self) -> [impl Iterator<Item = u32> + '_; 2] {
+        [&self.tor_links, &self.core_links].map(|[up, down]| up.iter().chain(down).copied())
+    }
 }
 
 /// Nodes of one pod, by place; aggregation switches in the order of planes.

@@ -350,6 +350,31 @@ proptest! {
         let flows: Vec<_> = flows.into_iter().filter(|(a, b, _)| a != b).collect();
         choices_are_the_papers(&tree.links(), &down, &flows, together);
     }
+
+    /// As many equal flows as fit at their ToRs are placed without loss in a healthy FatTree, whatever the pairs are and
+    /// wherever some of them stand, and what stands is moved only as far as is allowed.
+    #[test]
+    fn equal_flows_fill_a_fat_tree(seed in any::<u64>(), parts in 1u64..4, standing in 0usize..64, most in 0usize..40) {
+        let tree = FatTree::new(4, RATE_BPS);
+        let mut placer = placer(&tree);
+        let mut rng = rng(seed);
+        let pairs: Vec<(u32, u32)> = (0..parts).flat_map(|_| tree.permutation(&mut rng)).collect();
+        let flow = |&(src, dst): &(u32, u32)| PlacedFlow {
+            announced_bps: Some(RATE_BPS / parts),
+            ..tree.flow(src, dst)
+        };
+        for (id, pair) in pairs.iter().enumerate() {
+            match id < standing {
+                true => drop(placer.arrive(id as u64, flow(pair)).expect("a new flow")),
+                false => placer.wait(id as u64, flow(pair)).expect("a new flow"),
+            }
+        }
+        prop_assert!(placer.round(most).moved.len() <= most);
+        placer.round(usize::MAX);
+        let rates = placer.max_min_bps();
+        let whole = RATE_BPS as f64 / parts as f64;
+        prop_assert!(rates.iter().all(|(_, rate)| (rate / whole - 1.0).abs() < 1e-6), "{rates:?}");
+    }
 }
 
 /// Mean max-min rate, as a share of the NIC, of a permutation placed by one round.
@@ -371,10 +396,19 @@ fn permutation_quality(k: u32, share: f64, seed: u64) -> f64 {
 
 #[test]
 fn a_permutation_is_placed_nearly_perfectly() {
-    let mean = |share| (0..10).map(|seed| permutation_quality(8, share, seed)).sum::<f64>() / 10.0;
-    let (healthy, failed) = (mean(0.0), mean(0.05));
-    assert!(healthy >= 0.97, "{healthy} of the NICs on a healthy FatTree");
-    assert!(failed >= 0.85, "{failed} of the NICs with 5 % of the links failed");
+    let healthy = (0..10).map(|seed| permutation_quality(8, 0.0, seed)).fold(1.0, f64::min);
+    assert!(healthy > 1.0 - 1e-9, "{healthy} of the NICs on a healthy FatTree");
+    // 0.892, 0.880 and 0.885; a linear program that may split flows comes to about 0.90.
+    for first in [0, 100, 200] {
+        let failed = (first..first + 10).map(|seed| permutation_quality(8, 0.05, seed)).sum::<f64>() / 10.0;
+        assert!(failed >= 0.865, "{failed} of the NICs with 5 % of the links failed, seeds from {first}");
+    }
+}
+
+#[test]
+fn a_permutation_fills_a_large_fat_tree_as_well() {
+    let found = permutation_quality(16, 0.0, 1);
+    assert!(found > 1.0 - 1e-9, "{found} of the NICs");
 }
 
 #[test]

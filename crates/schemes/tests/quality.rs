@@ -78,13 +78,13 @@ fn run(fabric: &str, scheme: &str, seed: u64, rounds: u64) -> World {
 }
 
 fn mean_over_seeds(scheme: &str, rounds: u64) -> f64 {
-    mean_on(|_| FABRIC.to_owned(), scheme, rounds)
+    mean_on(|_| FABRIC.to_owned(), scheme, rounds, 1)
 }
 
 /// The mean over ten seeds, which draw the permutation and may draw the fabric.
-fn mean_on(fabric: impl Fn(u64) -> String, scheme: &str, rounds: u64) -> f64 {
+fn mean_on(fabric: impl Fn(u64) -> String, scheme: &str, rounds: u64, first: u64) -> f64 {
     let mut means = Vec::new();
-    for seed in 1..=10 {
+    for seed in first..first + 10 {
         let rates = rates(&run(&fabric(seed), scheme, seed, rounds).view);
         means.push(rates.iter().sum::<f64>() / rates.len() as f64);
     }
@@ -113,19 +113,19 @@ fn annealing_is_better_and_gets_better_by_the_round() {
 }
 
 #[test]
-fn ofpt_and_lessor_are_near_the_optimum() {
+fn ofpt_and_lessor_are_at_the_optimum() {
     for scheme in ["ofpt", "lessor"] {
         let mean = mean_over_seeds(scheme, 2);
-        assert!((0.97..=1.0).contains(&mean), "{scheme} {mean}");
+        assert!((mean - 1.0).abs() < 1e-6, "{scheme} {mean}");
     }
 }
 
 /// The bound of the linear program is 0.90 there.
 #[test]
 fn failed_links_are_gone_round() {
-    for scheme in ["ofpt", "lessor"] {
-        let mean = mean_on(|seed| format!("{FABRIC},fail=0.05,fail_seed={seed}"), scheme, 3);
-        assert!((0.85..=0.92).contains(&mean), "{scheme} {mean}");
+    for (scheme, first) in [("ofpt", 1), ("ofpt", 101), ("lessor", 1), ("lessor", 101)] {
+        let mean = mean_on(|seed| format!("{FABRIC},fail=0.05,fail_seed={seed}"), scheme, 3, first);
+        assert!((0.865..=0.92).contains(&mean), "{scheme} {mean}, seeds from {first}");
     }
 }
 

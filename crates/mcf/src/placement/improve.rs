@@ -40,6 +40,11 @@ impl Budget {
         self.left > 0 || self.free[slot as usize]
     }
 
+    /// Whether all of these may move, each once.
+    pub(super) fn allows_all(&self, slots: impl Iterator<Item = u32>) -> bool {
+        slots.filter(|&slot| !self.free[slot as usize]).count() <= self.left
+    }
+
     /// Notes that a flow left the path it was on.
     pub(super) fn note(&mut self, slot: u32, before: &[u32]) {
         if !std::mem::replace(&mut self.free[slot as usize], true) {
@@ -56,7 +61,14 @@ impl Placer {
         let mut budget = Budget::new(self.slots.len(), most_moves, new);
         let most = self.operations() + MOST_OPERATIONS;
         self.relieve(&mut budget, most);
-        self.negotiate(&mut budget, most);
+        if !self.overfull().is_empty() && !self.recolour(&mut budget) {
+            let natural = self.demands();
+            if let Some(curbed) = self.curbed() {
+                self.set_demands(&curbed);
+            }
+            self.negotiate(&mut budget, most);
+            self.set_demands(&natural);
+        }
         let differs = |(slot, before): &(u32, Box<[u32]>)| self.standing(*slot).path.as_ref() != Some(before);
         let moved = budget.origins.iter().filter(|origin| differs(origin));
         let mut ids: Vec<u64> = moved.map(|(slot, _)| self.standing(*slot).id).collect();

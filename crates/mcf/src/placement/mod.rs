@@ -8,12 +8,15 @@
 //! number of operations it took (one is one link of one path looked at), for whoever charges modelled time.
 
 mod annealing;
+mod colouring;
+mod curb;
 mod first_fit;
 mod improve;
 mod negotiate;
 mod paths;
 mod placer;
 mod planes;
+mod recolour;
 mod round;
 mod search;
 mod standing;

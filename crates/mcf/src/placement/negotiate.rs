@@ -3,7 +3,8 @@
 //!
 //! This is how signals are routed on FPGAs (McMurchie and Ebeling, "PathFinder", FPGA 1995): a flow that has another
 //! way gives in sooner or later, one that has none stays. It solves what moving one flow at a time cannot, where every
-//! flow that moves pushes another one away. The best state met is kept.
+//! flow that moves pushes another one away. The best state met is kept. Where cuts say beforehand that not all flows can
+//! have what they ask for, they have been curbed.
 
 use super::improve::Budget;
 use super::placer::Placer;
@@ -34,7 +35,11 @@ impl Placer {
             }
             let mut known = vec![false; self.slots.len()];
             slots.retain(|&slot| !std::mem::replace(&mut known[slot as usize], true));
-            if best >= GOOD_ENOUGH * asked || vain > self.settings.passes / 3 || self.operations() > most {
+            if slots.is_empty()
+                || best >= GOOD_ENOUGH * asked
+                || vain > self.settings.passes / 3
+                || self.operations() > most
+            {
                 break;
             }
             for slot in slots {

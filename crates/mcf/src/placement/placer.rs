@@ -109,6 +109,8 @@ pub struct Placer {
     pub(super) search: Search,
     walk: Walk,
     planes: Planes,
+    /// What colouring and curbing have looked at since the beginning.
+    pub(super) extra_operations: u64,
     /// The FatTree that flows are placed on, if it is one; `None` until the first flow is placed.
     tree: Option<Option<Arc<FatTree>>>,
     /// The path found last.
@@ -134,6 +136,7 @@ impl Placer {
             search,
             walk,
             planes: Planes::default(),
+            extra_operations: 0,
             tree: None,
             path: Vec::new(),
             ledger,
@@ -388,7 +391,7 @@ impl Placer {
 
     /// Links looked at since the beginning.
     pub(super) fn operations(&self) -> u64 {
-        self.planes.operations + self.walk.operations + self.search.operations
+        self.planes.operations + self.walk.operations + self.search.operations + self.extra_operations
     }
 
     /// Puts a waiting flow on this path.

@@ -1,0 +1,150 @@
+//! What flows can have at most where links have failed, before it is asked which path they take.
+//!
+//! Four flows that ask for a link each cannot all have one where a ToR has three links left: two of them will have half.
+//! As long as each asks for a whole link none of the three looks better than another, and negotiation does not settle.
+//! So it is settled beforehand who gives way: at every ToR, and at every pod of a FatTree, whose flows ask for more than its
+//! links carry, flows are curbed to the share of a link that they would have with one more flow on it, and then of
+//! another, until what is left fits. Those that have to give way at both ends come first: one loss instead of two.
+
+use super::placer::Placer;
+use crate::fat_tree::FatTree;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// By how many more flows than at first a link is taken to be shared, at most.
+const MOST_SHARING: u32 = 8;
+
+/// The links into or out of a part of the network, and the flows that have to cross one of them.
+#[derive(Default)]
+struct Cut {
+    /// What the links carry in all that are up.
+    capacity_bps: u64,
+    /// What the greatest of them carries.
+    link_bps: u64,
+    /// What the flows ask for.
+    asked_bps: u64,
+    slots: Vec<u32>,
+}
+
+impl Cut {
+    fn add(&mut self, placer: &Placer, link: u32) {
+        if placer.routes.is_up(link) {
+            let bps = placer.network.capacity_bps(link);
+            self.capacity_bps = self.capacity_bps.saturating_add(bps);
+            self.link_bps = self.link_bps.max(bps);
+        }
+    }
+
+    /// Whether flows ask for more than the links carry, by more than a thousandth.
+    fn is_exceeded(&self) -> bool {
+        self.link_bps > 0 && self.asked_bps > self.capacity_bps + self.capacity_bps / 1000
+    }
+}
+
+/// Curbs the flows of a cut once, those first that have to give way in most places, until what they ask for fits.
+fn curb(cuts: &mut [Cut], of: &[Vec<usize>], asked: &mut [u64], index: usize) {
+    let mut slots = std::mem::take(&mut cuts[index].slots);
+    let burden = |slot: u32| of[slot as usize].iter().filter(|&&cut| cuts[cut].is_exceeded()).count() as u64;
+    slots.sort_by_cached_key(|&slot| {
+        let bps = asked[slot as usize];
+        (Reverse(bps.saturating_mul(burden(slot))), Reverse(bps), slot)
+    });
+    for &slot in &slots {
+        if !cuts[index].is_exceeded() {
+            break;
+        }
+        let before_bps = asked[slot as usize];
+        let sharing = cuts[index].link_bps / before_bps.max(1) + 1;
+        let after_bps = before_bps.min(cuts[index].link_bps / sharing);
+        asked[slot as usize] = after_bps;
+        of[slot as usize].iter().for_each(|&cut| cuts[cut].asked_bps -= before_bps - after_bps);
+    }
+    cuts[index].slots = slots;
+}
+
+impl Placer {
+    /// By slot, what each flow asks for once flows have been curbed; `None` if all can have what they ask for as far as
+    /// cuts tell.
+    pub(super) fn curbed(&mut self) -> Option<Vec<u64>> {
+        let (mut cuts, of) = self.cuts();
+        let mut asked = self.demands();
+        for cut in &mut cuts {
+            cut.asked_bps = cut.slots.iter().map(|&slot| asked[slot as usize]).fold(0, u64::saturating_add);
+        }
+        if !cuts.iter().any(Cut::is_exceeded) {
+            return None;
+        }
+        for index in 0..cuts.len() {
+            for _ in 0..MOST_SHARING {
+                if cuts[index].is_exceeded() {
+                    self.extra_operations += cuts[index].slots.len() as u64;
+                    curb(&mut cuts, &of, &mut asked, index);
+                }
+            }
+        }
+        Some(asked)
+    }
+
+    /// By slot, what each flow asks for.
+    pub(super) fn demands(&self) -> Vec<u64> {
+        self.slots.iter().map(|standing| standing.as_ref().map_or(0, |standing| standing.demand_bps)).collect()
+    }
+
+    /// Sets what each flow asks for, by slot.
+    pub(super) fn set_demands(&mut self, demands_bps: &[u64]) {
+        for (slot, &demand_bps) in (0..).zip(demands_bps) {
+            if self.slots[slot as usize].is_some() {
+                self.set_demand(slot, demand_bps);
+            }
+        }
+    }
+
+    /// The cuts that are looked at, and by slot those that each flow crosses.
+    fn cuts(&mut self) -> (Vec<Cut>, Vec<Vec<usize>>) {
+        let first = self.slots.iter().flatten().find_map(|standing| standing.ends);
+        let tree = first.and_then(|(from, _)| self.tree(from));
+        let mut numbers: BTreeMap<(bool, bool, usize), usize> = BTreeMap::new();
+        let (mut cuts, mut of) = (Vec::<Cut>::new(), vec![Vec::new(); self.slots.len()]);
+        for (slot, standing) in self.slots.iter().enumerate() {
+            let Some((flow, (from, to))) = standing.as_ref().and_then(|one| Some((one.flow, one.ends?))) else {
+                continue;
+            };
+            if flow.src_tor == flow.dst_tor {
+                continue;
+            }
+            let pods = tree.as_ref().and_then(|tree| {
+                let pod = |place| tree.tor_at(place).map(|tor| tree.pod_of(tor));
+                pod(from).zip(pod(to)).filter(|(from, to)| from != to)
+            });
+            let tors = [(false, false, from as usize), (false, true, to as usize)];
+            let pods = pods.map(|(from, to)| [(true, false, from), (true, true, to)]);
+            for key in tors.into_iter().chain(pods.into_iter().flatten()) {
+                let number = *numbers.entry(key).or_insert_with(|| {
+                    cuts.push(self.cut(tree.as_deref(), key));
+                    cuts.len() - 1
+                });
+                cuts[number].slots.push(slot as u32);
+                of[slot].push(number);
+            }
+        }
+        (cuts, of)
+    }
+
+    /// The links of a ToR (by place) or of a pod, in or out, without flows.
+    fn cut(&self, tree: Option<&FatTree>, (pod, into, number): (bool, bool, usize)) -> Cut {
+        let mut cut = Cut::default();
+        match (pod, tree) {
+            (true, Some(tree)) => {
+                for plane in 0..tree.planes {
+                    for core in 0..tree.cores {
+                        let cable = tree.core_cable(number, plane, core);
+                        cut.add(self, if into { cable.down } else { cable.up });
+                    }
+                }
+            }
+            _ if into => self.network.entering(number as u32).iter().for_each(|hop| cut.add(self, hop.link)),
+            _ => self.network.out(number as u32).iter().for_each(|hop| cut.add(self, hop.link)),
+        }
+        cut
+    }
+}

@@ -1,0 +1,159 @@
+//! Exact placement of equal flows on a healthy FatTree, by colouring edges.
+//!
+//! Planes are colours of the flows between ToRs: where no two flows of a plane share a source or a destination ToR, no
+//! cable of a ToR carries two. Within a plane, cores are colours of the flows between pods. Both are bipartite
+//! multigraphs, so colours enough for the busiest vertex are always enough: a permutation fills a FatTree to the last
+//! bit. Where links have room for several flows a plane or core has as many colours. Flows that stand well keep
+//! theirs as far as possible.
+
+use super::colouring::Colouring;
+use super::improve::Budget;
+use super::placer::Placer;
+use crate::fat_tree::FatTree;
+
+/// A flow between two ToRs of the tree, by number, and where it is now.
+struct Coloured {
+    slot: u32,
+    tors: [usize; 2],
+    plane: Option<usize>,
+    core: Option<usize>,
+}
+
+impl Placer {
+    /// Gives every flow a plane and a core such that no link is overfull, if that can be told from counting: all links
+    /// of a FatTree are up, those of one tier alike, and as many flows as meet on a link fit on it even if each asks for as much
+    /// as the greatest. Else, or if more flows would have to move than the budget has, nothing changes. Tells whether
+    /// it was done.
+    pub(super) fn recolour(&mut self, budget: &mut Budget) -> bool {
+        let first = self.slots.iter().flatten().find_map(|standing| standing.ends);
+        let Some(tree) = first.and_then(|(from, _)| self.tree(from)) else { return false };
+        let Some(capacities) = self.healthy(&tree) else { return false };
+        let Some(mut flows) = self.coloured(&tree) else { return false };
+        let demands = flows.iter().map(|flow| self.standing(flow.slot).demand_bps);
+        let Some(greatest_bps) = demands.max() else { return false };
+        let most = capacities.map(|capacity_bps| (capacity_bps / greatest_bps.max(1)) as usize);
+        self.extra_operations += self.network.links().len() as u64 + flows.len() as u64;
+        let done = self.colour_planes(&tree, &mut flows, most[0]) && self.colour_cores(&tree, &mut flows, most[1]);
+        done && self.settle(&tree, &flows, budget)
+    }
+
+    /// What the links of both tiers carry, if all are up and those of a tier alike.
+    fn healthy(&self, tree: &FatTree) -> Option<[u64; 2]> {
+        let mut capacities = [u64::MAX; 2];
+        for (tier, capacity_bps) in tree.tiers().into_iter().zip(&mut capacities) {
+            for (index, link) in tier.enumerate() {
+                let own_bps = self.network.capacity_bps(link);
+                if !self.routes.is_up(link) || (index > 0 && own_bps != *capacity_bps) {
+                    return None;
+                }
+                *capacity_bps = own_bps;
+            }
+        }
+        Some(capacities)
+    }
+
+    /// All flows that cross links, those that stand on a path first; `None` if one is not between ToRs of the tree, or
+    /// stands on a detour.
+    fn coloured(&self, tree: &FatTree) -> Option<Vec<Coloured>> {
+        let mut flows = Vec::new();
+        for slot in 0..self.slots.len() as u32 {
+            let Some(standing) = &self.slots[slot as usize] else { continue };
+            if standing.flow.src_tor == standing.flow.dst_tor {
+                continue;
+            }
+            let (from, to) = standing.ends?;
+            let tors = [tree.tor_at(from)?, tree.tor_at(to)?];
+            let (mut plane, mut core) = (None, None);
+            if let Some(path) = standing.path.as_deref() {
+                plane = (0..tree.planes).find(|&plane| tree.tor_cable(tors[0], plane).up == path[0]);
+                if path.len() == 4 {
+                    let up = |core: usize| tree.core_cable(tree.pod_of(tors[0]), plane.unwrap_or(0), core).up;
+                    core = (0..tree.cores).find(|&core| up(core) == path[1]);
+                }
+            }
+            flows.push(Coloured { slot, tors, plane, core });
+        }
+        Some(flows)
+    }
+
+    /// Gives every flow a plane; `most` flows fit on a link. Where its plane changes, the core is open again.
+    fn colour_planes(&mut self, tree: &FatTree, flows: &mut [Coloured], most: usize) -> bool {
+        let ends: Vec<[u32; 2]> = flows.iter().map(|flow| flow.tors.map(|tor| tor as u32)).collect();
+        let wishes: Vec<Option<usize>> = flows.iter().map(|flow| flow.plane).collect();
+        let Some(planes) = self.colours(tree.pods * tree.tors, tree.planes, ends, &wishes, most) else { return false };
+        for (flow, plane) in flows.iter_mut().zip(planes) {
+            flow.core = flow.core.filter(|_| flow.plane == Some(plane));
+            flow.plane = Some(plane);
+        }
+        true
+    }
+
+    /// Gives every flow between pods a core of its plane.
+    fn colour_cores(&mut self, tree: &FatTree, flows: &mut [Coloured], most: usize) -> bool {
+        for plane in 0..tree.planes {
+            let between = |flow: &&mut Coloured| {
+                flow.plane == Some(plane) && tree.pod_of(flow.tors[0]) != tree.pod_of(flow.tors[1])
+            };
+            let members: Vec<&mut Coloured> = flows.iter_mut().filter(between).collect();
+            let ends = members.iter().map(|flow| flow.tors.map(|tor| tree.pod_of(tor) as u32)).collect();
+            let wishes: Vec<Option<usize>> = members.iter().map(|flow| flow.core).collect();
+            let Some(cores) = self.colours(tree.pods, tree.cores, ends, &wishes, most) else { return false };
+            members.into_iter().zip(cores).for_each(|(flow, core)| flow.core = Some(core));
+        }
+        true
+    }
+
+    /// Spreads edges over `groups` of colours such that at most `most` of a group meet at a vertex, and as few as can
+    /// be; `None` if there are too many. Wishes are met first, as far as they agree.
+    fn colours(
+        &mut self,
+        vertices: usize,
+        groups: usize,
+        ends: Vec<[u32; 2]>,
+        wishes: &[Option<usize>],
+        most: usize,
+    ) -> Option<Vec<usize>> {
+        let mut degree = [vec![0usize; vertices], vec![0usize; vertices]];
+        for ends in &ends {
+            (0..2).for_each(|side| degree[side][ends[side] as usize] += 1);
+        }
+        let busiest = degree.iter().flatten().copied().max().unwrap_or(0);
+        let room = busiest.div_ceil(groups.max(1));
+        if room > most {
+            return None;
+        }
+        let mut colouring = Colouring::new([vertices; 2], groups * room, ends);
+        for (edge, wish) in wishes.iter().enumerate() {
+            if let Some(group) = wish {
+                colouring.put(edge, group * room..(group + 1) * room);
+            }
+        }
+        let all = (0..wishes.len()).all(|edge| colouring.colour(edge).is_some() || colouring.insert(edge));
+        self.extra_operations += colouring.operations;
+        let group = |edge| colouring.colour(edge).map(|colour| colour as usize / room);
+        (0..wishes.len()).map(group).collect::<Option<Vec<usize>>>().filter(|_| all)
+    }
+
+    /// Puts the flows where their plane and core are, if the budget allows that.
+    fn settle(&mut self, tree: &FatTree, flows: &[Coloured], budget: &mut Budget) -> bool {
+        let mut path = Vec::new();
+        let mut moves: Vec<(u32, Box<[u32]>)> = Vec::new();
+        for flow in flows {
+            tree.write((flow.tors[0], flow.tors[1]), flow.plane.unwrap_or(0), flow.core.unwrap_or(0), &mut path);
+            if self.standing(flow.slot).path.as_deref() != Some(&path) {
+                moves.push((flow.slot, path.as_slice().into()));
+            }
+        }
+        if !budget.allows_all(moves.iter().map(|&(slot, _)| slot)) {
+            return false;
+        }
+        for (slot, path) in &moves {
+            if let Some(before) = self.standing(*slot).path.clone() {
+                budget.note(*slot, &before);
+            }
+            self.lift(*slot);
+            self.put(*slot, path);
+        }
+        true
+    }
+}
