@@ -55,6 +55,7 @@ def outcome(
             "retransmits": zeros + 3,
             "timeouts": zeros,
             "packets": (zeros + 10).astype(np.uint64),
+            "reordered": zeros,
             "coflow": np.full(flows, -1, dtype=np.int64),
         },
         "links": {

@@ -65,6 +65,24 @@ def test_finished_runs_are_kept(tmp_path: Path) -> None:
     assert "Interrupted" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
 
 
+def test_reproducing_goes_on_from_where_it_was_interrupted(tmp_path: Path) -> None:
+    arguments = ["reproduce", "ofpt/fig2", "--quick", "--resume", "--jobs", "1", "--out", "pages"]
+    code, out, seen = interrupt_at(arguments, r"[1-9]\d*/\d+ runs", tmp_path)
+    assert code == 130, seen
+    assert "Traceback" not in seen + out
+    assert "interrupted: 0 of 1 figures were finished; the same command goes on from here" in seen
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "pages/runs").iterdir()}
+    assert kept
+    assert not [name for name in tree(tmp_path) if "partial" in name or name.endswith(".svg")]
+    again = subprocess.run(
+        [*COMMAND, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert "Page: pages/README.md" in again.stdout
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "pages/runs").iterdir()}
+    assert len(after) > len(kept)
+    assert kept.items() <= after.items(), "what was finished is not carried out again"
+
+
 def test_nothing_is_written_when_nothing_was_finished(tmp_path: Path) -> None:
     arguments = ["run", *ENDLESS, "--scheme", "ecmp", "--out", "deep/results", "--pcap", "x.pcapng"]
     code, out, seen = interrupt_at(arguments, r"0/1 runs", tmp_path)

@@ -11,11 +11,14 @@ import pytest
 
 from conftest import Cli, tree
 from pathloom import PathloomError, _core
+from pathloom.experiments.execution import Execution, Wrappers
 from pathloom.experiments.python_schemes import load_scheme
+from pathloom.experiments.settings import Settings
 from pathloom.reproduction import measure, pictures, texts
 from pathloom.reproduction.definitions import Figure, read_figure
 from pathloom.reproduction.library import figures, identities
-from pathloom.reproduction.measure import Line, Memory, Value
+from pathloom.reproduction.measure import Line, Value
+from pathloom.reproduction.runs import Memory
 from pathloom.specs import is_python_spec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,26 +134,60 @@ def test_runs_that_figures_share_are_carried_out_once(tiny: measure.Reproduced) 
     memory = Memory()
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, False, seed=1)
-    assert measure.runs_to_do(plans, memory) == 2 * 2 * 2
+    assert measure.runs_to_do(figure, plans, memory) == 2 * 2 * 2
     first = reproduced(figure, memory=memory)
-    assert measure.runs_to_do(plans, memory) == 0
-    assert measure.runs_to_do(measure.plan(figure, False, seed=2), memory) == 8
+    assert measure.runs_to_do(figure, plans, memory) == 0
+    assert measure.runs_to_do(figure, measure.plan(figure, False, seed=5), memory) == 8
     assert first.as_json() == tiny.as_json(), "the same seed gives the same numbers"
     assert reproduced(figure, memory=memory).as_json() == first.as_json()
 
 
+def test_a_run_is_known_by_its_own_seed() -> None:
+    memory = Memory()
+    figure = Figure.model_validate(TINY)
+    reproduced(figure, memory=memory)
+    shifted = measure.plan(figure, False, seed=2)
+    assert measure.runs_to_do(figure, shifted, memory) == 4, "seed 2 is there, seed 3 is not"
+
+
+def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Reproduced, tmp_path: Path) -> None:
+    figure = Figure.model_validate(TINY)
+    plans = measure.plan(figure, False, seed=1)
+    assert reproduced(figure, memory=Memory(tmp_path)).as_json() == tiny.as_json()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 8
+    assert reproduced(figure, memory=Memory(tmp_path)).as_json() == tiny.as_json()
+    assert measure.runs_to_do(figure, plans, Memory(tmp_path)) == 0
+    files[0].write_text("{}", encoding="utf-8")
+    files[1].unlink()
+    assert measure.runs_to_do(figure, plans, Memory(tmp_path)) == 2, "what is broken or missing is carried out again"
+    asked = {"metric": "flows_below", "level": 12.5, "label": "new", "scheme": "spt", "published": 1.0}
+    more = Figure.model_validate({**TINY, "rows": [*TINY["rows"], asked]})
+    assert measure.runs_to_do(more, plans, Memory(tmp_path)) == 8, "nobody asked for this before"
+    longer = Figure.model_validate({**TINY, "setup": {**TINY["setup"], "duration": "301ms"}})
+    assert measure.runs_to_do(longer, measure.plan(longer, False, seed=1), Memory(tmp_path)) == 8
+
+
 def test_samples_do_not_change_a_run_and_add_up() -> None:
-    values = {**TINY, "x": [], "rows": [], "setup": {**TINY["setup"], "traffic": "long-lived", "schemes": ["ecmp"]}}
-    plain = reproduced(Figure.model_validate({**values, "plot": {**TINY["plot"], "kind": "time"}}))
-    often = {**values["setup"], "sample": "7ms"}
-    sampled = reproduced(Figure.model_validate({**values, "setup": often, "plot": {**TINY["plot"], "kind": "time"}}))
-    one, other = plain.data["", "ecmp"][0], sampled.data["", "ecmp"][0]
-    assert one.flows.equals(other.flows)
-    assert len(one.samples) == 1
-    assert [round(sample.at_s, 3) for sample in other.samples] == [*(round(0.007 * n, 3) for n in range(43)), 0.3]
-    totals = [sum(sample.delivered_bytes) for sample in other.samples]
+    values = {
+        "fabric": "dumbbell:hosts=2",
+        "traffic": "long-lived",
+        "schemes": ("ecmp",),
+        "duration": "30ms",
+        "runs": 1,
+    }
+    settings = Settings.of(values, "test")
+    times = [*(round(0.0007 * n, 4) for n in range(43)), 0.03]
+    one, other = (Execution(settings, None, Wrappers(), {}, at_s) for at_s in ([0.03], times))
+    for execution in (one, other):
+        execution.run(1)
+    (plain,), (sampled,) = one.outcomes, other.outcomes
+    delivered = plain.outcome["flows"]["delivered_bytes"]
+    assert (delivered == sampled.outcome["flows"]["delivered_bytes"]).all()
+    assert [sample.at_s for sample in sampled.samples] == times
+    totals = [sample.delivered_bytes for sample in sampled.samples]
     assert totals == sorted(totals)
-    assert totals[-1] == one.flows["delivered_bytes"].sum() == sum(one.samples[0].delivered_bytes)
+    assert totals[-1] == delivered.sum() == plain.samples[0].delivered_bytes
 
 
 @pytest.mark.parametrize("kind", ["bars", "lines", "ranks", "time"])

@@ -39,6 +39,7 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     column(&columns, "retransmits", flows, |flow| flow.retransmits)?;
     column(&columns, "timeouts", flows, |flow| flow.timeouts)?;
     column(&columns, "packets", flows, |flow| flow.packets)?;
+    column(&columns, "reordered", flows, |flow| flow.reordered)?;
     column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;
     Ok(columns)
 }

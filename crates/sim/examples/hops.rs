@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let duration = Nanos::from_millis(argument(1, "1000").parse()?);
     let traffic = TrafficSpec::parse(argument(2, "long-lived:pattern=stride"))?;
     let workload = Arc::new(traffic.generate(&fabric, duration, 1, None)?);
-    let transport = TransportSpec::parse(argument(3, "newreno:acks=1"))?;
+    let transport = TransportSpec::parse(argument(3, "newreno:small_queues=off,acks=1"))?;
     let scheme = pathloom_schemes::parse(argument(4, "ecmp"))?;
     let central = scheme.central(1).ok_or("the scheme has no central policy")?;
     let (control, faults) = (Default::default(), Vec::new());

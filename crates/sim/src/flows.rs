@@ -34,6 +34,7 @@ struct Closed {
     retransmits: u32,
     timeouts: u32,
     packets: u64,
+    reordered: u32,
 }
 
 pub(crate) struct Flows {
@@ -201,12 +202,13 @@ impl Closed {
             retransmits: connection.sender.retransmits(),
             timeouts: connection.sender.timeouts(),
             packets: connection.packets_sent,
+            reordered: connection.receiver.reordered(),
         }
     }
 }
 
 fn outcome(index: u32, spec: &FlowSpec, record: &Record, closed: Option<Closed>, until: Nanos) -> FlowOutcome {
-    let none = Closed { delivered_bytes: 0, retransmits: 0, timeouts: 0, packets: 0 };
+    let none = Closed { delivered_bytes: 0, retransmits: 0, timeouts: 0, packets: 0, reordered: 0 };
     let closed = closed.unwrap_or(none);
     let throughput = match (record.start, record.finish, record.ideal_fct) {
         (Some(start), Some(finish), Some(ideal)) => Some(ideal.0 as f64 / (finish.0 - start.0).max(1) as f64),
@@ -231,6 +233,7 @@ fn outcome(index: u32, spec: &FlowSpec, record: &Record, closed: Option<Closed>,
         retransmits: closed.retransmits,
         timeouts: closed.timeouts,
         packets: closed.packets,
+        reordered: closed.reordered,
         coflow: spec.coflow,
     }
 }

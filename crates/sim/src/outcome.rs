@@ -34,6 +34,8 @@ pub struct FlowOutcome {
     pub timeouts: u32,
     /// Segments and acknowledgements sent.
     pub packets: u64,
+    /// Segments that arrived after a later one, those sent again among them.
+    pub reordered: u32,
     /// Collective, incast or coflow it belongs to.
     pub coflow: Option<u32>,
 }

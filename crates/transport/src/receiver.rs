@@ -10,6 +10,7 @@ pub struct Receiver {
     next: u64,
     /// Bytes that have arrived beyond `next`: disjoint, not touching, ascending.
     beyond: Vec<(u64, u64)>,
+    reordered: u32,
     /// In-order segments since the last acknowledgement.
     unacknowledged: u32,
     ack_every: u32,
@@ -23,6 +24,7 @@ impl Receiver {
         Receiver {
             next: 0,
             beyond: Vec::new(),
+            reordered: 0,
             unacknowledged: 0,
             ack_every: settings.ack_every,
             delayed_ack: settings.delayed_ack,
@@ -33,6 +35,12 @@ impl Receiver {
     /// Bytes delivered in order to the application.
     pub fn delivered_bytes(&self) -> u64 {
         self.next
+    }
+
+    /// Segments with something new that arrived after one from further on in the stream: reordered as RFC 4737 §3 has it.
+    /// What is sent again to fill a gap counts too.
+    pub fn reordered(&self) -> u32 {
+        self.reordered
     }
 
     /// A segment of `len` bytes from `seq` on has arrived. Returns the acknowledgement number to send now, if any.
@@ -59,14 +67,26 @@ impl Receiver {
                 last.1 = end;
                 return Some(self.acknowledge());
             }
-            _ if start > self.next => self.note(start, end),
-            _ => self.next = self.next.max(end),
+            _ => {
+                self.reordered += u32::from(self.is_late(start, end));
+                match start > self.next {
+                    true => self.note(start, end),
+                    false => self.next = self.next.max(end),
+                }
+            }
         }
         let reached = self.beyond.iter().take_while(|(from, _)| *from <= self.next).count();
         for (_, to) in self.beyond.drain(..reached) {
             self.next = self.next.max(to);
         }
         Some(self.acknowledge())
+    }
+
+    /// Whether a range has something new, and one from further on has arrived.
+    fn is_late(&self, start: u64, end: u64) -> bool {
+        let known = |&(from, to): &(u64, u64)| from <= start && end <= to;
+        let overtaken = self.beyond.last().is_some_and(|last| start < last.0);
+        overtaken && end > self.next && !self.beyond.iter().any(known)
     }
 
     /// Adds a range to `beyond`, merging it with the ranges it overlaps or touches.
@@ -125,10 +145,22 @@ mod tests {
         assert_eq!(r.handle_data(Nanos(0), 0, 100), Some(200));
         assert_eq!(r.handle_data(Nanos(0), 0, 100), Some(200), "a repeat is answered");
         assert_eq!(r.handle_data(Nanos(0), 200, 100), Some(400));
-        assert_eq!(r.delivered_bytes(), 400);
+        assert_eq!((r.delivered_bytes(), r.reordered()), (400, 2));
     }
 
     proptest! {
+        #[test]
+        fn what_a_later_one_overtook_is_counted(order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), again in 0usize..40) {
+            let mut r = receiver(1);
+            for &item in &order {
+                r.handle_data(Nanos(0), item * 100, 100);
+            }
+            let late = (0..order.len()).filter(|&at| order[..at].iter().any(|&before| before > order[at])).count();
+            prop_assert_eq!(r.reordered() as usize, late);
+            r.handle_data(Nanos(0), order[again] * 100, 100);
+            prop_assert_eq!(r.reordered() as usize, late, "a repeat brings nothing new");
+        }
+
         #[test]
         fn any_order_and_any_overlap_ends_whole(mut order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), extra in prop::collection::vec((0u64..3900, 1u32..300), 0..20)) {
             let mut r = receiver(1);

@@ -13,9 +13,12 @@ from pathloom.cli.options import JobsOption, JsonOption, SeedOption, whole_numbe
 if TYPE_CHECKING:
     from pathloom.reproduction.definitions import Figure
     from pathloom.reproduction.measure import Reproduced
+    from pathloom.reproduction.runs import Memory
 
 LIST = "list"
 FOLDER = Path("results/reproduction")
+RUNS = "runs"
+"""Where --resume keeps runs, in the folder of the pictures."""
 SCHEMA = 1
 
 
@@ -28,6 +31,13 @@ def reproduce(
         bool,
         typer.Option("--quick", help="Fewer, shorter runs: at most a minute per figure. The result says so."),
     ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left.",
+        ),
+    ] = False,
     json: JsonOption = None,
     out: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Folder for the pictures, and for one page with all.")
@@ -37,8 +47,8 @@ def reproduce(
 ) -> int:
     """Run published figures again and print what was published beside what is measured.
 
-    Without --quick the set-up is the published one, which takes from seconds to hours per figure. Where published and
-    measured differ by more than 5 points, a line says why.
+    Without --quick the set-up is the published one, which takes from seconds to hours per figure; with --resume it can
+    be interrupted and gone on with. Where published and measured differ by more than 5 points, a line says why.
 
     Examples: pathloom reproduce list, pathloom reproduce ofpt/fig4a --quick, pathloom reproduce all --out
     docs/reproduction
@@ -50,16 +60,22 @@ def reproduce(
         return 0
     from pathloom.experiments.folder import OutFolder
     from pathloom.reproduction.library import figures
+    from pathloom.reproduction.runs import Memory
 
     wanted = figures(target)
     folder = OutFolder(out)
+    runs = OutFolder(out / RUNS) if resume else None
+    memory = Memory(runs.path if runs is not None else None)
     done: list[Reproduced] = []
     try:
-        _carry_out(wanted, quick, 1 if first_seed is None else first_seed, workers, folder.path, json, done)
+        _carry_out(wanted, quick, 1 if first_seed is None else first_seed, workers, folder.path, memory, json, done)
     except KeyboardInterrupt:
         kept = f", kept in {folder.path}" if done else ""
-        raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}") from None
+        again = "; the same command goes on from here" if resume else ""
+        raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}{again}") from None
     finally:
+        if runs is not None:
+            runs.give_up()
         if not done:
             folder.give_up()
     if json is not None:
@@ -74,6 +90,7 @@ def _carry_out(
     seed: int,
     jobs: int | None,
     folder: Path,
+    memory: Memory,
     json: str | None,
     done: list[Reproduced],
 ) -> None:
@@ -82,9 +99,8 @@ def _carry_out(
     from pathloom.reproduction.page import save
 
     plans = [measure.plan(figure, quick, seed) for figure in wanted]
-    memory = measure.Memory()
     for figure, planned in zip(wanted, plans, strict=True):
-        with console.progress_bar(figure.id, measure.runs_to_do(planned, memory)) as report:
+        with console.progress_bar(figure.id, measure.runs_to_do(figure, planned, memory)) as report:
             result = measure.reproduce(figure, planned, quick, jobs or default_threads(), memory, report)
         image = save(result, folder)
         done.append(result)

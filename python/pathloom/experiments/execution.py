@@ -41,8 +41,8 @@ class Sample:
     """What had arrived by a moment of a run."""
 
     at_s: float
-    delivered_bytes: tuple[int, ...]
-    """Payload of each flow, in the order of the flows."""
+    delivered_bytes: int
+    """Payload of all flows."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,16 @@ class Execution:
     def _simulation(self, job: Job) -> _core.Simulation:
         return simulation(self.settings, self.fabric_text, job, self.wrappers, self.in_python.get(job.scheme))
 
-    def run(self, threads: int, progress: Progress = lambda _job, _share: None) -> None:
+    def run(
+        self,
+        threads: int,
+        progress: Progress = lambda _job, _share: None,
+        take: Callable[[RunOutcome], None] | None = None,
+    ) -> None:
         """Carries out all runs on so many threads.
+
+        With `take`, each run is given to it as soon as it is finished, from the thread that carried it out, and not
+        kept in `outcomes`: thousands of large runs need not be held at once.
 
         After a Ctrl-C the runs under way are given up within a slice, `interrupted` is set, and `outcomes` holds the
         runs that were finished. An error in a run ends the others likewise and is raised.
@@ -127,23 +135,25 @@ class Execution:
                     return
                 try:
                     outcome = self._carry_out(job, stop, progress)
+                    if outcome is not None and take is not None:
+                        take(outcome)
                 except BaseException as error:
                     errors.append(error)
                     stop.set()
                     return
-                if outcome is not None:
+                if outcome is not None and take is None:
                     finished[job] = outcome
 
-        workers = [threading.Thread(target=work, name=f"run-{number}", daemon=True) for number in range(threads)]
+        workers: list[threading.Event] = []
         try:
-            for worker in workers:
-                worker.start()
+            for number in range(threads):
+                workers.append(_start(work, f"run-{number}"))
             _await(workers)
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
             stop.set()
-            _await([worker for worker in workers if worker.is_alive()])
+            _await(workers)
         if errors:
             raise errors[0]
         self.outcomes = [finished[job] for job in self.jobs if job in finished]
@@ -194,19 +204,35 @@ def interruptible(call: Callable[[], Result]) -> Result:
         except BaseException as error:
             errors.append(error)
 
-    worker = threading.Thread(target=work, name="prepare", daemon=True)
-    worker.start()
-    _await([worker])
+    _await([_start(work, "prepare")])
     if errors:
         raise errors[0]
     return results[0]
 
 
-def _await(threads: Sequence[threading.Thread]) -> None:
-    """Waits for threads, and wakes up often: Python answers Ctrl-C between two waits."""
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(0.1)
+def _start(work: Callable[[], None], name: str) -> threading.Event:
+    """Starts a thread; returns what is set when it has ended.
+
+    `Thread.join` will not do: a Ctrl-C that comes in it makes Python 3.11 take a thread that still runs for one that
+    has ended.
+    """
+    ended = threading.Event()
+
+    def whole() -> None:
+        try:
+            work()
+        finally:
+            ended.set()
+
+    threading.Thread(target=whole, name=name, daemon=True).start()
+    return ended
+
+
+def _await(threads: Sequence[threading.Event]) -> None:
+    """Waits for threads to end, and wakes up often: Python answers Ctrl-C between two waits."""
+    for ended in threads:
+        while not ended.wait(0.1):
+            pass
 
 
 def _advance(
@@ -244,8 +270,7 @@ def _advance(
 
 
 def _sample(simulation: _core.Simulation, at_s: float) -> Sample:
-    delivered = simulation.outcome()["flows"]["delivered_bytes"]
-    return Sample(at_s, tuple(int(count) for count in delivered))
+    return Sample(at_s, int(simulation.outcome()["flows"]["delivered_bytes"].sum()))
 
 
 def default_threads() -> int:

@@ -33,12 +33,14 @@ FLOW_SCHEMA = {
     "retransmits": pl.UInt32,
     "timeouts": pl.UInt32,
     "packets": pl.UInt64,
+    "reordered": pl.UInt32,
     "coflow": pl.UInt32,
 }
 """Columns of the table of flows.
 
 `fct_s` is null where a flow has none; `age_s` is the FCT of a finished flow and the time an unfinished one has had so
-far; `throughput` of an unfinished finite flow is the most it can come to; what never started has neither.
+far; `reordered` counts segments that arrived after a later one, and is null in the lab, where nobody counts them;
+`throughput` of an unfinished finite flow is the most it can come to; what never started has neither.
 """
 
 LINK_SCHEMA = {
@@ -100,7 +102,7 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
             "dst": names[columns["dst"]],
         }
     )
-    wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow"]
+    wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow", "reordered"]
     frame = raw.with_columns(_null_if_none(name) for name in wanted)
     size, end_ns = pl.col("size_bytes"), int(one.outcome["end_ns"])
     finished = pl.col("finish_ns").is_not_null()

@@ -36,6 +36,8 @@ class Measure(_Part):
     """A threshold, in the unit of the metric."""
     below_bytes: int | None = None
     """Only flows smaller than this count."""
+    from_bytes: int | None = None
+    """Only flows of this size and larger count."""
     flow: int | None = None
     """Index of the one flow that counts."""
 
@@ -45,11 +47,6 @@ class Measure(_Part):
         if metric not in METRICS:
             raise bad_input(f"metric `{metric}` is not one of {', '.join(METRICS)}")
         return metric
-
-    @property
-    def key(self) -> tuple[str, float | None, int | None, int | None]:
-        """Tells two measures apart, whatever else they are part of."""
-        return self.metric, self.level, self.below_bytes, self.flow
 
 
 class Overrides(_Part):
@@ -147,6 +144,7 @@ class Row(_Part):
     """None for what cannot be measured yet; then `cause` says why."""
     level: float | None = None
     below_bytes: int | None = None
+    from_bytes: int | None = None
     flow: int | None = None
     scheme: str | None = None
     """By default the only one of the figure."""
@@ -166,7 +164,8 @@ class Row(_Part):
         """What is measured for it."""
         if self.metric is None:
             return None
-        return Measure(metric=self.metric, level=self.level, below_bytes=self.below_bytes, flow=self.flow)
+        takes = ("metric", "level", "below_bytes", "from_bytes", "flow")
+        return Measure(**{name: getattr(self, name) for name in takes})
 
     @model_validator(mode="after")
     def _unmeasured_says_why(self) -> Self:
@@ -223,6 +222,15 @@ class Figure(_Part):
         if self.x:
             return tuple(Case(label=f"{value:g}", x=value) for value in self.x)
         return self.cases or (Case(label=""),)
+
+    def measures(self) -> list[Measure]:
+        """All that the figure asks of its runs."""
+        rows = [row.measure for row in self.rows if row.measure is not None]
+        measures = [*rows, *(measure for _, measure in self.plot.measures())]
+        if self.plot.optimum is not None:
+            optimum = {"metric": self.plot.optimum}
+            measures += [measure.model_copy(update=optimum) for _, measure in self.plot.measures()]
+        return measures
 
     def schemes(self) -> list[str]:
         """All schemes of all cases, in order."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
 from pathloom import _core
 from pathloom.errors import bad_input
-from pathloom.reproduction.definitions import Figure, read_figure
+from pathloom.reproduction.definitions import Figure, Measure, read_figure
 
 ALL = "all"
 
@@ -37,6 +38,12 @@ def names(paper: str) -> list[str]:
 def figures(target: str) -> list[Figure]:
     """The figures that `ofpt/fig4a`, `ofpt` or `all` asks for. Raises `PathloomError` with the nearest name."""
     return [read_figure(FOLDER / f"{identity}.toml", identity) for identity in identities(target)]
+
+
+@lru_cache(maxsize=1)
+def all_measures() -> tuple[Measure, ...]:
+    """What any figure asks of its runs: figures of a paper share runs."""
+    return tuple(measure for figure in figures(ALL) for measure in figure.measures())
 
 
 def identities(target: str) -> list[str]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.experiments.execution import Execution, Progress, RunOutcome, Wrappers, interruptible
 from pathloom.experiments.python_schemes import load_scheme
-from pathloom.experiments.settings import Job, Settings
+from pathloom.experiments.settings import SIM, Job, Settings
 from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.summary import run_summary
 from pathloom.experiments.tables import flow_table
 from pathloom.fabrics import Fabric
 from pathloom.reproduction.definitions import POINTS, Case, Figure, Measure, Row
-from pathloom.reproduction.metrics import METRICS, RunData
+from pathloom.reproduction.library import all_measures
+from pathloom.reproduction.metrics import RunData
+from pathloom.reproduction.runs import Kept, Memory, identity, keep, key
 from pathloom.specs import is_python_spec
 
 NOT_EXPLAINED = "not explained yet"
@@ -36,21 +38,6 @@ class Planned:
     unbuilt: tuple[str, ...]
     """Schemes of the case that the registry does not have."""
     sample_at_s: tuple[float, ...]
-
-
-@dataclass
-class Memory:
-    """Runs that several figures share are carried out once."""
-
-    runs: dict[tuple[str, tuple[float, ...]], list[RunData]] = field(default_factory=dict)
-
-    def key(self, plan: Planned, scheme: str) -> tuple[str, tuple[float, ...]]:
-        """What the runs of a scheme depend on."""
-        return plan.settings.model_copy(update={"schemes": (scheme,)}).model_dump_json(), plan.sample_at_s
-
-    def missing(self, plan: Planned) -> tuple[str, ...]:
-        """The schemes of a case that are still to be run."""
-        return tuple(scheme for scheme in plan.settings.schemes if self.key(plan, scheme) not in self.runs)
 
 
 @dataclass(frozen=True)
@@ -99,7 +86,7 @@ class Reproduced:
     quick: bool
     seed: int
     plans: tuple[Planned, ...]
-    data: dict[tuple[str, str], list[RunData]]
+    data: dict[tuple[str, str], list[Kept]]
     """Runs by label of the case and scheme."""
     lines: tuple[Line, ...]
     """What the paper prints numbers of, then every other point of the picture."""
@@ -150,21 +137,21 @@ def plan(figure: Figure, quick: bool, seed: int) -> list[Planned]:
     return plans
 
 
-def runs_to_do(plans: Iterable[Planned], memory: Memory) -> int:
+def runs_to_do(figure: Figure, plans: Iterable[Planned], memory: Memory) -> int:
     """How many runs are still to be carried out for these cases."""
-    todo = {memory.key(one, scheme): one.settings.runs for one in plans for scheme in memory.missing(one)}
-    return sum(todo.values())
+    return len({identity(one.settings, job, one.sample_at_s) for one in plans for job in _missing(figure, one, memory)})
 
 
 def reproduce(
     figure: Figure, plans: Sequence[Planned], quick: bool, jobs: int, memory: Memory, progress: Progress
 ) -> Reproduced:
     """Carries out the runs that are missing and works out every row. Raises `PathloomError` and `Stopped`."""
-    data: dict[tuple[str, str], list[RunData]] = {}
+    data: dict[tuple[str, str], list[Kept]] = {}
     for one in plans:
         _fill(figure, one, jobs, memory, progress)
-        for scheme in one.settings.schemes:
-            data[one.case.label, scheme] = memory.runs[memory.key(one, scheme)]
+        for job in one.settings.jobs(SIM):
+            kept = memory.find(one.settings, job, one.sample_at_s, figure.measures())
+            data.setdefault((one.case.label, job.scheme), []).extend([kept] if kept is not None else [])
     seed = plans[0].settings.seed
     lines = [_line(figure, row, plans, data) for row in figure.rows]
     lines += _points(figure, plans, data)
@@ -190,37 +177,45 @@ def _sample_times(every: str | None, duration_s: float) -> tuple[float, ...]:
     return (*(round(step_s * step, 9) for step in range(int(duration_s / step_s - 1e-9) + 1)), duration_s)
 
 
+def _missing(figure: Figure, one: Planned, memory: Memory) -> list[Job]:
+    """The runs of a case that are still to be carried out."""
+    asked = figure.measures()
+    jobs = one.settings.jobs(SIM) if one.settings.schemes else []
+    return [job for job in jobs if memory.find(one.settings, job, one.sample_at_s, asked) is None]
+
+
 def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Progress) -> None:
-    missing = memory.missing(one)
+    """Carries out the runs of a case that are missing; each is kept as soon as it is finished."""
+    missing = _missing(figure, one, memory)
     if not missing:
         return
-    settings = one.settings.model_copy(update={"schemes": missing})
+    settings = one.settings.model_copy(update={"schemes": tuple(dict.fromkeys(job.scheme for job in missing))})
+    asked = {key(measure): measure for measure in (*all_measures(), *figure.measures())}
 
     def named(job: Job, share: float) -> None:
         progress(Job(f"{one.case.label} {job.scheme}", job.run, job.seed), share)
 
     try:
         fabric = interruptible(lambda: Fabric(settings.fabric))
-        in_python = {scheme: load_scheme(scheme) for scheme in missing if is_python_spec(scheme)}
+        access_bps = float(min(fabric.summary()["host_rate_bps"]))
+        in_python = {scheme: load_scheme(scheme) for scheme in settings.schemes if is_python_spec(scheme)}
         execution = Execution(settings, None, Wrappers(), in_python, one.sample_at_s)
-        execution.run(max(1, min(jobs, settings.runs * len(missing))), named)
+        execution.jobs = missing
+
+        def take(outcome: RunOutcome) -> None:
+            flows = flow_table(fabric, [outcome])
+            data = RunData(flows, run_summary(outcome, flows), outcome.samples, access_bps)
+            memory.add(one.settings, outcome.job, one.sample_at_s, keep(data, asked.values()))
+
+        execution.run(max(1, min(jobs, len(missing))), named, take)
     except _core.PathloomError as error:
         raise bad_input(f"figure {figure.id}: {error}") from None
     if execution.interrupted:
         raise Stopped
-    access_bps = float(min(fabric.summary()["host_rate_bps"]))
-    for scheme in missing:
-        own = [outcome for outcome in execution.outcomes if outcome.job.scheme == scheme]
-        memory.runs[memory.key(one, scheme)] = [_run_data(fabric, outcome, access_bps) for outcome in own]
 
 
-def _run_data(fabric: Fabric, outcome: RunOutcome, access_bps: float) -> RunData:
-    flows = flow_table(fabric, [outcome])
-    return RunData(flows, run_summary(outcome, flows), outcome.samples, access_bps)
-
-
-def _vector(measure: Measure, runs: Iterable[RunData]) -> list[float]:
-    values = [METRICS[measure.metric](run, measure) for run in runs]
+def _vector(measure: Measure, runs: Iterable[Kept]) -> list[float]:
+    values = [run.values[key(measure)] for run in runs]
     return [value for value in values if value is not None]
 
 
@@ -228,7 +223,7 @@ def _value(vector: Sequence[float]) -> Value:
     return Value(mean(vector), ci95(vector))
 
 
-def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[str, str], list[RunData]]) -> Line:
+def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[str, str], list[Kept]]) -> Line:
     scheme = row.scheme or figure.schemes()[0]
     measure, unbuilt = row.measure, _split([scheme, *row.over])[1]
     if unbuilt or measure is None:
@@ -284,12 +279,12 @@ def is_far(line: Line) -> bool:
     return points > POINTS
 
 
-def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str], list[RunData]]) -> list[Line]:
+def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str], list[Kept]]) -> list[Line]:
     """Every point of a bar chart or a line that no row stands for: measured, with nothing published beside it."""
     if figure.plot.kind not in ("bars", "lines"):
         return []
     taken = {
-        (row.measure.key, row.case, row.scheme or figure.schemes()[0])
+        (key(row.measure), row.case, row.scheme or figure.schemes()[0])
         for row in figure.rows
         if row.measure is not None and not row.over
     }
@@ -297,7 +292,7 @@ def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str]
     for label, measure in figure.plot.measures():
         for one in plans:
             for scheme in one.settings.schemes:
-                if (measure.key, one.case.label or None, scheme) in taken:
+                if (key(measure), one.case.label or None, scheme) in taken:
                     continue
                 value = _value(_vector(measure, data[one.case.label, scheme]))
                 place = f"{figure.plot.x} {one.case.label}".strip() if one.case.x is not None else one.case.label

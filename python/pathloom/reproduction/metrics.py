@@ -43,6 +43,10 @@ class Takes(Protocol):
         """Only flows smaller than this count."""
 
     @property
+    def from_bytes(self) -> int | None:
+        """Only flows of this size and larger count."""
+
+    @property
     def flow(self) -> int | None:
         """Index of the one flow that counts."""
 
@@ -54,6 +58,8 @@ def _flows(run: RunData, takes: Takes) -> pl.DataFrame:
     flows = run.flows
     if takes.below_bytes is not None:
         flows = flows.filter(pl.col("size_bytes") < takes.below_bytes)
+    if takes.from_bytes is not None:
+        flows = flows.filter(pl.col("size_bytes") >= takes.from_bytes)
     if takes.flow is not None:
         flows = flows.filter(pl.col("flow") == takes.flow)
     return flows
@@ -76,7 +82,7 @@ def _worst_throughput(run: RunData, takes: Takes) -> float | None:
 def _goodput_share(run: RunData, _takes: Takes) -> float | None:
     """Payload that has arrived when arrivals of flows end, over all that finite flows offered, in per cent."""
     offered = int(run.flows["size_bytes"].sum())
-    return 100.0 * sum(run.samples[-1].delivered_bytes) / offered if offered and run.samples else None
+    return 100.0 * run.samples[-1].delivered_bytes / offered if offered and run.samples else None
 
 
 def _flows_at_least(run: RunData, takes: Takes) -> float | None:
@@ -140,6 +146,12 @@ def _fct_excess(run: RunData, takes: Takes) -> float | None:
     return 100.0 * (time / optimum - 1.0) if time is not None and optimum else None
 
 
+def _unfinished(run: RunData, _takes: Takes) -> float | None:
+    """Share of the finite flows that did not arrive whole, in per cent."""
+    finite = run.flows.filter(pl.col("size_bytes").is_not_null())
+    return _times(100.0, mean([float(not finished) for finished in finite["finished"]]))
+
+
 def _makespan(run: RunData, _takes: Takes) -> float | None:
     """Time from the start of the first flow to the end of the last, in seconds."""
     starts = run.flows["start_s"].drop_nulls()
@@ -184,6 +196,11 @@ def _dropped(run: RunData, _takes: Takes) -> float | None:
     return float(run.summary["packets"]["dropped"])
 
 
+def _reordered(run: RunData, _takes: Takes) -> float | None:
+    """Segments that arrived after a later one, those sent again among them."""
+    return float(run.flows["reordered"].sum())
+
+
 def _goodput_least(run: RunData, _takes: Takes) -> float | None:
     """Least goodput between two samples, the first and the last stretch left out, in kbit/s."""
     return min((kbps for _, kbps in goodput_in_time(run)[1:-1]), default=None)
@@ -197,7 +214,7 @@ def _goodput_most(run: RunData, _takes: Takes) -> float | None:
 def goodput_in_time(run: RunData) -> list[tuple[float, float]]:
     """Time in the middle between two samples, in seconds, and the goodput of all flows between them, in kbit/s."""
     return [
-        ((before.at_s + after.at_s) / 2, 8e-3 * (sum(after.delivered_bytes) - sum(before.delivered_bytes)) / span_s)
+        ((before.at_s + after.at_s) / 2, 8e-3 * (after.delivered_bytes - before.delivered_bytes) / span_s)
         for before, after in zip(run.samples, run.samples[1:], strict=False)
         if (span_s := after.at_s - before.at_s) > 0
     ]
@@ -208,6 +225,10 @@ def by_rank(run: RunData, takes: Takes, metric: str) -> list[float]:
     if metric == "share":
         return _shares(run, takes)
     return [100.0 * value for value in _values(run, takes, "throughput")]
+
+
+RANKED = ("throughput", "share")
+"""Metrics that are means over flows which `by_rank` gives one by one."""
 
 
 def _times(factor: float, value: float | None) -> float | None:
@@ -227,6 +248,7 @@ METRICS: dict[str, Metric] = {
     "fct_p95": _fct_p95,
     "fct_optimum": _fct_optimum,
     "fct_excess": _fct_excess,
+    "unfinished": _unfinished,
     "makespan": _makespan,
     "makespan_share": _makespan_share,
     "busy": _busy,
@@ -235,6 +257,7 @@ METRICS: dict[str, Metric] = {
     "reroutes": _reroutes,
     "polling_period": _polling_period,
     "dropped": _dropped,
+    "reordered": _reordered,
     "goodput_least": _goodput_least,
     "goodput_most": _goodput_most,
 }

@@ -18,7 +18,7 @@ from pathloom.report.plots import Plot as Picture
 from pathloom.report.style import FAINT, INK, Look, looks, new_figure, pathloom_style
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.measure import Line, Reproduced
-from pathloom.reproduction.metrics import by_rank, goodput_in_time
+from pathloom.reproduction.runs import key
 
 MOST_RANKS = 400
 """Points of a curve by rank that are drawn: as many as can be told apart."""
@@ -83,7 +83,7 @@ def _published(result: Reproduced, measure: Measure, case: str, scheme: str) -> 
     only = len(result.figure.schemes()) == 1
     for row, line in zip(result.figure.rows, result.published, strict=True):
         same_scheme = row.scheme == scheme or (row.scheme is None and only)
-        fits = row.measure is not None and row.measure.key == measure.key and row.case in (None, case)
+        fits = row.measure is not None and key(row.measure) == key(measure) and row.case in (None, case)
         if fits and same_scheme and not row.over and line.published is not None:
             return line
     return None
@@ -200,12 +200,7 @@ def _ranks(axes: Axes, result: Reproduced, series: _Series) -> None:
         (
             plan.case.label,
             scheme,
-            _mean_curve(
-                [
-                    by_rank(run, result.figure.plot, result.figure.plot.metric)
-                    for run in result.data[plan.case.label, scheme]
-                ]
-            ),
+            _mean_curve([run.ranks.get(result.figure.plot.metric, []) for run in result.data[plan.case.label, scheme]]),
         )
         for plan in result.plans
         for scheme in plan.settings.schemes
@@ -246,7 +241,7 @@ def _in_time(axes: Axes, result: Reproduced, series: _Series) -> None:
     top = 0.0
     for plan in result.plans:
         for scheme in plan.settings.schemes:
-            curve = goodput_in_time(result.data[plan.case.label, scheme][0])
+            curve = result.data[plan.case.label, scheme][0].goodput
             if not curve:
                 continue
             look = by_case[plan.case.label] if several else series.of_scheme[scheme]
