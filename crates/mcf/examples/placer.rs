@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 const RATE_BPS: u64 = 1_000_000_000;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "cost") {
+        return costs();
+    }
     if std::env::args().any(|argument| argument == "round") {
         return rounds();
     }
@@ -22,7 +25,14 @@ fn main() {
         }
     }
     [0.0, 0.05].into_iter().for_each(arrivals);
+    costs();
     rounds();
+}
+
+fn costs() {
+    for (k, flows) in [(4, 16), (8, 128), (8, 1000), (16, 1024), (16, 10_000), (48, 100_000)] {
+        [0.0, 0.05].into_iter().for_each(|share| cost(k, share, flows));
+    }
 }
 
 /// A spare node on a cable of its own makes a FatTree one no more: then paths are searched as in any graph.
@@ -58,6 +68,32 @@ fn quality(k: u32, share: f64, improve: bool) {
     println!(
         "k={k} fail={share} improve={improve}: mean of 10 seeds {sum:.4}, worst {worst:.4}, round {:.3} ms",
         time * 1e3
+    );
+}
+
+/// What a round costs in all, network and placer made anew, beside what it is modelled to cost.
+fn cost(k: u32, share: f64, flows: u64) {
+    let tree = FatTree::new(k, RATE_BPS);
+    let mut rng = Pcg64::new(1, 5);
+    let failures = tree.failures(share, &mut rng);
+    let start = cpu_time();
+    let mut placer = Placer::new(tree.network(), PlacerSettings::default());
+    for cable in failures {
+        placer.set_link(cable, false);
+        placer.set_link(cable + 1, false);
+    }
+    let made = cpu_time();
+    for id in 0..flows {
+        let flow = tree.flow(rng.random_range(0..tree.hosts()), rng.random_range(0..tree.hosts()));
+        placer.wait(id, flow).expect("a new flow");
+    }
+    let operations = placer.round(0).operations + placer.round(usize::MAX).operations;
+    let rates = placer.max_min_bps().len();
+    let end = cpu_time();
+    println!(
+        "k={k}, fail={share}, {flows} flows: {:?} to make it, {:?} for {operations} operations ({rates} rates)",
+        made - start,
+        end - made
     );
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Routes {
     /// Groups by their links; looked up, never walked.
     known: FxHashMap<Box<[u32]>, u32>,
     queue: Vec<u32>,
+    /// Links looked at since the beginning.
+    pub operations: u64,
 }
 
 impl Routes {
@@ -40,6 +42,7 @@ impl Routes {
             members: Vec::new(),
             known: FxHashMap::default(),
             queue: Vec::new(),
+            operations: 0,
         }
     }
 
@@ -105,6 +108,8 @@ impl Routes {
             group[node as usize] = self.group_of(&nearer);
         }
         self.queue = queue;
+        let looked_at = |&node: &u32| network.entering(node).len() + network.out(node).len();
+        self.operations += self.queue.iter().map(looked_at).sum::<usize>() as u64;
         self.rows[to as usize] = Some(Row { hops, group });
     }
 

@@ -227,6 +227,24 @@ fn small_graph() -> impl Strategy<Value = (Vec<NetworkLink>, Vec<Commodity>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
+    /// On a healthy FatTree λ is the closed form for any demands, and what proves it costs no round.
+    #[test]
+    fn any_demands_on_a_healthy_fat_tree_have_the_closed_form(
+        half in 1..5u32,
+        demands in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1e3..1e10), 1..80),
+    ) {
+        let tree = FatTree::new(2 * half, RATE_BPS);
+        let tor = |index: prop::sample::Index| index.index(tree.tors() as usize) as u32;
+        let demands: Vec<Commodity> = demands
+            .into_iter()
+            .map(|(src, dst, demand_bps)| Commodity { src: tor(src), dst: tor(dst), demand_bps })
+            .collect();
+        let found = fractional(&tree.network(), &demands, EPSILON).expect("good demands");
+        let exact = closed_form(&tree, &demands);
+        prop_assert!(found.lambda == exact || (found.lambda / exact - 1.0).abs() < 1e-9, "{} for {exact}", found.lambda);
+        prop_assert!(found.rounds == 0 && (found.lambda.is_infinite() || found.bound < exact * 1.002));
+    }
+
     /// On any small graph λ is within the aimed gap of the optimum and the bound is one.
     #[test]
     fn small_graphs_agree_with_the_simplex_method((links, demands) in small_graph()) {

@@ -112,16 +112,13 @@ impl Placer {
 
     /// Moves a flow to the path on which it hurts least, if that is better; returns the path it was on.
     fn relocate(&mut self, slot: u32) -> Option<Box<[u32]>> {
-        let (from, to) = self.standing(slot).ends?;
+        let ends = self.standing(slot).ends?;
         let before = self.standing(slot).path.clone()?;
-        self.routes.prepare(&self.network, to);
         self.lift(slot);
         let demand_bps = self.standing(slot).demand_bps as i64;
         let here: f64 = before.iter().map(|&link| added_pain(&self.ledger, link, demand_bps)).sum();
         let mut path = Vec::new();
-        let (ledger, search) = (&self.ledger, &mut self.search);
-        let there = (self.routes.to(to))
-            .and_then(|routes| search.cheapest(routes, from, |link| added_pain(ledger, link, demand_bps), &mut path));
+        let there = self.cheapest(ends, |ledger, link| added_pain(ledger, link, demand_bps), &mut path);
         if there.is_some_and(|there| there < here - LEAST_GAIN) {
             self.put(slot, &path);
             Some(before)

@@ -8,6 +8,7 @@
 
 use super::improve::Budget;
 use super::placer::Placer;
+use super::standing::{Ledger, Standing};
 
 /// By how much a link that is overfull by all of its capacity becomes dearer per pass.
 const DEARER: f64 = 0.5;
@@ -67,20 +68,18 @@ impl Placer {
 
     /// Puts a flow where it hurts least at these prices; returns the path it was on, if it is on another now.
     fn reroute(&mut self, slot: u32, dearness: &[f64]) -> Option<Box<[u32]>> {
-        let (from, to) = self.standing(slot).ends?;
+        let ends = self.standing(slot).ends?;
         let demand_bps = self.standing(slot).demand_bps as i64;
         let before = self.standing(slot).path.clone()?;
-        self.routes.prepare(&self.network, to);
         self.lift(slot);
-        let (ledger, search) = (&self.ledger, &mut self.search);
-        let price = |link: u32| {
+        let price = |ledger: &Ledger, link: u32| {
             let (left, capacity) = (ledger.left_bps(link), ledger.capacity_bps(link));
             let over = (demand_bps - left.max(0)).max(0) as f64;
             let load = (capacity - left) as f64;
             0.02 * dearness[link as usize] + (over * dearness[link as usize] + 0.02 * load) / capacity.max(1) as f64
         };
         let mut path = Vec::new();
-        let found = self.routes.to(to).and_then(|routes| search.cheapest(routes, from, price, &mut path));
+        let found = self.cheapest(ends, price, &mut path);
         if found.is_none() || *path == *before {
             self.put(slot, &before);
             return None;
@@ -91,7 +90,10 @@ impl Placer {
 
     /// The sum of max-min rates. Of many flows a quick likeness: what they would get if each had its share, by demand, of
     /// its fullest link.
-    fn served(&self) -> f64 {
+    fn served(&mut self) -> f64 {
+        // Every flow has two access links beside its path; one look to set out, and one to stop.
+        let links = |standing: &Standing| 2 * (2 + standing.path.as_deref().map_or(0, <[u32]>::len));
+        self.extra_operations += self.slots.iter().flatten().map(links).sum::<usize>() as u64;
         if self.len() <= EXACT {
             return self.max_min_bps().into_iter().map(|(_, rate)| rate).sum();
         }
@@ -99,7 +101,7 @@ impl Placer {
             let capacity = self.ledger.capacity_bps(link) as f64;
             capacity / (capacity - self.ledger.left_bps(link).min(0) as f64)
         };
-        let served = |standing: &super::standing::Standing| {
+        let served = |standing: &Standing| {
             let path = standing.path.as_deref()?;
             Some(standing.demand_bps as f64 * path.iter().map(share).fold(1.0, f64::min))
         };

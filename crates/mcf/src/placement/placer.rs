@@ -373,6 +373,27 @@ impl Placer {
         found.is_some()
     }
 
+    /// The path with the least sum of costs, none of which is negative, among the shortest ones; see
+    /// [`Search::cheapest`].
+    pub(super) fn cheapest(
+        &mut self,
+        (from, to): (u32, u32),
+        cost: impl Fn(&Ledger, u32) -> f64,
+        path: &mut Vec<u32>,
+    ) -> Option<f64> {
+        let tree = self.tree(from);
+        let cost = |link: u32| cost(&self.ledger, link);
+        let by_plane = tree.and_then(|tree| {
+            let tors = tree.tor_at(from).zip(tree.tor_at(to))?;
+            self.planes.cheapest((&tree, &self.routes), tors, cost, path)
+        });
+        if by_plane.is_some() {
+            return by_plane;
+        }
+        self.routes.prepare(&self.network, to);
+        self.routes.to(to).and_then(|routes| self.search.cheapest(routes, from, cost, path))
+    }
+
     /// The FatTree that flows are placed on, if it is one. It is looked for when the first flow is placed, from its ToR.
     pub(super) fn tree(&mut self, tor: u32) -> Option<Arc<FatTree>> {
         self.tree.get_or_insert_with(|| FatTree::find(&self.network, tor).map(Arc::new)).clone()
@@ -391,7 +412,11 @@ impl Placer {
 
     /// Links looked at since the beginning.
     pub(super) fn operations(&self) -> u64 {
-        self.planes.operations + self.walk.operations + self.search.operations + self.extra_operations
+        self.planes.operations
+            + self.walk.operations
+            + self.search.operations
+            + self.routes.operations
+            + self.extra_operations
     }
 
     /// Puts a waiting flow on this path.

@@ -96,6 +96,47 @@ impl Planes {
         true
     }
 
+    /// The path that goes up and down again once with the least sum of costs, none of which is negative; of equal ones,
+    /// that whose links come first. It is left in `path`. `None` when all have an infinite cost, as links that are down
+    /// have.
+    pub(super) fn cheapest(
+        &mut self,
+        (tree, routes): (&FatTree, &Routes),
+        (src, dst): (usize, usize),
+        cost: impl Fn(u32) -> f64,
+        path: &mut Vec<u32>,
+    ) -> Option<f64> {
+        let cost = |up: u32, down: u32| match routes.is_up(up) && routes.is_up(down) {
+            true => cost(up) + cost(down),
+            false => f64::INFINITY,
+        };
+        let (from, to) = (tree.pod_of(src), tree.pod_of(dst));
+        let (mut least, mut choice) = (f64::INFINITY, (0, 0));
+        self.operations += 2 * tree.planes as u64;
+        for plane in 0..tree.planes {
+            let ends = cost(tree.tor_cable(src, plane).up, tree.tor_cable(dst, plane).down);
+            if ends >= least {
+                continue;
+            }
+            if from == to {
+                (least, choice) = (ends, (plane, 0));
+                continue;
+            }
+            self.operations += 2 * tree.cores as u64;
+            for core in 0..tree.cores {
+                let (up, down) = (tree.core_cable(from, plane, core).up, tree.core_cable(to, plane, core).down);
+                let whole = ends + cost(up, down);
+                if whole < least {
+                    (least, choice) = (whole, (plane, core));
+                }
+            }
+        }
+        if least < f64::INFINITY {
+            tree.write((src, dst), choice.0, choice.1, path);
+        }
+        Some(least).filter(|&least| least < f64::INFINITY)
+    }
+
     /// Tells that a flow between two pods was put on the path that was just found, and nothing else has changed.
     pub(super) fn taken(&mut self, (tree, routes, ledger): (&FatTree, &Routes, &Ledger), src: usize, dst: usize) {
         let (from, to, (plane, core)) = (tree.pod_of(src), tree.pod_of(dst), self.choice);

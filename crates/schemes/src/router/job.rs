@@ -64,7 +64,9 @@ pub(crate) fn is_short(flow: &FlowView, long_bytes: u64) -> bool {
 }
 
 /// Looks at links that it takes to enter a flow, to estimate what it wants and to work out what it gets.
-const OPERATIONS_PER_FLOW: u64 = 32;
+const OPERATIONS_PER_FLOW: u64 = 100;
+/// The same to make a network of a link, for every job begins with one.
+const OPERATIONS_PER_LINK: u64 = 8;
 
 fn run(view: &View, job: &Job) -> Answer {
     let mut board = Board::new(view, PlacerSettings { epsilon: job.epsilon, ..PlacerSettings::default() });
@@ -83,7 +85,8 @@ fn run(view: &View, job: &Job) -> Answer {
     }
     let flow_count = flows().count() as u64;
     let links = view.fabric.links().len() as u64;
-    let operations = links + OPERATIONS_PER_FLOW * flow_count + board.placer().round(0).operations;
+    let operations =
+        OPERATIONS_PER_LINK * links + OPERATIONS_PER_FLOW * flow_count + board.placer().round(0).operations;
     let mut cost = Cost { operations, flows: flow_count };
     let mut standing = Outcome::of(&mut board);
     if board.is_crowded() {
