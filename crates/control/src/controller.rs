@@ -46,6 +46,8 @@ pub struct Controller {
     pub(crate) fresh: Vec<FlowId>,
     /// Rules of abandoned versions that stay until the packets under way have passed.
     pub(crate) draining: Draining,
+    /// How long a packet may take over any link.
+    pub(crate) slowest_link: Nanos,
     pub(crate) orphans: Orphans,
     pub(crate) labels: Labels,
     pub(crate) cables: Cables,
@@ -93,6 +95,7 @@ impl Controller {
             routed: BTreeSet::new(),
             fresh: Vec::new(),
             draining: Draining::new(),
+            slowest_link: crate::plan::slowest_link(&fabric),
             orphans: Orphans::default(),
             labels: Labels::default(),
             cables: Cables::new(&fabric),

@@ -10,13 +10,16 @@ use crate::reasons::Decision;
 use crate::tables::DEFAULTS;
 use crate::timers::Timer;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
-use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path};
+use pathloom_model::search::ShortestPaths;
+use pathloom_model::{FiveTuple, LinkId, LinkState, Nanos, NodeId, Path};
 use pathloom_scheme::{Detection, Event, FlowId, FlowView};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long packets may be under way on a path of which only parts were found.
+/// How long packets may be under way at most on a path of which only parts were found.
 pub(crate) const UNKNOWN_DRAIN: Nanos = Nanos::from_secs(10);
+/// Paths are not longer than this many shortest ones.
+const DETOUR: u64 = 2;
 
 /// Rules of one flow.
 #[derive(Debug)]
@@ -344,8 +347,20 @@ impl Controller {
         }
     }
 
+    /// How long packets of a flow may be under way on any path between its ToRs, as far as the fabric tells.
+    pub(crate) fn unknown_drain(&self, five_tuple: &FiveTuple) -> Nanos {
+        if let Some(drain) = self.config.drain {
+            return drain;
+        }
+        let ends = self.fabric.attachment(five_tuple.src).zip(self.fabric.attachment(five_tuple.dst));
+        let Some((&src, &dst)) = ends else { return UNKNOWN_DRAIN };
+        let hops = ShortestPaths::between(&self.fabric, &LinkState::of(&self.fabric), src.tor, dst.tor).hops();
+        let links = 2 + DETOUR * hops.unwrap_or(usize::MAX) as u64;
+        Nanos(self.slowest_link.0.saturating_mul(links)).min(UNKNOWN_DRAIN)
+    }
+
     fn drain_hops(&mut self, five_tuple: FiveTuple, hops: impl Iterator<Item = (u8, NodeId, RuleKey)>) {
-        let at = self.now.saturating_add(self.config.drain.unwrap_or(UNKNOWN_DRAIN));
+        let at = self.now.saturating_add(self.unknown_drain(&five_tuple));
         for (plan, switch, key) in hops {
             let rules = self.draining.entry((five_tuple, plan)).or_default();
             if rules.is_empty() {

@@ -21,7 +21,7 @@ use crate::cookies::{Cookie, RuleKind, PLANS};
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
 use pathloom_model::rules::{Match, MeterId, Rule, RuleAction, RuleKey};
 use pathloom_model::units::PS_PER_NS;
-use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, Nanos, NodeId, Path};
+use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, LinkSettings, Nanos, NodeId, Path};
 use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 
@@ -158,14 +158,21 @@ impl Planner<'_> {
     /// How long packets of a version may be under way, if every queue before them is full.
     pub fn worst_delay(&self, flow: &FlowKey, path: &Path) -> Nanos {
         let access = [flow.src.uplink, flow.dst.uplink.reverse()];
-        let delay_ps = path.links().iter().chain(&access).map(|&link| {
-            let settings = self.fabric.link(link).settings;
-            let bits = (u64::from(settings.buffer_packets) + 2) * FRAME_BITS;
-            let queue_ps = u128::from(bits) * 1_000_000_000_000 / u128::from(settings.rate_bps.max(1));
-            settings.delay_ps.saturating_add(u64::try_from(queue_ps).unwrap_or(u64::MAX))
-        });
+        let delay_ps = path.links().iter().chain(&access).map(|&link| worst_ps(&self.fabric.link(link).settings));
         Nanos(delay_ps.fold(0, u64::saturating_add) / PS_PER_NS)
     }
+}
+
+/// How long a packet may take over any link of a fabric, if the queue before it is full.
+pub(crate) fn slowest_link(fabric: &Fabric) -> Nanos {
+    let used = fabric.links().iter().filter(|link| link.settings.rate_bps > 0);
+    Nanos(used.map(|link| worst_ps(&link.settings)).max().unwrap_or(0) / PS_PER_NS + 1)
+}
+
+fn worst_ps(settings: &LinkSettings) -> u64 {
+    let bits = (u64::from(settings.buffer_packets) + 2) * FRAME_BITS;
+    let queue_ps = u128::from(bits) * 1_000_000_000_000 / u128::from(settings.rate_bps.max(1));
+    settings.delay_ps.saturating_add(u64::try_from(queue_ps).unwrap_or(u64::MAX))
 }
 
 /// Bits of the longest frame.

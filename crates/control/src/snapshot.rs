@@ -196,7 +196,7 @@ impl Controller {
                     controller.count_rules(*switch, 1);
                 }
             }
-            let drain = controller.config.drain.unwrap_or(crate::orphans::UNKNOWN_DRAIN);
+            let drain = controller.unknown_drain(&five_tuple);
             controller.draining.insert((five_tuple, plan), rules);
             controller.timers.set(controller.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
         }
