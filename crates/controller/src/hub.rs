@@ -30,6 +30,8 @@ pub enum Brain {
     Fabric(Controller),
     /// A plain learning switch per session.
     Learning,
+    /// Nobody: what is there is looked at.
+    Nobody,
 }
 
 /// A job of a scheme's solver.
@@ -121,7 +123,7 @@ impl Hub {
     pub fn controller(&mut self) -> Option<&mut Controller> {
         match &mut self.brain {
             Brain::Fabric(controller) => Some(controller),
-            Brain::Learning => None,
+            Brain::Learning | Brain::Nobody => None,
         }
     }
 
@@ -168,8 +170,9 @@ impl Hub {
         if let Some(node) = link.node.filter(|node| self.by_node[node.index()] == Some(id)) {
             self.by_node[node.index()] = None;
             self.queued.push_back(Input::SwitchDown { switch: node });
-            let (now, dpid) = (self.clock.now(), self.dpid_of(node));
-            self.scout.iter_mut().zip(dpid).for_each(|(scout, dpid)| scout.switch_down(now, dpid));
+        }
+        if let (Some(dpid), Some(scout)) = (link.scouted, &mut self.scout) {
+            scout.switch_down(self.clock.now(), dpid);
         }
         self.settle();
     }
@@ -210,7 +213,7 @@ impl Hub {
     /// The time that the controller named may have come. Returns when this is wanted next.
     pub fn timeout(&mut self) -> Option<Nanos> {
         let now = self.clock.now();
-        if self.controller()?.poll_timeout().is_some_and(|at| at <= now) {
+        if self.controller().and_then(|controller| controller.poll_timeout()).is_some_and(|at| at <= now) {
             self.queued.push_back(Input::Timeout);
         }
         if let Some(scout) = &mut self.scout {
@@ -301,10 +304,6 @@ impl Hub {
             None => Ok(None),
             Some(_) => self.datapaths.get(&dpid).copied().map(Some).ok_or(()),
         }
-    }
-
-    fn dpid_of(&self, node: NodeId) -> Option<u64> {
-        self.datapaths.iter().find(|&(_, &other)| other == node).map(|(&dpid, _)| dpid)
     }
 
     /// The session of a datapath identifier.

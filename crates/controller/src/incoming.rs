@@ -101,7 +101,12 @@ impl Hub {
             }
             return;
         }
-        let Some(switch) = node else { return self.learn(id, xid, packet) };
+        let Some(switch) = node else {
+            return match self.brain {
+                Brain::Learning => self.learn(id, xid, packet),
+                Brain::Fabric(_) | Brain::Nobody => {}
+            };
+        };
         let read = Ethernet::parse(packet.data).and_then(|frame| headers(&frame));
         match read {
             Ok(Some(headers)) => self.feed(Input::PacketIn { switch, in_port, headers }),
@@ -182,6 +187,13 @@ impl Hub {
         }
         self.link_mut(id).into_iter().for_each(|link| link.stage = Stage::Up { dpid });
         self.counts.sessions += 1;
+        if let Some(scout) = &mut self.scout {
+            scout.switch_up(self.clock.now(), dpid, ports);
+            self.link_mut(id).into_iter().for_each(|link| link.scouted = Some(dpid));
+        }
+        if self.scout.is_some() || node.is_some() {
+            self.write_punts(id);
+        }
         let Some((switch, fabric)) = node.zip(self.fabric.clone()) else { return };
         let is_up = |wanted: u32| ports.iter().any(|port| port.number == wanted && port.is_up());
         let all = 1..=fabric.node(switch).ports.len() as u32;
@@ -190,12 +202,7 @@ impl Hub {
         let name = &fabric.node(switch).name;
         tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session stands");
         self.by_node[switch.index()] = Some(id);
-        self.write_punts(id);
         self.feed(Input::SwitchUp { switch, ports_down });
-        let now = self.clock.now();
-        if let Some(scout) = &mut self.scout {
-            scout.switch_up(now, dpid, ports);
-        }
     }
 
     fn port_status(&mut self, id: LinkId, status: &PortStatus) {

@@ -21,4 +21,5 @@ mod punts;
 mod scout;
 pub mod serve;
 mod session;
+pub mod survey;
 mod verify;

@@ -59,6 +59,8 @@ pub(crate) struct Link {
     pub stage: Stage,
     /// The switch of the fabric it is.
     pub node: Option<NodeId>,
+    /// Its datapath identifier, once discovery knows of it.
+    pub scouted: Option<u64>,
     pub since: Nanos,
     pub last_heard: Nanos,
     pub last_echo: Nanos,
@@ -83,6 +85,7 @@ impl Link {
             peer,
             stage: Stage::Hello,
             node: None,
+            scouted: None,
             since: now,
             last_heard: now,
             last_echo: now,

@@ -1,12 +1,14 @@
 //! `pathloom-controller`: the controller of a live fabric.
 
-use pathloom_controller::{bench, config, serve};
+use pathloom_controller::{bench, config, serve, survey};
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: pathloom-controller --config FILE   control the fabric that FILE describes, until SIGTERM
        pathloom-controller check FILE      say whether FILE can be used; nothing is opened but what it names
+       pathloom-controller survey ADDRESS [link:rate=10Mbps,delay=1us,buffer=150]
+                                           look at the switches that call ADDRESS and print the fabric they make, as JSON
        pathloom-controller bench [...]     load a controller and measure it; bench --help says more
        pathloom-controller --version";
 
@@ -16,6 +18,8 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["check", file] => check(file),
         ["--config", file] => run(file),
+        ["survey", address] => survey_at(address, None),
+        ["survey", address, links] => survey_at(address, Some(links)),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");
@@ -41,6 +45,11 @@ fn check(file: &str) -> Result<(), String> {
     let switches = ready.fabric.switches().len();
     println!("{file}: good; fabric {} with {switches} switches, scheme {}", ready.fabric.spec(), ready.scheme.label);
     Ok(())
+}
+
+fn survey_at(address: &str, links: Option<&str>) -> Result<(), String> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    survey::run(address, links).map(|fabric| print!("{fabric}"))
 }
 
 fn run(file: &str) -> Result<(), String> {

@@ -35,16 +35,22 @@ pub(crate) enum Act {
     Tell(Input),
 }
 
-/// Discovery over live sessions, of a fabric that is configured.
+/// Discovery over live sessions.
 pub(crate) struct Scout {
     discovery: Discovery,
+    hosts: Hosts,
+    /// What is configured, if anything is.
+    site: Option<Site>,
+    acts: VecDeque<Act>,
+}
+
+/// A fabric that is configured.
+struct Site {
     verifier: Verifier,
     fabric: Arc<Fabric>,
-    hosts: Hosts,
     nodes: BTreeMap<u64, NodeId>,
     /// Datapath identifier by node.
     dpids: BTreeMap<NodeId, u64>,
-    acts: VecDeque<Act>,
 }
 
 /// 32 bytes that nobody can guess.
@@ -58,7 +64,7 @@ pub(crate) fn secret() -> io::Result<[u8; 32]> {
 }
 
 impl Scout {
-    /// Knows the fabric and no switch. `secret` is drawn anew at each start; `None` for links that are not to be probed.
+    /// Knows the fabric and no switch. `secret` is drawn anew at each start. `None` where links are not to be probed.
     pub(crate) fn new(
         (links, hosts): (Links, Hosts),
         fabric: Arc<Fabric>,
@@ -68,18 +74,24 @@ impl Scout {
         if links == Links::Off {
             return None;
         }
-        let probes = ProbeSettings { missed: MISSED, retry: RETRY, max_age: MAX_AGE, ..ProbeSettings::default() };
-        let seed = secret.iter().fold(0u64, |seed, &byte| seed.rotate_left(8) ^ u64::from(byte));
-        let discovery = Discovery::new(probes, HostSettings::default(), secret, Pcg64::seed_from_u64(seed));
+        let mut scout = Scout::anywhere(hosts, secret);
         let dpids = nodes.iter().map(|(&dpid, &node)| (node, dpid)).collect();
-        let verifier = Verifier::new(fabric.clone());
-        let mut scout = Scout { discovery, verifier, fabric, hosts, nodes, dpids, acts: VecDeque::new() };
-        for (address, place) in expected_hosts(&scout.fabric.clone()) {
-            if let Some(place) = scout.real(place) {
+        let site = Site { verifier: Verifier::new(fabric.clone()), fabric, nodes, dpids };
+        for (address, place) in expected_hosts(&site.fabric) {
+            if let Some(place) = site.real(place) {
                 scout.discovery.handle(Nanos::ZERO, Heard::Expected { address, place });
             }
         }
+        scout.site = Some(site);
         Some(scout)
+    }
+
+    /// Knows nothing, and takes whatever it finds.
+    pub(crate) fn anywhere(hosts: Hosts, secret: [u8; 32]) -> Scout {
+        let probes = ProbeSettings { missed: MISSED, retry: RETRY, max_age: MAX_AGE, ..ProbeSettings::default() };
+        let seed = secret.iter().fold(0u64, |seed, &byte| seed.rotate_left(8) ^ u64::from(byte));
+        let discovery = Discovery::new(probes, HostSettings::default(), secret, Pcg64::seed_from_u64(seed));
+        Scout { discovery, hosts, site: None, acts: VecDeque::new() }
     }
 
     /// The control traffic that switches are to hand up.
@@ -105,7 +117,7 @@ impl Scout {
 
     /// How the cabling differs from the configured one, in words.
     pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
-        self.verifier.differences()
+        self.site.iter().flat_map(|site| site.verifier.differences())
     }
 
     /// Whether these are the ports of another switch than the one whose session stands.
@@ -124,8 +136,8 @@ impl Scout {
 
     /// A session ended.
     pub(crate) fn switch_down(&mut self, now: Nanos, dpid: u64) {
-        if let Some(&node) = self.nodes.get(&dpid) {
-            self.verifier.switch_gone(dpid_of(node));
+        if let Some(site) = &mut self.site {
+            site.nodes.get(&dpid).iter().for_each(|&&node| site.verifier.switch_gone(dpid_of(node)));
         }
         self.hear(now, Heard::SwitchDown { dpid: Dpid(dpid) });
     }
@@ -143,9 +155,10 @@ impl Scout {
     }
 
     fn port_known(&mut self, now: Nanos, dpid: u64, state: PortState) {
-        let Some(place) = self.configured(Place { dpid: Dpid(dpid), port: state.port }) else { return };
-        let other = self.verifier.port(now, place, state.up);
-        self.acts.extend(other.and_then(|place| self.port_input(place, true)));
+        let Some(site) = &mut self.site else { return };
+        let Some(place) = site.configured(Place { dpid: Dpid(dpid), port: state.port }) else { return };
+        let other = site.verifier.port(now, place, state.up);
+        self.acts.extend(other.and_then(|place| site.port_input(place, true)));
     }
 
     /// A frame of [`Scout::is_ours`] came in.
@@ -158,7 +171,7 @@ impl Scout {
 
     /// Whether a port of a switch is not to be used, though it is up.
     pub(crate) fn is_dead(&self, switch: NodeId, port: PortNo) -> bool {
-        self.verifier.is_dead(Place { dpid: dpid_of(switch), port })
+        self.site.as_ref().is_some_and(|site| site.verifier.is_dead(Place { dpid: dpid_of(switch), port }))
     }
 
     /// When [`Scout::timeout`] is wanted.
@@ -175,11 +188,11 @@ impl Scout {
 
     /// Compares the cabling, once in a while. To be called a few times a second.
     pub(crate) fn review(&mut self, now: Nanos) {
-        let found: Vec<(Place, Place)> = self.discovery.links().links().collect();
-        let found = found.into_iter().filter_map(|(a, b)| Some((self.configured(a)?, self.configured(b)?)));
-        let found: Vec<_> = found.collect();
-        for (link, up) in self.verifier.review(now, found) {
-            self.use_cable(link, up);
+        let Some(site) = &mut self.site else { return };
+        let found = self.discovery.links().links();
+        let found: Vec<_> = found.filter_map(|(a, b)| Some((site.configured(a)?, site.configured(b)?))).collect();
+        for (link, up) in site.verifier.review(now, found) {
+            self.acts.extend(site.use_cable(link, up));
         }
     }
 
@@ -202,15 +215,15 @@ impl Scout {
             }
             Found::LinkUp { a, b } => {
                 tracing::debug!(a = self.name(a), b = self.name(b), "a link was found");
-                self.verifier.hurry();
+                self.site.iter_mut().for_each(|site| site.verifier.hurry());
             }
             Found::LinkDown { a, b, why } => {
                 tracing::debug!(a = self.name(a), b = self.name(b), ?why, "a link is no more");
-                let ends = self.configured(a).zip(self.configured(b));
                 // The configuration knows better than alarms; and switches forward on without us.
-                let silent = ends.filter(|_| why == LinkLoss::Silent);
-                let dead = silent.and_then(|(a, b)| self.verifier.silent(a, b));
-                dead.into_iter().for_each(|link| self.use_cable(link, false));
+                let Some(site) = self.site.as_mut().filter(|_| why == LinkLoss::Silent) else { return };
+                let ends = site.configured(a).zip(site.configured(b));
+                let dead = ends.and_then(|(a, b)| site.verifier.silent(a, b));
+                self.acts.extend(dead.into_iter().flat_map(|link| site.use_cable(link, false)));
             }
             Found::EdgeUp { place } => tracing::debug!(port = self.name(place), "a port faces hosts"),
             Found::EdgeDown { place } => tracing::debug!(port = self.name(place), "a port faces hosts no more"),
@@ -227,8 +240,14 @@ impl Scout {
         }
     }
 
+    fn name(&self, place: Place) -> String {
+        self.site.as_ref().map_or_else(|| place.to_string(), |site| site.name(place))
+    }
+}
+
+impl Site {
     /// Tells the controller of both ends of a cable.
-    fn use_cable(&mut self, link: LinkId, up: bool) {
+    fn use_cable(&self, link: LinkId, up: bool) -> Vec<Act> {
         let ends = [link, link.reverse()].map(|link| place_of(&self.fabric, link));
         let [a, b] = ends.map(|place| self.real(place).map_or(String::new(), |place| self.name(place)));
         if up {
@@ -236,7 +255,7 @@ impl Scout {
         } else {
             tracing::warn!(a, b, "no probe gets through a cable, though its ports are up; it is not used");
         }
-        self.acts.extend(ends.into_iter().filter_map(|place| self.port_input(place, up)).collect::<Vec<_>>());
+        ends.into_iter().filter_map(|place| self.port_input(place, up)).collect()
     }
 
     fn port_input(&self, place: Place, up: bool) -> Option<Act> {
@@ -354,7 +373,7 @@ mod tests {
         let mut world = World::new("fat-tree:k=4");
         world.run_for(15);
         assert_eq!((world.told.len(), world.scout.differences().count()), (0, 0));
-        assert!(world.scout.verifier.is_right());
+        assert!(world.scout.site.as_ref().unwrap().verifier.is_right());
         let link = world.fabric.switch_cables().next().unwrap();
         let far = *world.fabric.link(link);
         world.mute.insert(link);

@@ -157,7 +157,7 @@ fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()
     Ok(listens)
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;

@@ -1,0 +1,186 @@
+//! Where no fabric is configured yet: looks at the switches that call until what is found has not changed for a while,
+//! and makes a fabric of it, for a file that `fabric.spec` can name.
+
+use crate::config::{Hosts, Limits, Sessions};
+use crate::hub::{Brain, Hub};
+use crate::scout::{secret, Scout};
+use crate::serve;
+use crate::session::Shared;
+use pathloom_discovery::{build_fabric, Dpid, FoundFabric, KnownHost, Place};
+use pathloom_model::builders::to_node_link_json;
+use pathloom_model::spec::Spec;
+use pathloom_model::{Fabric, LinkSettings, Nanos};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// So long must nothing have changed before what is found is believed.
+const STABLE: Nanos = Nanos::from_secs(3);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// How links are taken to be, where nothing is said of them: what discovery cannot see.
+const LINKS: &str = "link:rate=1Gbps,delay=1us,buffer=100";
+
+/// What was found, to be compared with what was found before.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Findings {
+    switches: Vec<Dpid>,
+    links: Vec<(Place, Place)>,
+    hosts: Vec<KnownHost>,
+}
+
+impl Findings {
+    fn of(scout: &Scout) -> Findings {
+        let (links, hosts) = (scout.discovery().links(), scout.discovery().hosts());
+        let switches = links.known_switches().collect();
+        Findings { switches, links: links.links().collect(), hosts: hosts.hosts().collect() }
+    }
+}
+
+/// Listens at an address until a fabric can be made of what is there, and returns it as node-link JSON.
+///
+/// # Errors
+/// In words: it cannot listen, or an argument makes no sense.
+pub fn run(address: &str, links: Option<&str>) -> Result<String, String> {
+    let address: SocketAddr =
+        address.parse().map_err(|_| format!("`{address}` is no address; one like 127.0.0.1:6653 was expected"))?;
+    let links = read_links(links.unwrap_or(LINKS))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|problem| problem.to_string())?;
+    let fabric = tokio::task::LocalSet::new().block_on(&runtime, survey(address, links))?;
+    Ok(to_node_link_json(&fabric))
+}
+
+fn read_links(text: &str) -> Result<LinkSettings, String> {
+    let read = || {
+        let spec = Spec::parse_named("links", text, "link")?;
+        let rate_bps = spec.rate_bps("rate")?.unwrap_or(1_000_000_000);
+        let delay_ps = spec.time_ps("delay")?.unwrap_or(1_000_000);
+        let buffer_packets = spec.count("buffer", 1, u64::from(u32::MAX))?.unwrap_or(100) as u32;
+        spec.finish()?;
+        Ok::<_, pathloom_model::spec::SpecError>(LinkSettings { rate_bps, delay_ps, buffer_packets })
+    };
+    read().map_err(|problem| problem.to_string())
+}
+
+async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, String> {
+    let words = |problem: std::io::Error| format!("cannot listen on {address}: {problem}");
+    let mut hub = Hub::new(Brain::Nobody, None, BTreeMap::new(), (Sessions::default(), Limits::default()));
+    hub.scout = Some(Scout::anywhere(Hosts::Learn, secret().map_err(words)?));
+    let shared = Shared::new(hub);
+    let listener = serve::bind_tcp(address).map_err(words)?;
+    tracing::info!(%address, "looking at the switches that call");
+    tokio::task::spawn_local(serve::accept_tcp(listener, shared.clone()));
+    tokio::task::spawn_local(serve::keep_time(shared.clone()));
+    let (mut before, mut since, mut said) = (Findings::default(), Nanos::ZERO, String::new());
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let mut hub = shared.hub.borrow_mut();
+        hub.tick();
+        let now = hub.clock.now();
+        let findings = hub.scout.as_ref().map(Findings::of).unwrap_or_default();
+        if findings != before {
+            (before, since) = (findings, now);
+        } else if now.saturating_sub(since) >= STABLE {
+            since = now;
+            match make(&before, links) {
+                Ok(fabric) => return Ok(fabric),
+                Err(problem) if problem != said => {
+                    let (switches, cables, hosts) = (before.switches.len(), before.links.len(), before.hosts.len());
+                    tracing::warn!(switches, cables, hosts, "no fabric yet: {problem}");
+                    said = problem;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// A fabric of what was found, if the names that a fabric gives are those on the wire.
+fn make(found: &Findings, links: LinkSettings) -> Result<Fabric, String> {
+    let hosts = found.hosts.iter().copied();
+    let built = build_fabric(found.switches.iter().copied(), found.links.iter().copied(), hosts, |_| links);
+    let built = built.map_err(|problem| problem.to_string())?;
+    check_names(&built)?;
+    if let Some((address, laid_out)) = built.addresses.iter().find(|(address, laid_out)| address != laid_out) {
+        return Err(format!("host {address} has the place of {laid_out}; addresses must go by ToR and port"));
+    }
+    Ok(built.fabric)
+}
+
+/// By convention, node n is the switch with datapath identifier n + 1, and ports count from 1 in the order of cabling.
+fn check_names(built: &FoundFabric) -> Result<(), String> {
+    for &node in built.fabric.switches() {
+        for &link in &built.fabric.node(node).ports {
+            let port = built.fabric.link(link).from_port;
+            let Some(place) = built.place(node, port) else { continue };
+            if place != Place::new(u64::from(node.0) + 1, port.0) {
+                let name = &built.fabric.node(node).name;
+                return Err(format!(
+                    "{place} would be port {} of {name}, number {}; datapath identifiers must count from 1, and so must the \
+                     ports in use, in the order of the switches at their other ends",
+                    port.0, node.0
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_discovery::cabling::{dpid_of, place_of};
+    use pathloom_discovery::Mac;
+    use pathloom_model::fabric_from_spec;
+
+    fn perfect(spec: &str) -> Findings {
+        let fabric = fabric_from_spec(spec).unwrap();
+        let host = |at: &pathloom_model::Attachment| KnownHost {
+            address: at.address,
+            mac: Mac([2, 0, 0, 0, 0, at.host.0 as u8]),
+            place: place_of(&fabric, at.uplink.reverse()),
+        };
+        let ends = |link: pathloom_model::LinkId| (place_of(&fabric, link), place_of(&fabric, link.reverse()));
+        Findings {
+            switches: fabric.switches().iter().map(|&node| dpid_of(node)).collect(),
+            links: fabric.switch_cables().map(ends).collect(),
+            hosts: fabric.attachments().iter().map(host).collect(),
+        }
+    }
+
+    #[test]
+    fn fabrics_are_found_with_the_numbers_of_the_wire() {
+        let links = read_links("link:rate=10Mbps,buffer=150").unwrap();
+        assert_eq!((links.rate_bps, links.buffer_packets), (10_000_000, 150));
+        for spec in ["fat-tree:k=4", "leaf-spine:spines=2,leaves=3,hosts=2", "diamond"] {
+            let found = perfect(spec);
+            let fabric = make(&found, links).unwrap();
+            let again: Vec<_> = fabric
+                .switch_cables()
+                .map(|link| (place_of(&fabric, link), place_of(&fabric, link.reverse())))
+                .collect();
+            let order = |(a, b): (Place, Place)| (a.min(b), a.max(b));
+            let sorted = |links: &[(Place, Place)]| {
+                let mut links: Vec<_> = links.iter().copied().map(order).collect();
+                links.sort_unstable();
+                links
+            };
+            assert_eq!(sorted(&again), sorted(&found.links), "{spec}");
+        }
+    }
+
+    #[test]
+    fn what_no_fabric_can_be_made_of_is_named() {
+        let links = read_links(LINKS).unwrap();
+        let mut strange = perfect("fat-tree:k=4");
+        strange.hosts[3].address = [192, 168, 0, 7].into();
+        assert!(make(&strange, links).unwrap_err().contains("192.168.0.7"));
+        let mut gap = perfect("diamond");
+        gap.hosts.iter_mut().for_each(|host| host.place.port.0 += 30);
+        assert!(make(&gap, links).unwrap_err().contains("port"));
+        assert!(make(&Findings::default(), links).is_err());
+        assert!(read_links("link:rate=fast").unwrap_err().contains("rate"));
+        assert!(run("nowhere", None).unwrap_err().contains("127.0.0.1:6653"));
+    }
+}
