@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from live import HERE, K4, QUIET, Live, alive, finish, permutation, run_on, spoil, until
-from pathloom.lab import system
+from pathloom.fabrics import Fabric
+from pathloom.lab import controller, system
 from pathloom.lab.probes import summary
 from support import Outcome, figures
 
@@ -254,3 +255,28 @@ def test_meters_hold_flows_to_their_rates(name: str) -> None:
         assert len(rules) == len(pairs)
         assert "refused" not in live.log()
         assert all(share < 0.95 for share in shares)
+
+
+def test_a_survey_makes_a_fabric_of_what_is_there(name: str, tmp_path: Path) -> None:
+    live = Live(name, K4, QUIET, arp="proxy")
+    survey = [controller.program(), "survey", controller.TARGET.partition(":")[2], "link:rate=10Mbps,buffer=150"]
+    environment = {**os.environ, system.MARK: str(live.lab.directory)}
+    command = ["ip", "netns", "exec", live.blueprint.namespace, *survey]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    started = time.monotonic()
+    # Hosts are found when they speak: each asks for the next one until it is answered.
+    names = [host.name for host in live.blueprint.hosts]
+    with live.probes(list(zip(names, [*names[1:], names[0]], strict=True)), rate_hz=5):
+        said, heard = process.communicate(timeout=60)
+    assert process.returncode == 0, heard
+    figures("a survey of k=4", took_s=round(time.monotonic() - started, 1))
+    file = tmp_path / "found.json"
+    file.write_bytes(said)
+    found, wanted = Fabric(str(file)), live.fabric
+    columns = ("source", "source_port", "target", "target_port", "rate_bps", "buffer_packets")
+    ends = [
+        {tuple(fabric.links[column][link] for column in columns) for link in range(len(fabric.links["source"]))}
+        for fabric in (found, wanted)
+    ]
+    assert ends[0] == ends[1]
+    assert [node["tier"] for node in found.nodes] == [node["tier"] for node in wanted.nodes]
