@@ -119,6 +119,8 @@ class Simulation:
         links that data and acknowledgements cross by the rules as they stand.
         """
 
+    def cable_faults(self) -> list[tuple[int, bool, list[int]]]:
+        """Cables that go down or come back, in order of time: nanoseconds, whether they come back, one link of each."""
     def switch_tables(self) -> str:
         """What every switch has been told so far: JSON rows of node number, rules and groups."""
 

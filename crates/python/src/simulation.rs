@@ -7,7 +7,7 @@ use crate::scheme::{PyScheme, Troubles};
 use crate::wrappers::{EventLog, Partial};
 use pathloom_model::spec::SpecError;
 use pathloom_model::units::parse_time;
-use pathloom_model::{Fault, Nanos};
+use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
 use pathloom_schemes::HostProgram;
 use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Tap};
@@ -185,6 +185,12 @@ impl Simulation {
     fn offered<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let flows = py.detach(|| of_run!(&*self.lock(), sim => sim.offered()));
         PyList::new(py, flows.iter().map(|flow| offered_dict(py, flow)).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    fn cable_faults(&self, py: Python<'_>) -> Vec<(u64, bool, Vec<u32>)> {
+        let faults = py.detach(|| of_run!(&*self.lock(), sim => sim.cable_faults()));
+        let numbers = |links: Vec<LinkId>| links.into_iter().map(|link| link.0).collect();
+        faults.into_iter().map(|(at, up, links)| (at.0, up, numbers(links))).collect()
     }
 
     fn switch_tables(&self, py: Python<'_>) -> Result<String, Error> {

@@ -4,7 +4,7 @@
 use crate::simulation::Simulation;
 use crate::tap::Tap;
 use pathloom_model::rules::{Group, Rule};
-use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
+use pathloom_model::{Damage, FiveTuple, LinkId, LinkState, Nanos, NodeId};
 use pathloom_workload::FlowSpec;
 
 /// One transfer as the run will offer it.
@@ -55,6 +55,15 @@ impl<T: Tap> Simulation<T> {
             }
         };
         (0..self.flows.len() as u32).map(flow).collect()
+    }
+
+    /// The cables that faults take down and bring back, in order of time: when, whether they come back, and one direction
+    /// of each.
+    pub fn cable_faults(&self) -> Vec<(Nanos, bool, Vec<LinkId>)> {
+        let mut faults = self.faults.clone();
+        faults.sort_by_key(|fault| fault.at);
+        let (mut damage, mut state) = (Damage::of(&self.fabric), LinkState::of(&self.fabric));
+        faults.iter().map(|fault| (fault.at, fault.up, damage.apply(&self.fabric, fault, &mut state))).collect()
     }
 
     /// What every switch has been told so far, in the order of the fabric.

@@ -18,6 +18,8 @@ use pathloom_model::{
 use pathloom_scheme::Detection;
 use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
 use pathloom_workload::Workload;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -34,7 +36,10 @@ pub struct Simulation<T: Tap = NoTap> {
     /// Slots of the connections that are not over, by what the controller calls them.
     by_tuple: FxHashMap<FiveTuple, u32>,
     long_bytes: u64,
-    faults: Vec<Fault>,
+    /// What hosts draw the time from that they work on a packet.
+    rng: Pcg64,
+    jitter: Ps,
+    pub(crate) faults: Vec<Fault>,
     link_state: LinkState,
     damage: Damage,
     now: Ps,
@@ -77,6 +82,8 @@ impl<T: Tap> Simulation<T> {
             connections: Connections::default(),
             flows: Flows::new(&fabric, workload, &transport, seed),
             agenda: Agenda::default(),
+            jitter: to_ps(transport.jitter),
+            rng: Pcg64::seed_from_u64(seed),
             transport,
             detection,
             by_tuple: FxHashMap::default(),
@@ -238,7 +245,8 @@ impl<T: Tap> Simulation<T> {
             let Some(segment) = connection.sender.poll_transmit(nanos) else { break };
             connection.packets_sent += 1;
             let link = connection.data_uplink;
-            if self.network.send(now, link, packet_of(slot, &segment)) {
+            let ready = self.worked_on(now);
+            if self.network.send(ready, link, packet_of(slot, &segment)) {
                 let leaves_card = now + self.network.links[link as usize].backlog(now);
                 let connection = self.connections.get(slot);
                 connection.under_way += 1;
@@ -255,6 +263,15 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
+    /// When a host that has a packet now gives it to its card. A card that is busy for longer makes no difference of it.
+    #[inline]
+    fn worked_on(&mut self, now: Ps) -> Ps {
+        if self.jitter == 0 {
+            return now;
+        }
+        now + self.rng.random_range(0..=self.jitter)
+    }
+
     #[inline]
     fn send_ack(&mut self, now: Ps, slot: usize, number: u64, flags: u8) {
         let connection = self.connections.get(slot);
@@ -262,7 +279,8 @@ impl<T: Tap> Simulation<T> {
         let lane = (slot as u32) << 1 | 1;
         let packet = Packet::new(lane, number, 0, HEADER_BYTES as u16, flags);
         let link = connection.ack_uplink;
-        if self.network.send(now, link, packet) {
+        let ready = self.worked_on(now);
+        if self.network.send(ready, link, packet) {
             self.connections.get(slot).under_way += 1;
         }
     }

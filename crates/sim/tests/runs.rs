@@ -81,6 +81,22 @@ fn a_host_with_small_queues_fills_its_own_card_no_more() {
 }
 
 #[test]
+fn hosts_work_on_each_packet_for_up_to_the_jitter() {
+    let fct = |transport, seed| {
+        let traffic = "incast:senders=1,size=1KB,jitter=0ns";
+        let fabric = "dumbbell:hosts=2,rate=10Mbps,buffer=50";
+        let outcome = Case { fabric, traffic, transport, seed, scheme: "spt", ..CASE }.run();
+        outcome.flows[0].finish.unwrap() - outcome.flows[0].start.unwrap()
+    };
+    let plain = fct("newreno", 1);
+    let jittered: Vec<Nanos> = (1..20).map(|seed| fct("newreno:jitter=1ms", seed)).collect();
+    // SYN, its answer, and the data.
+    assert!(jittered.iter().all(|&fct| plain < fct && fct <= plain + Nanos::from_millis(3)), "{jittered:?}");
+    assert!(jittered.iter().any(|&fct| fct > plain + Nanos::from_millis(1)));
+    assert_eq!(fct("newreno:jitter=1ms", 7), jittered[6]);
+}
+
+#[test]
 fn the_same_settings_give_the_same_outcome_in_one_go_or_in_slices() {
     for scheme in ["spt", "ecmp", "hedera:period=100ms", "hedera-sa:period=100ms", "ofpt:sizes=announced", "lessor"] {
         let case = Case { scheme, ..CASE };

@@ -47,6 +47,7 @@ pub struct Sender {
     send_first: bool,
     limited_transmit: bool,
     impatient: bool,
+    byte_counting: bool,
     in_recovery: bool,
     partial_ack_seen: bool,
     paced_out: bool,
@@ -88,6 +89,7 @@ impl Sender {
             send_first: false,
             limited_transmit: settings.limited_transmit,
             impatient: settings.impatient,
+            byte_counting: settings.byte_counting,
             in_recovery: false,
             partial_ack_seen: false,
             paced_out: false,
@@ -236,11 +238,12 @@ impl Sender {
         }
     }
 
-    /// RFC 5681 §3.1: slow start by at most one segment per acknowledgement, then one segment per window.
+    /// RFC 5681 §3.1: slow start by at most one segment per acknowledgement, then one segment per window. RFC 3465 §2.2
+    /// counts bytes.
     #[inline]
     fn grow(&mut self, acked: u64) {
         if self.cwnd < self.ssthresh {
-            self.cwnd += acked.min(self.mss);
+            self.cwnd += if self.byte_counting { acked } else { acked.min(self.mss) };
         } else {
             self.acked_in_avoidance += acked;
             if self.acked_in_avoidance >= self.cwnd {
@@ -435,6 +438,18 @@ mod tests {
 
     fn drain(sender: &mut Sender, now: Nanos) -> Vec<u64> {
         std::iter::from_fn(|| sender.poll_transmit(now)).map(|segment| segment.seq / MSS).collect()
+    }
+
+    #[test]
+    fn counting_bytes_the_window_doubles_however_few_acknowledgements_come() {
+        for (byte_counting, window) in [(false, 5), (true, 8)] {
+            let settings = Settings { byte_counting, ..settings() };
+            let mut s = open(&settings, None);
+            assert_eq!(drain(&mut s, Nanos(0)), vec![0, 1, 2, 3]);
+            // One acknowledgement of all four segments.
+            s.handle_ack(Nanos(1), 4 * MSS);
+            assert_eq!(drain(&mut s, Nanos(1)).len(), window);
+        }
     }
 
     #[test]

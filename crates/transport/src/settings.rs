@@ -43,6 +43,15 @@ pub struct Settings {
     // Written before there was a choice means without.
     #[serde(default)]
     pub small_queues: bool,
+    /// Whether slow start counts bytes (RFC 3465 without its limit, as Linux): the window doubles each round trip, however
+    /// few acknowledgements come. Without it, RFC 5681 §3.1: at most one segment more per acknowledgement.
+    #[serde(default)]
+    pub byte_counting: bool,
+    /// Before a host sends a packet on an idle card it works on it for a time drawn from 0 up to this. Without it, flows
+    /// of one round-trip time keep step with each other, and which of them a full queue drops never changes (Floyd and
+    /// Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
+    #[serde(default)]
+    pub jitter: Nanos,
     /// Greatest rate at which frames (headers included) are handed to the network card.
     pub pace_bps: Option<u64>,
 }
@@ -63,6 +72,8 @@ impl Default for Settings {
             limited_transmit: true,
             impatient: true,
             small_queues: true,
+            byte_counting: false,
+            jitter: Nanos::ZERO,
             pace_bps: None,
         }
     }
@@ -85,7 +96,7 @@ impl Default for TransportSpec {
 impl TransportSpec {
     /// Reads `newreno:iw=12KB,…`. Keys: iw, rwnd, ssthresh, mss (sizes); min_rto, max_rto, initial_rto, delayed_ack
     /// (times); acks (segments per acknowledgement, 1 or 2); pace (rate); handshake, limited_transmit,
-    /// impatient, small_queues (on or off).
+    /// impatient, small_queues, byte_counting (on or off); jitter (time).
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         if spec.name() != "newreno" {
@@ -106,6 +117,8 @@ impl TransportSpec {
             limited_transmit: spec.flag("limited_transmit")?.unwrap_or(d.limited_transmit),
             impatient: spec.flag("impatient")?.unwrap_or(d.impatient),
             small_queues: spec.flag("small_queues")?.unwrap_or(d.small_queues),
+            byte_counting: spec.flag("byte_counting")?.unwrap_or(d.byte_counting),
+            jitter: spec.time("jitter")?.unwrap_or(d.jitter),
             pace_bps: spec.rate_bps("pace")?,
         };
         spec.finish()?;
