@@ -64,9 +64,9 @@ def machine_links() -> set[str]:
     return {line.partition(":")[0].strip() for line in lines}
 
 
-def compared(*arguments: str) -> dict[str, Any]:
-    """The JSON of a `pathloom compare`."""
-    command = [*PATHLOOM, "compare", *arguments, "--json", "-"]
+def compared(*arguments: str, verb: str = "compare") -> dict[str, Any]:
+    """The JSON of a `pathloom compare`, or `run`."""
+    command = [*PATHLOOM, verb, *arguments, "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     content: dict[str, Any] = json.loads(done.stdout)

@@ -77,7 +77,10 @@ def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> N
     ("arguments", "text"),
     [
         (["--schemes", "hedera"], "scheme `hedera`: is more than static routes; add --lab controller=pathloom"),
-        (["--schemes", "ecmp", "--fault", "1s:down:c0"], "--fault: static routes in the lab answer no fault"),
+        (
+            ["--schemes", "ecmp", "--fault", "1s:down:c0"],
+            "--fault: static routes in the lab answer no fault",
+        ),
         (["--schemes", "ecmp", "--lab", "pin=of"], "lab `pin=of`: expected hosts=newreno"),
         (["--schemes", "ecmp", "--worlds", "lap"], "did you mean `lab`"),
         (["--schemes", "ecmp", "--transport", "newreno:pace=1Mbps"], "cannot be told pace_bps"),

@@ -188,11 +188,13 @@ pub struct Log {
     pub level: String,
     /// Lines of JSON instead of text.
     pub json: bool,
+    /// Where everything that the controller was told and wanted is written down, to be replayed.
+    pub events: Option<PathBuf>,
 }
 
 impl Default for Log {
     fn default() -> Log {
-        Log { level: "info".into(), json: false }
+        Log { level: "info".into(), json: false, events: None }
     }
 }
 

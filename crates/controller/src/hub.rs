@@ -6,6 +6,7 @@ use crate::config::{Limits, Sessions};
 use crate::hosts::Hosts;
 use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
+use crate::record::Recorder;
 use crate::scout::{Act, Scout};
 use pathloom_control::{Controller, Input};
 use pathloom_discovery::{PortLimiter, Rate};
@@ -65,6 +66,7 @@ pub struct Hub {
     pub(crate) brain: Brain,
     pub(crate) learning: Learning,
     pub(crate) hosts: Hosts,
+    pub(crate) recorder: Option<Recorder>,
     pub(crate) fabric: Option<Arc<Fabric>>,
     datapaths: BTreeMap<u64, NodeId>,
     sessions: Sessions,
@@ -100,6 +102,7 @@ impl Hub {
             brain,
             learning: Learning::default(),
             hosts: Hosts::new(fabric.clone()),
+            recorder: None,
             fabric,
             datapaths,
             sessions,
@@ -235,9 +238,7 @@ impl Hub {
     pub(crate) fn settle(&mut self) {
         let now = self.clock.now();
         loop {
-            while let Some(output) = self.controller().and_then(Controller::poll_output) {
-                self.carry_out(now, output);
-            }
+            self.drain(now);
             while let Some(act) = self.scout.as_mut().and_then(Scout::poll_act) {
                 match act {
                     Act::Send { dpid, port, frame } => self.send_frame(dpid, port, &frame),
@@ -245,15 +246,35 @@ impl Hub {
                 }
             }
             let Some(input) = self.queued.pop_front() else { break };
-            if let Some(controller) = self.controller() {
-                controller.handle(now, input);
-            }
+            self.give(now, input);
         }
         self.say_wants();
         if self.next_timeout().is_some_and(|at| at < self.armed) {
             self.timer.notify_one();
         }
         self.wake();
+    }
+
+    /// Carries out what the controller wants.
+    fn drain(&mut self, now: Nanos) {
+        while let Some(output) = self.controller().and_then(Controller::poll_output) {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.output(now, &output);
+            }
+            self.carry_out(now, output);
+        }
+    }
+
+    /// Tells the controller. What it wants comes with the next settling; a log has it before the next input.
+    #[inline]
+    pub(crate) fn give(&mut self, now: Nanos, input: Input) {
+        if self.recorder.is_some() {
+            self.drain(now);
+            self.recorder.iter_mut().for_each(|recorder| recorder.input(now, &input));
+        }
+        if let Brain::Fabric(controller) = &mut self.brain {
+            controller.handle(now, input);
+        }
     }
 
     /// Tells agents of hosts what the scheme in charge wants of them, if that is not what the last one did.

@@ -1,6 +1,6 @@
 //! What switches say, told to the controller.
 
-use crate::hub::{Brain, Hub};
+use crate::hub::Hub;
 use crate::link::{Dump, Link, LinkId, Pending, Stage};
 use crate::scout::Scout;
 use pathloom_control::{Input, PortStats, Removal, RuleStats};
@@ -70,15 +70,9 @@ impl Hub {
     fn feed(&mut self, input: Input) {
         let now = self.clock.now();
         while let Some(earlier) = self.queued.pop_front() {
-            self.handle(now, earlier);
+            self.give(now, earlier);
         }
-        self.handle(now, input);
-    }
-
-    fn handle(&mut self, now: Nanos, input: Input) {
-        if let Brain::Fabric(controller) = &mut self.brain {
-            controller.handle(now, input);
-        }
+        self.give(now, input);
     }
 
     #[inline]

@@ -18,6 +18,7 @@ mod load;
 mod outgoing;
 mod persist;
 mod punts;
+pub mod record;
 mod scout;
 pub mod serve;
 mod session;

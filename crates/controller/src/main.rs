@@ -1,6 +1,6 @@
 //! `pathloom-controller`: the controller of a live fabric.
 
-use pathloom_controller::{bench, config, serve, survey};
+use pathloom_controller::{bench, config, record, serve, survey};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +9,7 @@ usage: pathloom-controller --config FILE   control the fabric that FILE describe
        pathloom-controller check FILE      say whether FILE can be used; nothing is opened but what it names
        pathloom-controller survey ADDRESS [link:rate=10Mbps,delay=1us,buffer=150]
                                            look at the switches that call ADDRESS and print the fabric they make, as JSON
+       pathloom-controller replay FILE LOG the events of LOG ([log] events) again: does it want the same?
        pathloom-controller bench [...]     load a controller and measure it; bench --help says more
        pathloom-controller --version";
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         ["--config", file] => run(file),
         ["survey", address] => survey_at(address, None),
         ["survey", address, links] => survey_at(address, Some(links)),
+        ["replay", file, log] => replay(file, log),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");
@@ -50,6 +52,14 @@ fn check(file: &str) -> Result<(), String> {
 fn survey_at(address: &str, links: Option<&str>) -> Result<(), String> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     survey::run(address, links).map(|fabric| print!("{fabric}"))
+}
+
+fn replay(file: &str, log: &str) -> Result<(), String> {
+    let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
+    let text = std::fs::read_to_string(log).map_err(|problem| format!("{log}: {problem}"))?;
+    let agreed = record::replay(&ready, &text).map_err(|problem| format!("{log}: {problem}"))?;
+    println!("{log}: the controller wants the same again: {agreed} outputs agreed");
+    Ok(())
 }
 
 fn run(file: &str) -> Result<(), String> {

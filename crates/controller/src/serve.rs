@@ -5,9 +5,10 @@ use crate::hosts;
 use crate::hub::{Brain, Hub};
 use crate::load::Load;
 use crate::persist::Persist;
+use crate::record::Recorder;
 use crate::scout::{self, Scout};
 use crate::session::Shared;
-use pathloom_control::{Config as ControlConfig, Controller, Input};
+use pathloom_control::{Config as ControlConfig, Controller, Counts, Input};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -66,6 +67,15 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
             }
         }
     });
+    let recorder = match &ready.config.log.events {
+        Some(path) if restored.is_none() => Some(Recorder::create(path, &config)?),
+        Some(path) => {
+            let path = path.display();
+            tracing::warn!(%path, "no event log: it would begin with what was kept, which it does not tell");
+            None
+        }
+        None => None,
+    };
     let controller = match restored {
         Some(controller) => controller,
         None => Controller::new(config, ready.fabric.clone(), scheme().ok_or_else(no_central)?),
@@ -78,6 +88,7 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
     if let Some(scout) = &mut hub.scout {
         persist.load_hosts().into_iter().for_each(|host| scout.remember(now, host));
     }
+    hub.recorder = recorder;
     Ok(hub)
 }
 
@@ -130,10 +141,16 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
     };
     let _ = timeout(STOP, backlog).await;
     keep(&shared, &persist);
+    let counts = {
+        let mut hub = shared.hub.borrow_mut();
+        hub.recorder.iter_mut().for_each(Recorder::flush);
+        hub.controller().map(|controller| controller.counts()).unwrap_or_default()
+    };
     for path in [&ready.config.listen.unix, &ready.config.hosts.unix].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
     }
-    tracing::info!("stopped; the rules stay in the switches");
+    let Counts { reroutes, rules_max, .. } = counts;
+    tracing::info!(reroutes, rules_max, "stopped; the rules stay in the switches");
     Ok(())
 }
 
@@ -242,6 +259,7 @@ pub(crate) async fn look_after(shared: Shared, persist: Persist) {
     for count in 1u64.. {
         ticks.tick().await;
         shared.hub.borrow_mut().tick();
+        shared.hub.borrow_mut().recorder.iter_mut().for_each(Recorder::flush);
         if count % 4 == 0 {
             if let Some(busy_share) = load.busy_share() {
                 shared.hub.borrow_mut().tell(Input::Load { busy_share });
@@ -283,6 +301,9 @@ async fn reload(shared: Shared, file: PathBuf, mut label: String) {
         let Some(scheme) = ready.scheme.central(ready.config.scheme.seed) else { continue };
         let mut hub = shared.hub.borrow_mut();
         let now = hub.clock.now();
+        if hub.recorder.take().is_some() {
+            tracing::warn!("the event log ends here: it has no words for a change of scheme");
+        }
         if let Some(controller) = hub.controller() {
             controller.set_scheme(now, scheme);
         }

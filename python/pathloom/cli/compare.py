@@ -98,6 +98,8 @@ def run(
     control: ControlOption = None,
     fault: FaultOption = None,
     yardstick: YardstickOption = False,
+    worlds: WorldsOption = None,
+    lab: LabOption = None,
     spec: SpecFileOption = None,
     pcap: Annotated[
         Path | None,
@@ -126,6 +128,8 @@ def run(
         "control": control,
         "faults": tuple(fault) if fault else None,
         "yardstick": True if yardstick else None,
+        "worlds": tuple(worlds.split(",")) if worlds is not None else None,
+        "lab": lab,
     }
     settings = _settings(given, spec, runs=1)
     if len(settings.schemes) > 1:
@@ -134,6 +138,8 @@ def run(
     if (pcap or event_log) and settings.runs > 1:
         option = "--pcap" if pcap else "--event-log"
         raise bad_input(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
+    if (pcap or event_log) and len(settings.worlds) > 1:
+        raise bad_input("--worlds: a file is written of a run in one world; name one of them")
     wrappers = Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
     return _carry_out("run", settings, wrappers, whole_number("--jobs", jobs), out, json)
 

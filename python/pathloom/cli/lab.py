@@ -13,6 +13,7 @@ from pathloom.cli.options import (
     ControlOption,
     DurationOption,
     FabricOption,
+    FaultOption,
     JsonOption,
     LabOption,
     OutOption,
@@ -178,12 +179,15 @@ def execute(
 def run(
     fabric: FabricOption = None,
     traffic: TrafficOption = None,
-    schemes: Annotated[str | None, typer.Option("--schemes", metavar="LIST", help="spt,ecmp.")] = None,
+    schemes: Annotated[
+        str | None, typer.Option("--schemes", metavar="LIST", help="spt,ecmp; others with --lab controller=pathloom.")
+    ] = None,
     transport: TransportOption = None,
     duration: DurationOption = None,
     runs: RunsOption = None,
     seed: SeedOption = None,
     control: ControlOption = None,
+    fault: FaultOption = None,
     lab: LabOption = None,
     spec: SpecFileOption = None,
     out: OutOption = None,
@@ -203,6 +207,7 @@ def run(
         runs=runs,
         seed=seed,
         control=control,
+        fault=fault,
         worlds="lab",
         lab=lab,
         spec=spec,

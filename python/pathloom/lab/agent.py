@@ -1,7 +1,8 @@
 """The agent: carries the transfers of a run between the hosts of a lab, over the TCP of their kernels.
 
 A process of its own (`python -m pathloom.lab.agent`) that reads a plan as JSON from its standard input, writes lines of
-JSON to its standard output (`{"now_ns": …}` now and then, the result last), and ends when its input does. A socket
+JSON to its standard output (`{"zero_ns": …}`, time 0 by the monotonic clock, `{"now_ns": …}` now and then, the result
+last), and ends when its input does. A socket
 belongs to the namespace it was made in, so one process serves all hosts: under one clock, a transfer that waits for
 others starts the moment the last of them is done, and FCT needs no clocks to agree.
 
@@ -132,6 +133,7 @@ class Agent:
         self.epoll.register(sys.stdin.fileno(), select.EPOLLHUP | select.EPOLLERR)
         self._await_welcome()
         self.zero_ns = time.monotonic_ns() + LEAD_NS
+        _say({"zero_ns": self.zero_ns})
         report_ns, stopped = 0, False
         while True:
             now = self.now_ns()

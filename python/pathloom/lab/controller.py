@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,12 +21,16 @@ from pathloom.lab.switches import OpenVSwitch
 PROGRAM = "pathloom-controller"
 OWN = "pathloom"
 """What stands for the native controller where a lab is told where its controller is."""
+_WITHIN = ("timeout", "solved", "solve", "load", "rtt")
+"""What crosses no channel."""
 TARGET = "tcp:127.0.0.1:6653"
 """Where the switches of a lab find it; the address is the lab's own."""
 HOSTS_SOCKET = "hosts.sock"
 """Where agents of hosts find it, in the run directory."""
 STATIC_ARP, PROXY_ARP = "static", "proxy"
 """Whether hosts know each other's hardware addresses, or ask the controller."""
+EVENTS = "events.jsonl"
+"""Everything it was told and wanted, in the run directory."""
 PATIENCE_S = 60.0
 
 
@@ -57,6 +62,7 @@ def write_config(
         "fabric": {"spec": spec},
         "listen": {"address": TARGET.partition(":")[2]},
         "hosts": {"unix": str(directory / HOSTS_SOCKET)},
+        "log": {"events": str(directory / EVENTS)},
         "scheme": {"spec": scheme},
     }
     lines = []
@@ -97,6 +103,39 @@ def await_routes(
     raise ToolError(
         f"the controller has not set up the switches within {PATIENCE_S:g} s; see {directory}/controller.log"
     )
+
+
+def busy_ns(process: subprocess.Popen[bytes]) -> int:
+    """Processor time that its main thread took, which is the controller."""
+    try:
+        return int(Path(f"/proc/{process.pid}/schedstat").read_text(encoding="ascii").split()[0])
+    except OSError:
+        return 0
+
+
+def messages(directory: Path, since_ns: int) -> int:
+    """Messages that crossed the control channel, either way, from a time on (ns since 1970), by the event log."""
+    count = 0
+    with (directory / EVENTS).open(encoding="utf-8") as log:
+        for line in log:
+            record = json.loads(line)
+            if record.get("at", -1) >= since_ns:
+                what = record.get("input", record.get("output"))
+                verb = what if isinstance(what, str) else next(iter(what))
+                count += verb not in _WITHIN
+    return count
+
+
+def final_counts(directory: Path) -> dict[str, int]:
+    """What a controller that was stopped in order has counted: `reroutes` and `rules_max`."""
+    said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").splitlines()
+    last = next((line for line in reversed(said) if "the rules stay" in line), "")
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", last)}
+
+
+def replay(directory: Path) -> str:
+    """Gives a pure controller the events of a live one; says how many outputs agreed. Raises `ToolError` if not all."""
+    return system.run_tool([program(), "replay", directory / "controller.toml", directory / EVENTS])
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -183,6 +183,11 @@ class Lab:
         self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed, arp)
         controller.await_routes(self._controller, switches, self.directory, rules_of)
 
+    def stop_controller(self) -> None:
+        """Ends the controller that this process has started; its rules stay."""
+        if self._controller is not None:
+            controller.stop(self._controller)
+
     def controller_process(self) -> subprocess.Popen[bytes]:
         """The controller that this process has started. Raises `PathloomError` when there is none."""
         if self._controller is None:

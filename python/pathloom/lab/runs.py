@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from pathloom.experiments.execution import Progress, RunOutcome, Wrappers, inter
 from pathloom.experiments.settings import LAB, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
+from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, uninterrupted
 from pathloom.lab.status import link_counters
 from pathloom.lab.system import MARK
@@ -39,6 +41,7 @@ MOST_PINNED = 5_000
 LEAST_LOST = 100
 """Packets lost outside queues that are worth a note."""
 _SAMPLE_S = 0.25
+_START_S = 0.01
 _SILENCE_S = 10.0
 """How long a lab may take to fall silent after a run."""
 
@@ -55,10 +58,14 @@ class LabExecution:
 
     def __init__(self, settings: Settings, fabric: Fabric, wrappers: Wrappers) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any lab is built."""
-        if wrappers.pcap or wrappers.event_log:
-            raise bad_input("the lab writes no --pcap and no --event-log; `pathloom lab exec` reaches its interfaces")
-        if settings.faults:
-            raise bad_input("--fault: static routes in the lab answer no fault; leave the faults to the simulator")
+        if wrappers.pcap:
+            raise bad_input("the lab writes no --pcap; `pathloom lab exec` reaches its interfaces")
+        self.event_log = wrappers.event_log
+        live = LabSettings.parse(settings.lab).controller == "pathloom"
+        if settings.faults and not live:
+            raise bad_input("--fault: static routes in the lab answer no fault; add --lab controller=pathloom")
+        if wrappers.event_log and not live:
+            raise bad_input("--event-log: without a controller there are no events; add --lab controller=pathloom")
         system.check_machine()
         self.settings = settings
         self.fabric = fabric
@@ -71,7 +78,6 @@ class LabExecution:
         self.target = controller.OWN if self.options.controller == "pathloom" else None
         if self.target is not None:
             controller.program()
-            self.notes.append("the messages of the live controller are not counted")
         for job in self.jobs if self.target is None else []:
             name = _core.scheme_name(job.scheme)
             if name not in STATIC:
@@ -120,7 +126,11 @@ class LabExecution:
                 waiting.setdefault(int(interface[1:]), []).append(counts[3])
             progress(job, min(now_s / self.settings.duration_s, 0.99))
 
-        result = run_agent(lab, self._plan(lab, offered), report)
+        began_ns = time.time_ns()
+        busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
+        schedule = FaultSchedule(blueprint, run.cable_faults())
+        result = run_agent(lab, self._plan(lab, offered), report, schedule.begin)
+        schedule.end()
         _await_silence(lab)
         counts = _difference(before, _counters(lab))
         failed = [row["error"] for row in result["flows"] if row["error"]]
@@ -130,16 +140,29 @@ class LabExecution:
             "flows": _flow_columns(offered, result, self.settings.duration_s),
             "links": _link_columns(self.fabric, counts, waiting, result["end_ns"] / 1e9),
             "packets": self._packets(job, counts, result),
-            "control": {
-                "messages": 0,
-                "rules_max": max(lab.open_vswitch().rule_counts().values()),
-                "reroutes": 0,
-                "busy_share": 0.0,
-            },
+            "control": self._control(lab, began_ns, busy_ns),
             "end_ns": result["end_ns"],
         }
         progress(job, 1.0)
         return RunOutcome(job, outcome, time.perf_counter() - started)
+
+    def _control(self, lab: Lab, began_ns: int, busy_ns: int) -> dict[str, Any]:
+        """What the controller did in a run, which ends it."""
+        rules_max = max(lab.open_vswitch().rule_counts().values())
+        if self.target is None:
+            return {"messages": 0, "rules_max": rules_max, "reroutes": 0, "busy_share": 0.0}
+        took_ns = controller.busy_ns(lab.controller_process()) - busy_ns
+        busy_share = min(max(took_ns / (time.time_ns() - began_ns), 0.0), 1.0)
+        lab.stop_controller()
+        if self.event_log:
+            shutil.copyfile(lab.directory / controller.EVENTS, self.event_log)
+        counts = controller.final_counts(lab.directory)
+        return {
+            "messages": controller.messages(lab.directory, began_ns),
+            "rules_max": max(rules_max, counts.get("rules_max", 0)),
+            "reroutes": counts.get("reroutes", 0),
+            "busy_share": busy_share,
+        }
 
     def _pins(self, offered: list[dict[str, Any]], tables: list[SwitchTables]) -> dict[int, list[str]]:
         """By switch, the rules that send flows where the simulator's switches would."""
@@ -208,8 +231,16 @@ def _standing(lab: Lab) -> Iterator[None]:
             lab.down()
 
 
-def run_agent(lab: Lab, plan: dict[str, Any], report: Callable[[float], None]) -> dict[str, Any]:
-    """Carries out a plan; `report` is told the time of the run now and then. Raises `ToolError`."""
+def run_agent(
+    lab: Lab,
+    plan: dict[str, Any],
+    report: Callable[[float], None],
+    begin: Callable[[int], None] = lambda _zero_ns: None,
+) -> dict[str, Any]:
+    """Carries out a plan; `report` is told the time of the run now and then. Raises `ToolError`.
+
+    `begin` is told when time 0 of the run is, in nanoseconds of the monotonic clock.
+    """
     command = [sys.executable, "-m", "pathloom.lab.agent"]
     environment = {**os.environ, MARK: str(lab.directory)}
     errors = lab.directory / "agent.log"
@@ -232,7 +263,9 @@ def run_agent(lab: Lab, plan: dict[str, Any], report: Callable[[float], None]) -
         process.stdin.write(json.dumps(plan).encode() + b"\n")
         process.stdin.flush()
         while reader.is_alive():
-            reader.join(_SAMPLE_S)
+            reader.join(_SAMPLE_S if any("now_ns" in line for line in lines[:2]) else _START_S)
+            if lines and "zero_ns" in lines[0]:
+                begin(lines[0]["zero_ns"])
             if lines and "now_ns" in lines[-1]:
                 report(lines[-1]["now_ns"] / 1e9)
     finally:

@@ -1,0 +1,124 @@
+//! The event log of a live controller: what it was told and what it wanted, as lines that replay in a pure one.
+//!
+//! The first line tells what the configuration file does not: `{"start":{"epoch":7}}`. The rest is as in every world.
+
+use crate::config::Ready;
+use pathloom_control::{read_log, Config, Controller, Input, Output, Record};
+use pathloom_model::Nanos;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// The first line of a log.
+#[derive(Serialize, Deserialize)]
+struct FirstLine {
+    start: Start,
+}
+
+/// How the controller was started.
+#[derive(Serialize, Deserialize)]
+struct Start {
+    epoch: u16,
+}
+
+/// Feeds a fresh controller, as `ready` describes it, the inputs of a log; returns how many of its outputs agreed.
+///
+/// # Errors
+/// The log cannot be read, or the controller wants something else at some place; the text says which and where.
+pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let FirstLine { start } = serde_json::from_str(first)
+        .map_err(|problem| format!("line 1 does not tell how the controller was started: {problem}"))?;
+    let config = Config { epoch: start.epoch, ..ready.config.control.clone() };
+    let scheme = ready.scheme.central(ready.config.scheme.seed);
+    let scheme = scheme.ok_or_else(|| format!("{} has no central part", ready.scheme.name))?;
+    let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
+    let mut controller = Controller::new(config, ready.fabric.clone(), scheme);
+    pathloom_control::replay(&records, &mut controller).map_err(|problem| problem.to_string())
+}
+
+/// A log that is being written.
+pub(crate) struct Recorder {
+    path: PathBuf,
+    /// `None` after it could not be written.
+    file: Option<BufWriter<File>>,
+}
+
+impl Recorder {
+    /// Starts a log, in place of what was there.
+    pub(crate) fn create(path: &Path, config: &Config) -> io::Result<Recorder> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let start = FirstLine { start: Start { epoch: config.epoch } };
+        writeln!(file, "{}", serde_json::to_string(&start)?)?;
+        Ok(Recorder { path: path.to_owned(), file: Some(file) })
+    }
+
+    /// The controller is about to be told this.
+    pub(crate) fn input(&mut self, at: Nanos, input: &Input) {
+        self.write(&Record::input(at, input.clone()));
+    }
+
+    /// The controller wants this.
+    pub(crate) fn output(&mut self, at: Nanos, output: &Output) {
+        self.write(&Record::output(at, output.clone()));
+    }
+
+    /// Gives what was written to the system.
+    pub(crate) fn flush(&mut self) {
+        let done = self.file.as_mut().map(Write::flush);
+        self.check(done);
+    }
+
+    fn write(&mut self, record: &Record) {
+        let done = self.file.as_mut().map(|file| writeln!(file, "{}", record.to_line()));
+        self.check(done);
+    }
+
+    /// A log with gaps replays as nothing: after a failure, none is written.
+    fn check(&mut self, done: Option<io::Result<()>>) {
+        if let Some(Err(problem)) = done {
+            tracing::error!(path = %self.path.display(), %problem, "the event log cannot be written, and ends here");
+            self.file = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    const CONFIG: &str = "[fabric]\nspec = \"fat-tree:k=4\"\n[scheme]\nspec = \"ofpt\"\n";
+
+    #[test]
+    fn what_was_recorded_replays() {
+        let ready = config::check(CONFIG, Path::new("")).unwrap();
+        let path = std::env::temp_dir().join(format!("pathloom-record-{}.jsonl", std::process::id()));
+        let config = Config { epoch: 7, ..ready.config.control.clone() };
+        let mut controller = Controller::new(config.clone(), ready.fabric.clone(), ready.scheme.central(1).unwrap());
+        let mut recorder = Recorder::create(&path, &config).unwrap();
+        let switches = ready.fabric.switches().iter();
+        let up = switches.map(|&switch| Input::SwitchUp { switch, ports_down: Vec::new() });
+        for (at, input) in up.chain([Input::Timeout]).enumerate() {
+            let at = Nanos(at as u64 * 1_000_000);
+            recorder.input(at, &input);
+            controller.handle(at, input);
+            while let Some(output) = controller.poll_output() {
+                recorder.output(at, &output);
+            }
+        }
+        recorder.flush();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(replay(&ready, &text).unwrap() >= 20);
+        // Another epoch gives other cookies; a line that is missing shows.
+        let mut lines: Vec<&str> = text.lines().collect();
+        let output = lines.iter().position(|line| line.contains("\"output\"")).unwrap();
+        lines.remove(output);
+        assert!(replay(&ready, &lines.join("\n")).unwrap_err().contains("the log has"));
+        for broken in ["", "{}", "{\"start\":{\"epoch\":1}}\nx"] {
+            assert!(replay(&ready, broken).unwrap_err().contains("line 1"), "{broken}");
+        }
+    }
+}
