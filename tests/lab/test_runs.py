@@ -55,12 +55,18 @@ def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
     assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
 
 
+AS_LINUX = "newreno:impatient=off,byte_counting=on,jitter=1ms"
+"""What kernels do: each partial acknowledgement restarts the timer, slow start counts bytes, no host keeps step."""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("pattern", ["stride", "permutation"])
-@pytest.mark.parametrize("scheme", ["spt", "ecmp"])
+@pytest.mark.parametrize("scheme", ["spt", "ecmp", "ofpt"])
 def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> None:
     traffic = ["--fabric", K4, "--traffic", f"long-lived:pattern={pattern}", "--schemes", scheme]
-    content = compared(*traffic, "--duration", "60s", "--runs", "3", "--worlds", "sim,lab", "--out", str(tmp_path))
+    options = ["--duration", "60s", "--runs", "3", "--worlds", "sim,lab", "--transport", AS_LINUX]
+    options += ["--lab", "controller=pathloom"] if scheme == "ofpt" else []
+    content = compared(*traffic, *options, "--out", str(tmp_path))
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
     assert live == pytest.approx(simulated, abs=0.03)
     flows = pl.read_parquet(tmp_path / "flows.parquet")
@@ -71,6 +77,15 @@ def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> N
             for label in (scheme, f"{scheme}@lab")
         )
         assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
+
+
+@pytest.mark.long
+def test_simulator_and_lab_agree_on_completion_times() -> None:
+    traffic = ["--fabric", K4, "--traffic", "web-search:load=0.4,pattern=random", "--schemes", "ecmp"]
+    content = compared(*traffic, "--duration", "60s", "--runs", "3", "--worlds", "sim,lab", "--transport", AS_LINUX)
+    simulated, live = (row["fct_s"] for row in content["schemes"])
+    assert live["p50"] == pytest.approx(simulated["p50"], rel=0.15)
+    assert live["mean"] == pytest.approx(simulated["mean"], rel=0.25)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 //! What switches say, told to the controller.
 
-use crate::hub::Hub;
+use crate::hub::{Brain, Hub};
 use crate::link::{Dump, Link, LinkId, Pending, Stage};
 use crate::scout::Scout;
 use pathloom_control::{Input, PortStats, Removal, RuleStats};
