@@ -151,7 +151,8 @@ impl Controller {
         [scheme, rest, self.timers.next(), self.polling.next()].into_iter().flatten().min()
     }
 
-    /// Puts another scheme in charge. Flows stay where they are; the new scheme is told of all long ones.
+    /// Puts another scheme in charge. Flows stay where they are; what the last one kept them from sending ends with it. The
+    /// new scheme is told of all long ones.
     pub fn set_scheme(&mut self, now: Nanos, scheme: Box<dyn Scheme>) {
         self.now = self.now.max(now);
         self.loads = None;
@@ -162,6 +163,7 @@ impl Controller {
         self.reasons.forget_jobs();
         self.outputs.retain(|output| !matches!(output, Output::Solve { .. }));
         self.deaf_until = Nanos::ZERO;
+        self.lift_limits();
         if self.started {
             self.polling.start(self.now, self.needs.poll_period);
             self.stale = true;
@@ -361,14 +363,7 @@ impl Controller {
                     self.note(flow, Decision::Hold);
                 }
             }
-            Action::Release { flow } => {
-                if let Some(known) = self.flows.get_mut(flow).filter(|known| !known.closed) {
-                    known.held_until = Nanos::ZERO;
-                    let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
-                    self.put(Output::ReleaseFlow { host, five_tuple });
-                    self.note(flow, Decision::Release);
-                }
-            }
+            Action::Release { flow } => self.release(flow),
             Action::Pace { flow, rate_bps } => self.pace(flow, rate_bps),
             Action::Measure => self.measure(),
             Action::Solve { ticket, input, modelled } => {

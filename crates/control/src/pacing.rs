@@ -8,9 +8,10 @@
 use crate::controller::Controller;
 use crate::io::Output;
 use crate::plan::Version;
+use crate::reasons::Decision;
 use crate::switches::Purpose;
 use pathloom_model::rules::{Meter, MeterId, Rule};
-use pathloom_model::NodeId;
+use pathloom_model::{Nanos, NodeId};
 use pathloom_scheme::FlowId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -82,6 +83,34 @@ impl Controller {
             }
             None if flow.key.meter.is_some() => self.lift_meter(id),
             _ => self.pace_by_host(id),
+        }
+    }
+
+    /// Carries out [`pathloom_scheme::Action::Release`].
+    pub(crate) fn release(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) {
+            flow.held_until = Nanos::ZERO;
+            let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
+            self.put(Output::ReleaseFlow { host, five_tuple });
+            self.note(id, Decision::Release);
+        }
+    }
+
+    /// The scheme in charge goes: nobody will renew its leases or change its rates, so flows are let go. A lease is not
+    /// waited for, since the hosts are within reach.
+    pub(crate) fn lift_limits(&mut self) {
+        let now = self.now;
+        let limited: Vec<(FlowId, bool, bool)> = (self.flows.iter())
+            .map(|(id, flow)| (id, flow.pace_bps.is_some() || flow.key.meter.is_some(), flow.held_until > now))
+            .filter(|&(_, paced, held)| paced || held)
+            .collect();
+        for (id, paced, held) in limited {
+            if paced {
+                self.pace(id, None);
+            }
+            if held {
+                self.release(id);
+            }
         }
     }
 

@@ -222,6 +222,44 @@ fn where_there_is_no_meter_the_host_paces() {
     world.nothing_is_lost_or_left();
 }
 
+/// Nobody would raise a pace or end a hold of a scheme that is not in charge any more.
+#[test]
+fn what_a_scheme_kept_from_sending_ends_with_it() {
+    for enforcement in [Enforcement::Host, Enforcement::Meter] {
+        let mut world = World::new(LABEL, Config { enforcement, ..Config::default() });
+        let flow = world.id();
+        world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+        world.act(Action::Hold { flow, lease: Nanos::from_secs(15) });
+        world.traffic(ms(300));
+        world.network.log.clear();
+        let next = Script::new();
+        world.network.set_scheme(next.scheme_with(world.needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]));
+        world.traffic(ms(300));
+        assert_eq!(world.meters(), (vec![], false), "{enforcement:?}");
+        let told: Vec<&Output> = world
+            .outputs()
+            .filter(|output| matches!(output, Output::PaceFlow { .. } | Output::ReleaseFlow { .. }))
+            .collect();
+        let lifted = |output: &Output| matches!(output, Output::PaceFlow { rate_bps: None, .. });
+        assert_eq!(told.iter().filter(|output| lifted(output)).count(), usize::from(enforcement == Enforcement::Host));
+        assert_eq!(told.iter().filter(|output| matches!(output, Output::ReleaseFlow { .. })).count(), 1, "{told:?}");
+        // The next one's own limits stand.
+        world.network.log.clear();
+        next.at(world.network.now(), Action::Pace { flow, rate_bps: Some(5_000_000) });
+        world.traffic(ms(300));
+        let paced = world.outputs().any(|output| matches!(output, Output::PaceFlow { rate_bps: Some(5_000_000), .. }));
+        assert!(paced || world.meters() == (vec![5_000_000], true), "{enforcement:?}");
+        // A change without limits says nothing to hosts.
+        next.at(world.network.now(), Action::Pace { flow, rate_bps: None });
+        world.traffic(ms(300));
+        world.network.log.clear();
+        world.network.set_scheme(Script::new().scheme(world.needs));
+        world.traffic(ms(300));
+        assert!(!world.outputs().any(|o| matches!(o, Output::PaceFlow { .. } | Output::ReleaseFlow { .. })));
+        world.nothing_is_lost_or_left();
+    }
+}
+
 #[test]
 fn a_path_that_would_not_fit_is_not_asked_for() {
     for needs in [LABEL, SFMM, SHARED] {
