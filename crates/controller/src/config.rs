@@ -1,6 +1,8 @@
 //! What the configuration file says, and whether it makes sense.
 
+use crate::api::{Api, ReadyApi};
 use crate::hosts::HostsConfig;
+use crate::tls::Tls;
 use pathloom_control::Config as ControlConfig;
 use pathloom_model::builders::fabric_file;
 use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, NodeId};
@@ -34,6 +36,9 @@ pub struct Config {
     /// Where agents of hosts find it.
     #[serde(default)]
     pub hosts: HostsConfig,
+    /// Where people and programs ask it.
+    #[serde(default)]
+    pub api: Api,
     /// What decides on paths.
     #[serde(default)]
     pub scheme: Scheme,
@@ -76,11 +81,13 @@ pub struct Listen {
     pub address: Option<SocketAddr>,
     /// A socket in the file system.
     pub unix: Option<PathBuf>,
+    /// Certificates: whoever connects to the address must show one as well. The socket is not encrypted.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Listen {
     fn default() -> Listen {
-        Listen { address: Some(SocketAddr::from(([127, 0, 0, 1], 6653))), unix: None }
+        Listen { address: Some(SocketAddr::from(([127, 0, 0, 1], 6653))), unix: None, tls: None }
     }
 }
 
@@ -209,6 +216,10 @@ pub struct Ready {
     pub scheme: SchemeSpec,
     /// Switch by datapath identifier.
     pub datapaths: BTreeMap<u64, NodeId>,
+    /// Certificates of the address for switches.
+    pub(crate) listen_tls: Option<Arc<rustls::ServerConfig>>,
+    /// The API, if there is to be one.
+    pub(crate) api: Option<ReadyApi>,
 }
 
 /// Reads and checks a file. Nothing is opened but it and the fabric's.
@@ -255,13 +266,29 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
         return Err(format!("log.level: `{}` is none of {}", config.log.level, levels.join(", ")));
     }
     let datapaths = datapaths(&fabric, &config.fabric.datapaths)?;
-    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths })
+    let listen_tls = config.listen.tls.as_ref().map(|tls| listen_tls(tls, &fabric, beside)).transpose()?;
+    let api = config.api.load(beside)?;
+    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths, listen_tls, api })
 }
 
 fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
     let Some(file) = fabric_file(spec) else { return fabric_from_spec(spec).map_err(|problem| problem.to_string()) };
     let text = std::fs::read_to_string(beside.join(file)).map_err(|problem| format!("{file}: {problem}"))?;
     fabric_from_file_text(spec, &text).map(|read| read.fabric).map_err(|problem| problem.to_string())
+}
+
+/// The certificates of the address for switches.
+fn listen_tls(tls: &Tls, fabric: &Fabric, beside: &Path) -> Result<Arc<rustls::ServerConfig>, String> {
+    if tls.client_ca.is_none() {
+        return Err("listen.tls.client_ca: missing; switches must show certificates, and this says whose count".into());
+    }
+    let is_switch = |name: &String| fabric.find(name).is_some_and(|node| !fabric.is_host(node));
+    if let Some(name) = tls.names.keys().find(|name| !is_switch(name)) {
+        return Err(format!(
+            "listen.tls.names.{name}: the fabric has no switch of this name; see pathloom fabric show"
+        ));
+    }
+    tls.load(beside).map_err(|problem| format!("listen.tls.{problem}"))
 }
 
 /// Datapath identifiers: those given, and the node's number plus 1 for all others.
@@ -331,6 +358,12 @@ mod tests {
             (&format!("{LEAST}[hosts]\nagents = 0"), ["hosts", "more than 0"]),
             (&format!("{LEAST}[discovery]\nlinks = \"on\""), ["`on`", "verify"]),
             (&format!("{LEAST}[discovery]\nlinks = \"off\"\nhosts = \"learn\""), ["discovery", "verify"]),
+            (&format!("{LEAST}[api]\nadress = \"127.0.0.1:1\""), ["adress", "line 4"]),
+            (&format!("{LEAST}[api]\naddress = \"127.0.0.1:1\""), ["api.tokens", "needed"]),
+            (&format!("{LEAST}[api]\naddress = \"127.0.0.1:1\"\ntokens = \"/missing/tokens\""), ["/missing/tokens", "pathloom controller token"]),
+            (&format!("{LEAST}[listen.tls]\ncertificate = \"c\"\nkey = \"k\""), ["listen.tls.client_ca", "missing"]),
+            (&format!("{LEAST}[listen.tls]\ncertificate = \"/missing/c\"\nkey = \"k\"\nclient_ca = \"a\""), ["listen.tls.certificate", "/missing/c"]),
+            (&format!("{LEAST}[listen.tls]\ncertificate = \"c\"\nkey = \"k\"\nclient_ca = \"a\"\nnames = {{ e9 = \"x\" }}"), ["listen.tls.names.e9", "no switch"]),
             (&format!("{LEAST}[control]\nepok = 1"), ["epok", "line"]),
         ];
         for (text, words) in cases {

@@ -3,11 +3,13 @@
 
 use crate::clock::Clock;
 use crate::config::{Limits, Sessions};
+use crate::gauges::Gauges;
 use crate::hosts::Hosts;
 use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
 use crate::record::Recorder;
 use crate::scout::{Act, Scout};
+use crate::tls::Binding;
 use pathloom_control::{Controller, Input};
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId};
@@ -83,6 +85,10 @@ pub struct Hub {
     /// Wakes who calls [`Hub::timeout`], when it is wanted earlier than was said last.
     pub(crate) timer: Rc<Notify>,
     armed: Nanos,
+    /// What is measured.
+    pub(crate) gauges: Gauges,
+    /// Which certificates switches must have.
+    pub(crate) binding: Binding,
     /// What has been counted.
     pub counts: HubCounts,
 }
@@ -118,6 +124,8 @@ impl Hub {
             jobs: Vec::new(),
             timer: Rc::default(),
             armed: Nanos::MAX,
+            gauges: Gauges::default(),
+            binding: Binding::default(),
             counts: HubCounts::default(),
         }
     }
@@ -138,6 +146,17 @@ impl Hub {
     /// Switches whose sessions stand.
     pub fn standing(&self) -> usize {
         self.links.iter().flatten().filter(|link| matches!(link.stage, Stage::Up { .. })).count()
+    }
+
+    /// All connections.
+    pub(crate) fn all_links(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().flatten()
+    }
+
+    /// Address of the session of a switch.
+    pub(crate) fn peer_of(&self, switch: NodeId) -> Option<String> {
+        let id = self.by_node.get(switch.index()).copied().flatten()?;
+        Some(self.links.get(id.0)?.as_ref()?.peer.clone())
     }
 
     /// Takes a new connection; `None` if there are too many.
@@ -193,6 +212,7 @@ impl Hub {
             match frame(&bytes[at..]) {
                 Ok(Some((header, body, length))) => {
                     self.counts.messages += 1;
+                    self.gauges.message(header.kind);
                     match Message::parse(header, body) {
                         Ok(message) => self.message(now, id, header.xid, message),
                         Err(problem) => self.misread(id, header.kind, header.xid, &problem.to_string()),
@@ -325,6 +345,10 @@ impl Hub {
             None => Ok(None),
             Some(_) => self.datapaths.get(&dpid).copied().map(Some).ok_or(()),
         }
+    }
+
+    pub(crate) fn dpid_of(&self, node: NodeId) -> Option<u64> {
+        self.datapaths.iter().find(|&(_, &other)| other == node).map(|(&dpid, _)| dpid)
     }
 
     /// The session of a datapath identifier.

@@ -146,11 +146,22 @@ impl Hub {
             let why = format!("the fabric has no switch {dpid:016x}; name it under fabric.datapaths");
             return self.offence(id, &why);
         }
+        if let Err(why) = self.check_certificate(id, dpid) {
+            return self.offence(id, &why);
+        }
         match self.holder(dpid) {
             // Asked, the other one shows whether it is still there.
             Some(holder) => self.echo(now, holder),
             None => self.admit(id, dpid),
         }
+    }
+
+    /// Whether a connection's certificate may speak for a switch.
+    fn check_certificate(&mut self, id: LinkId, dpid: u64) -> Result<(), String> {
+        let borne = self.link_mut(id).and_then(|link| link.certificate.clone());
+        let node = self.place_of(dpid).ok().flatten();
+        let name = node.zip(self.fabric.as_ref()).map_or("", |(node, fabric)| &fabric.node(node).name);
+        self.binding.check(borne.as_deref(), name, dpid)
     }
 
     /// Goes on with the handshake: the datapath identifier is this connection's.
@@ -292,7 +303,13 @@ impl Hub {
                 self.up(id, |switch| Input::FlowStats { switch, rows });
                 self.up(id, |switch| Input::Rtt { switch, rtt: now.saturating_sub(asked) });
             }
-            Pending::PortStats(rows) => self.up(id, |switch| Input::PortStats { switch, rows }),
+            Pending::PortStats(rows) => {
+                let switch = self.link_mut(id).and_then(|link| link.node);
+                if let Some((switch, fabric)) = switch.zip(self.fabric.clone()) {
+                    self.gauges.ports(now, &fabric, switch, &rows);
+                }
+                self.up(id, |switch| Input::PortStats { switch, rows });
+            }
             Pending::Dump => {
                 let Some(link) = self.link_mut(id) else { return };
                 let Some(dump) = &mut link.dump else { return };

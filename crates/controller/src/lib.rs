@@ -5,16 +5,20 @@
 //! leaves the answers in the buffers of the sessions they are for, and each buffer goes out in one write when all that
 //! was readable has been read: under load, system calls are shared by hundreds of messages.
 
+mod api;
 pub mod bench;
 pub mod clock;
 pub mod config;
 mod duration;
-pub mod hosts;
+mod encrypted;
+mod gauges;
+mod hosts;
 pub mod hub;
 mod incoming;
 mod learning;
 mod link;
 mod load;
+mod metrics;
 mod outgoing;
 mod persist;
 mod punts;
@@ -23,4 +27,12 @@ mod scout;
 pub mod serve;
 mod session;
 pub mod survey;
+#[cfg(test)]
+mod testing;
+mod tls;
+#[cfg(test)]
+mod tls_tests;
 mod verify;
+
+pub use api::Api;
+pub use tls::Tls;

@@ -57,6 +57,8 @@ pub(crate) struct Dump {
 pub(crate) struct Link {
     pub peer: String,
     pub stage: Stage,
+    /// Names that the peer's certificate bears, if the session is encrypted.
+    pub certificate: Option<Vec<String>>,
     /// The switch of the fabric it is.
     pub node: Option<NodeId>,
     /// Its datapath identifier, once discovery knows of it.
@@ -84,6 +86,7 @@ impl Link {
         Link {
             peer,
             stage: Stage::Hello,
+            certificate: None,
             node: None,
             scouted: None,
             since: now,

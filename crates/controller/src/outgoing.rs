@@ -85,6 +85,20 @@ impl Hub {
         self.mark(id);
     }
 
+    /// Reads the port counters of every switch.
+    pub(crate) fn read_ports(&mut self) {
+        let standing: Vec<LinkId> = self.by_node.iter().copied().flatten().collect();
+        for id in standing {
+            let Some(link) = self.link_mut(id) else { continue };
+            // One that has not answered the last time is not asked again.
+            if !link.pending.values().any(|pending| matches!(pending, Pending::PortStats(_))) {
+                ask(link, Request::Ports, Pending::PortStats(Vec::new()));
+                self.mark(id);
+            }
+        }
+        self.settle();
+    }
+
     /// The session to a switch.
     fn session(&self, switch: NodeId) -> Option<LinkId> {
         self.by_node.get(switch.index()).copied().flatten()

@@ -1,6 +1,8 @@
 //! The controller as a program: listens, keeps time, solves, and stops without touching a rule.
 
+use crate::api;
 use crate::config::{ConfigError, Ready};
+use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
 use crate::hub::{Brain, Hub};
 use crate::load::Load;
@@ -8,11 +10,13 @@ use crate::persist::Persist;
 use crate::record::Recorder;
 use crate::scout::{self, Scout};
 use crate::session::Shared;
+use crate::tls::Binding;
 use pathloom_control::{Config as ControlConfig, Controller, Counts, Input};
+use pathloom_model::Nanos;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::mpsc;
@@ -59,8 +63,16 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
     let no_central = || io::Error::other(format!("{} has no central part", ready.scheme.name));
     let now = crate::clock::Clock::start().now();
     let restored = persist.load().and_then(|snapshot| {
-        match Controller::restore(config.clone(), ready.fabric.clone(), scheme()?, snapshot, now) {
-            Ok(controller) => Some(controller),
+        // The scheme may have been changed since, here or in the configuration: the one that remembers is asked first.
+        let last = pathloom_schemes::parse(snapshot.scheme()).ok().filter(|last| last.name != ready.scheme.name);
+        let first = last.as_ref().map_or_else(scheme, |last| last.central(ready.config.scheme.seed))?;
+        match Controller::restore(config.clone(), ready.fabric.clone(), first, snapshot, now) {
+            Ok(mut controller) => {
+                if let Some(scheme) = scheme().filter(|_| last.is_some()) {
+                    controller.set_scheme(now, scheme);
+                }
+                Some(controller)
+            }
             Err(problem) => {
                 tracing::warn!(%problem, "what was kept is of no use; going on without");
                 None
@@ -89,6 +101,9 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
         persist.load_hosts().into_iter().for_each(|host| scout.remember(now, host));
     }
     hub.recorder = recorder;
+    hub.binding = ready.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
+    hub.gauges.started = now;
+    hub.gauges.scheme = (ready.scheme.label.clone(), now);
     Ok(hub)
 }
 
@@ -112,8 +127,12 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
     if let Some(address) = ready.config.listen.address {
         let listener =
             bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
-        tracing::info!(address = %listener.local_addr()?, "listening for switches");
-        listens.push(tokio::task::spawn_local(accept_tcp(listener, shared.clone())));
+        let encryption = Encryption::new(&ready);
+        tracing::info!(address = %listener.local_addr()?, tls = encryption.is_some(), "listening for switches");
+        listens.push(match encryption {
+            Some(encryption) => tokio::task::spawn_local(accept_tls(listener, encryption, shared.clone())),
+            None => tokio::task::spawn_local(accept_tcp(listener, shared.clone())),
+        });
     }
     if let Some(path) = &ready.config.listen.unix {
         let place = path.display().to_string();
@@ -122,12 +141,13 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
         listens.push(tokio::task::spawn_local(accept_unix(listener, shared.clone())));
     }
     listens.extend(listen_for_agents(&ready, &shared)?);
+    listens.extend(listen_for_people(&ready, &shared)?);
     tracing::info!(fabric = ready.fabric.spec(), scheme = ready.scheme.label, "the controller runs");
     // Starts the scheme.
     shared.hub.borrow_mut().tell(Input::Timeout);
     tokio::task::spawn_local(keep_time(shared.clone()));
     tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
-    tokio::task::spawn_local(reload(shared.clone(), file, ready.scheme.label.clone()));
+    tokio::task::spawn_local(reload(shared.clone(), file));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -172,6 +192,25 @@ fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()
         listens.push(tokio::task::spawn_local(hosts::accept_unix(listener, shared.clone(), hosts.lines_per_host)));
     }
     Ok(listens)
+}
+
+/// Opens the API.
+fn listen_for_people(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
+    let Some(api) = ready.api.clone() else { return Ok(None) };
+    let (place, tls) = (api.address.to_string(), api.tls.is_some());
+    let (address, questions) = api::start(api).map_err(|problem| ServeError::Listen { place, problem })?;
+    tracing::info!(%address, tls, "the API listens");
+    let period = ready.config.api.port_period;
+    if !period.is_zero() {
+        let shared = shared.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                sleep(period).await;
+                shared.hub.borrow_mut().read_ports();
+            }
+        });
+    }
+    Ok(Some(tokio::task::spawn_local(api::answer(shared.clone(), questions))))
 }
 
 pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
@@ -239,14 +278,20 @@ pub(crate) async fn keep_time(shared: Shared) {
         for job in jobs {
             let sender = sender.clone();
             tokio::task::spawn_blocking(move || {
+                let begun = Instant::now();
                 let answer = (job.solver)(&job.view, &job.input);
-                let _ = sender.send(Input::Solved { ticket: job.ticket, answer });
+                let took = Nanos(begun.elapsed().as_nanos() as u64);
+                let _ = sender.send((took, Input::Solved { ticket: job.ticket, answer }));
             });
         }
         tokio::select! {
             () = timer.notified() => {}
             () = sleep(next.unwrap_or(Duration::from_secs(3600))) => {}
-            Some(input) = solved.recv() => shared.hub.borrow_mut().tell(input),
+            Some((took, input)) = solved.recv() => {
+                let mut hub = shared.hub.borrow_mut();
+                hub.gauges.solver.add(took);
+                hub.tell(input);
+            }
         }
     }
 }
@@ -256,10 +301,18 @@ pub(crate) async fn look_after(shared: Shared, persist: Persist) {
     let mut load = Load::new();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
     for count in 1u64.. {
         ticks.tick().await;
-        shared.hub.borrow_mut().tick();
-        shared.hub.borrow_mut().recorder.iter_mut().for_each(Recorder::flush);
+        let late = std::mem::replace(&mut last, Instant::now()).elapsed().saturating_sub(TICK);
+        let mut hub = shared.hub.borrow_mut();
+        // The first one comes at once.
+        if count > 1 {
+            hub.gauges.lag.add(Nanos(late.as_nanos() as u64));
+        }
+        hub.tick();
+        hub.recorder.iter_mut().for_each(Recorder::flush);
+        drop(hub);
         if count % 4 == 0 {
             if let Some(busy_share) = load.busy_share() {
                 shared.hub.borrow_mut().tell(Input::Load { busy_share });
@@ -283,7 +336,7 @@ fn keep(shared: &Shared, persist: &Persist) {
 
 /// Reads the file again at SIGHUP. A new scheme takes over from the old one and finds all flows where they are; what else
 /// has changed takes a restart, which touches no flow either.
-async fn reload(shared: Shared, file: PathBuf, mut label: String) {
+async fn reload(shared: Shared, file: PathBuf) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
     while hangup.recv().await.is_some() {
         let read: Result<Ready, ConfigError> = crate::config::read(&file);
@@ -294,21 +347,13 @@ async fn reload(shared: Shared, file: PathBuf, mut label: String) {
                 continue;
             }
         };
-        if ready.scheme.label == label {
+        let mut hub = shared.hub.borrow_mut();
+        if ready.scheme.label == hub.gauges.scheme.0 {
             tracing::info!("the scheme is the same; other settings take a restart");
             continue;
         }
-        let Some(scheme) = ready.scheme.central(ready.config.scheme.seed) else { continue };
-        let mut hub = shared.hub.borrow_mut();
-        let now = hub.clock.now();
-        if hub.recorder.take().is_some() {
-            tracing::warn!("the event log ends here: it has no words for a change of scheme");
+        if let Some(scheme) = ready.scheme.central(ready.config.scheme.seed) {
+            hub.set_scheme(&ready.scheme.label, scheme);
         }
-        if let Some(controller) = hub.controller() {
-            controller.set_scheme(now, scheme);
-        }
-        hub.settle();
-        tracing::info!(from = label, to = ready.scheme.label, "another scheme is in charge");
-        label.clone_from(&ready.scheme.label);
     }
 }

@@ -35,7 +35,19 @@ impl Shared {
 
     /// Serves a connection until it ends.
     pub(crate) async fn serve(self, peer: String, reader: impl AsyncRead + Unpin, writer: impl AsyncWrite + Unpin) {
+        self.serve_as(peer, None, reader, writer).await;
+    }
+
+    /// The same with a peer that has shown a certificate with these names.
+    pub(crate) async fn serve_as(
+        self,
+        peer: String,
+        certificate: Option<Vec<String>>,
+        reader: impl AsyncRead + Unpin,
+        writer: impl AsyncWrite + Unpin,
+    ) {
         let Some(id) = self.hub.borrow_mut().connect(peer) else { return };
+        self.hub.borrow_mut().link_mut(id).into_iter().for_each(|link| link.certificate.clone_from(&certificate));
         let drained = self.hub.borrow_mut().link_mut(id).map(|link| link.drained.clone());
         let Some(drained) = drained else { return };
         let why = tokio::select! {

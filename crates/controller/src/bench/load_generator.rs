@@ -4,7 +4,7 @@ use super::fake::Fake;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::{spawn_local, JoinHandle};
@@ -29,7 +29,13 @@ pub(crate) fn connect<W: Work + 'static>(port: u16, fake: Fake, work: W, go: Rc<
     })
 }
 
-async fn drive<W: Work>(stream: &mut TcpStream, mut fake: Fake, mut work: W, go: &Notify) -> io::Result<()> {
+/// Does so on any connection.
+pub(crate) async fn drive<W: Work>(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    mut fake: Fake,
+    mut work: W,
+    go: &Notify,
+) -> io::Result<()> {
     let mut buffer = vec![0; 256 << 10];
     let (mut filled, mut out) = (0, Vec::new());
     fake.hello(&mut out);

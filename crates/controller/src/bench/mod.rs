@@ -5,8 +5,8 @@
 //! last of its rules has arrived. Times are those of the generator, so they include both ways through the kernel.
 
 mod answers;
-mod fake;
-mod load_generator;
+pub(crate) mod fake;
+pub(crate) mod load_generator;
 mod paths;
 mod report;
 mod served;

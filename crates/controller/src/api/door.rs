@@ -1,0 +1,150 @@
+//! Who is let in, and with what. Everything else stands behind this door.
+
+use super::problem::Problem;
+use super::tokens::{Role, Tokens};
+use axum::body::{to_bytes, Body};
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{header, HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use data_encoding::BASE64;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Addresses remembered of those who were sent away.
+const REMEMBERED: usize = 1024;
+
+/// The door.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub tokens: Arc<Tokens>,
+    pub body_bytes: usize,
+    pub timeout: Duration,
+    pub book: Arc<Book>,
+}
+
+/// What happened at the door. Its locks are held for a look, by the API's own thread alone.
+#[derive(Default)]
+pub(crate) struct Book {
+    refused: Mutex<BTreeMap<IpAddr, u64>>,
+    answered: Mutex<BTreeMap<u16, u64>>,
+}
+
+impl Book {
+    /// Requests answered so far, by status.
+    pub(crate) fn answered(&self) -> Vec<(String, u64)> {
+        let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.iter().map(|(status, &count)| (status.to_string(), count)).collect()
+    }
+
+    fn answer(&self, status: StatusCode) {
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner).entry(status.as_u16()).or_default() += 1;
+    }
+
+    /// Notes that somebody was sent away. The log names them the first time, the second, the fourth, and so on.
+    fn refuse(&self, peer: IpAddr, why: &str) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() >= REMEMBERED && !refused.contains_key(&peer) {
+            refused.clear();
+        }
+        let count = refused.entry(peer).or_default();
+        *count += 1;
+        if count.is_power_of_two() {
+            tracing::warn!(%peer, count, why, "a request to the API was refused");
+        }
+    }
+}
+
+/// How a token was shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// By a program.
+    Bearer,
+    /// As a password: browsers do so for whatever page makes them ask, so it is good for looking alone.
+    Basic,
+}
+
+/// Lets a request in, or answers it.
+pub(crate) async fn keep(
+    State(door): State<Door>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = match door.admit(peer, request).await {
+        Ok(request) => next.run(request).await,
+        Err(problem) => {
+            let refused = [401, 403, 408, 413].contains(&problem.status);
+            if refused {
+                door.book.refuse(peer.ip(), problem.title);
+            }
+            let mut response = problem.into_response();
+            // What is left of the request is not read.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+        }
+    };
+    door.book.answer(response.status());
+    response
+}
+
+impl Door {
+    async fn admit(&self, peer: SocketAddr, request: Request) -> Result<Request, Problem> {
+        let (shown, token) = shown(request.headers())?;
+        let Some((name, role)) = self.tokens.find(&token) else {
+            let problem =
+                Problem::new(StatusCode::UNAUTHORIZED, "the token is not known", "no token like this is in the file");
+            return Err(problem.at("Authorization").way_out("`pathloom controller token` makes one"));
+        };
+        let method = request.method();
+        let changes = method != Method::GET && method != Method::HEAD;
+        let looks = request.uri().path().ends_with("/dry-run");
+        if changes && (shown == Shown::Basic || (role < Role::Operate && !looks)) {
+            let detail = format!("{method} changes something, and `{name}` may only look");
+            let problem = Problem::new(StatusCode::FORBIDDEN, "this token may not do that", detail);
+            return Err(problem.at("Authorization").expected("a token of role operate, as a bearer token"));
+        }
+        if changes && !looks {
+            tracing::info!(%peer, name, %method, path = request.uri().path(), "the API is told to change something");
+        }
+        let (parts, body) = request.into_parts();
+        let read = tokio::time::timeout(self.timeout, to_bytes(body, self.body_bytes));
+        match read.await {
+            Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+            Ok(Err(_)) => {
+                let detail = format!("the body has more than {} bytes, or broke off", self.body_bytes);
+                let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long", detail);
+                Err(problem.way_out("no request of this API needs so much; api.body_bytes is the limit"))
+            }
+            Err(_) => {
+                let detail = format!("the body was not there after {} s", self.timeout.as_secs_f64());
+                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "the request takes too long", detail))
+            }
+        }
+    }
+}
+
+/// The token of a request, and how it is shown.
+fn shown(headers: &HeaderMap) -> Result<(Shown, String), Problem> {
+    let problem = |detail: &str| {
+        let problem = Problem::new(StatusCode::UNAUTHORIZED, "no token", detail);
+        problem.at("Authorization").expected("Bearer TOKEN").way_out("`pathloom controller token` makes one")
+    };
+    let value = headers.get(header::AUTHORIZATION).ok_or_else(|| problem("the request shows no token"))?;
+    let value = value.to_str().map_err(|_| problem("the header is no text"))?;
+    let (way, rest) = value.split_once(' ').ok_or_else(|| problem("the header has one word alone"))?;
+    match way.to_ascii_lowercase().as_str() {
+        "bearer" => Ok((Shown::Bearer, rest.trim().to_owned())),
+        "basic" => {
+            let decoded = BASE64.decode(rest.trim().as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            let (_, password) = decoded
+                .as_deref()
+                .and_then(|text| text.split_once(':'))
+                .ok_or_else(|| problem("the password is not encoded as RFC 7617 says"))?;
+            Ok((Shown::Basic, password.to_owned()))
+        }
+        _ => Err(problem("the header names another scheme of authentication")),
+    }
+}

@@ -1,0 +1,80 @@
+//! What a client is told when it cannot have what it asked for (RFC 9457).
+
+use axum::http::{header, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// A problem: what, where, what was expected, and the way out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct Problem {
+    /// HTTP status.
+    pub status: u16,
+    /// The kind of problem, in a few words.
+    pub title: &'static str,
+    /// What is wrong.
+    pub detail: String,
+    /// The part of the request that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What was expected there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub way_out: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, title: &'static str, detail: impl Into<String>) -> Problem {
+        let status = status.as_u16();
+        Problem { status, title, detail: detail.into(), place: None, expected: None, way_out: None }
+    }
+
+    pub(crate) fn at(self, place: impl Into<String>) -> Problem {
+        Problem { place: Some(place.into()), ..self }
+    }
+
+    pub(crate) fn expected(self, expected: impl Into<String>) -> Problem {
+        Problem { expected: Some(expected.into()), ..self }
+    }
+
+    pub(crate) fn way_out(self, way_out: impl Into<String>) -> Problem {
+        Problem { way_out: Some(way_out.into()), ..self }
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn bad(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "the request makes no sense", detail)
+    }
+
+    /// There is no such thing.
+    pub(crate) fn unknown(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, "there is no such thing", detail)
+    }
+
+    /// It cannot be done as things stand.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::CONFLICT, "it cannot be done as things stand", detail)
+    }
+
+    /// The controller does not answer.
+    pub(crate) fn busy(detail: impl Into<String>) -> Problem {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the controller does not answer", detail);
+        problem.way_out("ask again in a moment")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let json = HeaderValue::from_static("application/problem+json");
+        let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            // A browser asks for a password, and shows the page with a token for one.
+            let ways = HeaderValue::from_static("Bearer, Basic realm=\"Pathloom: any name, a token as password\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, ways);
+        }
+        response
+    }
+}

@@ -1,0 +1,223 @@
+//! What the API asks a hub, between two messages of switches. Each is short and its answer is an owned copy; long lists are
+//! asked for page by page.
+
+use super::rows::{
+    link_name, seconds, CableCounts, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow, SwitchRow,
+};
+use crate::hub::Hub;
+use pathloom_control::{Controller, DrainError, Input, Target};
+use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
+use pathloom_scheme::{FlowId, FlowView, Scheme, View};
+use std::sync::Arc;
+
+/// Which page of a list.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    /// Items at most.
+    pub limit: usize,
+    /// The last item of the page before.
+    pub after: Option<u64>,
+}
+
+/// How a flow is named.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FlowName {
+    Id(FlowId),
+    Tuple(FiveTuple),
+}
+
+/// What is known of why a flow is where it is; the rest is worked out by who asks.
+pub(crate) struct Why {
+    pub flow: FlowRow,
+    pub known: FlowView,
+    pub placed: Option<ReasonRow>,
+    pub history: Vec<ReasonRow>,
+    pub view: View,
+    pub scheme: String,
+}
+
+/// A copy of what the controller knows, to try another scheme on.
+pub(crate) struct Fork {
+    pub view: View,
+    pub now: Nanos,
+    pub scheme: String,
+}
+
+impl Hub {
+    /// The controller and its fabric. The API runs only where there are both.
+    fn parts(&mut self) -> Option<(&Controller, Arc<Fabric>)> {
+        let fabric = self.fabric.clone()?;
+        Some((self.controller()?, fabric))
+    }
+
+    pub(crate) fn state_row(&mut self) -> Option<StateRow> {
+        let (now, sessions) = (self.clock.now(), self.standing());
+        let (started, scheme) = (self.gauges.started, self.gauges.scheme.clone());
+        let (controller, fabric) = self.parts()?;
+        let (view, counts) = (controller.view(), controller.counts());
+        let mut cables = CableCounts { up: 0, down: 0, drained: 0 };
+        for link in fabric.switch_cables() {
+            *match (controller.is_drained(link), view.links.is_up(link)) {
+                (true, _) => &mut cables.drained,
+                (false, true) => &mut cables.up,
+                (false, false) => &mut cables.down,
+            } += 1;
+        }
+        let mut flows = FlowCounts { known: view.flows.len(), held: controller.held_flows(), ..FlowCounts::default() };
+        for flow in view.flows.values() {
+            flows.long += usize::from(flow.long);
+            *match (&flow.pending, &flow.route) {
+                (Some(_), _) => &mut flows.changing_path,
+                (None, Some(_)) => &mut flows.own_path,
+                (None, None) => &mut flows.default_routes,
+            } += 1;
+        }
+        Some(StateRow {
+            version: env!("CARGO_PKG_VERSION"),
+            scheme: scheme.0,
+            scheme_since_s: seconds(scheme.1),
+            epoch: controller.config().epoch,
+            uptime_s: seconds(now.saturating_sub(started)),
+            fabric: fabric.spec().to_owned(),
+            hosts: fabric.hosts().len(),
+            switches: fabric.switches().len(),
+            sessions,
+            cables,
+            flows,
+            busy_share: view.busy_share,
+            staging: controller.is_staging(),
+            log: LogPosition { inputs: counts.messages_in, outputs: counts.messages_out },
+        })
+    }
+
+    pub(crate) fn switch_rows(&mut self, cut: &Cut) -> Option<Page<SwitchRow>> {
+        let fabric = self.fabric.clone()?;
+        let first = cut.after.map_or(0, |after| after as usize + 1);
+        let all = fabric.switches();
+        let shown = all.get(first..(first + cut.limit).min(all.len())).unwrap_or(&[]);
+        let items = shown.iter().filter_map(|&switch| self.switch_row(switch)).collect();
+        let next = (first + cut.limit < all.len()).then(|| (first + cut.limit - 1).to_string());
+        Some(Page { items, next })
+    }
+
+    pub(crate) fn switch_row(&mut self, switch: NodeId) -> Option<SwitchRow> {
+        let peer = self.peer_of(switch);
+        let datapath_id = format!("{:016x}", self.dpid_of(switch)?);
+        let (controller, fabric) = self.parts()?;
+        let (node, view) = (fabric.node(switch), controller.view());
+        let ports = 1..=node.ports.len() as u32;
+        let links = ports.filter_map(|port| fabric.out_link(switch, pathloom_model::PortNo(port)));
+        Some(SwitchRow {
+            name: node.name.clone(),
+            datapath_id,
+            tier: format!("{:?}", node.tier).to_lowercase(),
+            peer,
+            drained: controller.is_switch_drained(switch),
+            rules: controller.rules_at(switch),
+            rtt_us: view.switch_rtt[switch.index()].map(|rtt| rtt.0 as f64 / 1e3),
+            ports: node.ports.len(),
+            ports_up: links.filter(|&link| view.links.is_up(link) || controller.is_drained(link)).count(),
+        })
+    }
+
+    pub(crate) fn link_rows(&mut self, cut: &Cut) -> Option<Page<LinkRow>> {
+        let flows = self.controller()?.flows_on_links();
+        let all = flows.len();
+        let first = cut.after.map_or(0, |after| after as usize + 1);
+        let shown = first.min(all)..(first + cut.limit).min(all);
+        let items = shown.filter_map(|link| self.link_row(LinkId(link as u32), &flows)).collect();
+        Some(Page { items, next: (first + cut.limit < all).then(|| (first + cut.limit - 1).to_string()) })
+    }
+
+    pub(crate) fn link_row(&mut self, link: LinkId, flows: &[u32]) -> Option<LinkRow> {
+        let (load_bps, dropped_packets) = (self.gauges.load_bps(link), self.gauges.dropped(link));
+        let (controller, fabric) = self.parts()?;
+        let ends = fabric.link(link);
+        let busy = [link, link.reverse()].iter().any(|one| flows[one.index()] > 0);
+        let state = match (controller.is_drained(link), controller.view().links.is_up(link)) {
+            (true, _) if busy || controller.is_staging() => "draining",
+            (true, _) => "drained",
+            (false, true) => "up",
+            (false, false) => "down",
+        };
+        let rate_bps = ends.settings.rate_bps;
+        Some(LinkRow {
+            id: link_name(&fabric, link),
+            from: fabric.node(ends.from).name.clone(),
+            to: fabric.node(ends.to).name.clone(),
+            to_port: ends.to_port.0,
+            rate_bps,
+            state,
+            flows: flows[link.index()],
+            load_bps,
+            load_share: load_bps.map(|load| load as f64 / rate_bps.max(1) as f64),
+            dropped_packets,
+        })
+    }
+
+    pub(crate) fn flow_rows(&mut self, cut: &Cut, long: Option<bool>) -> Option<Page<FlowRow>> {
+        let (controller, fabric) = self.parts()?;
+        let first = cut.after.map_or(0, |after| after.saturating_add(1));
+        let wanted = |flow: &FlowView| long.is_none_or(|long| flow.long == long);
+        let mut left = controller.view().flows.range(FlowId(first)..).filter(|(_, flow)| wanted(flow));
+        let row = |(&id, flow): (&FlowId, &FlowView)| FlowRow::new(&fabric, id, flow, controller.is_held(id));
+        let items: Vec<FlowRow> = left.by_ref().take(cut.limit).map(row).collect();
+        let next = left.next().and(items.last()).map(|last| last.id.clone());
+        Some(Page { items, next })
+    }
+
+    pub(crate) fn flow_row(&mut self, name: FlowName) -> Option<FlowRow> {
+        let (controller, fabric) = self.parts()?;
+        let id = find(controller, name)?;
+        Some(FlowRow::new(&fabric, id, controller.view().flows.get(&id)?, controller.is_held(id)))
+    }
+
+    pub(crate) fn why(&mut self, name: FlowName) -> Option<Why> {
+        let flow = self.flow_row(name)?;
+        let scheme = self.gauges.scheme.0.clone();
+        let (controller, fabric) = self.parts()?;
+        let id = find(controller, name)?;
+        let reason = |reason| ReasonRow::new(controller, &fabric, reason);
+        Some(Why {
+            flow,
+            known: controller.view().flows.get(&id)?.clone(),
+            placed: controller.placement(id).map(reason),
+            history: controller.history(id).into_iter().map(reason).collect(),
+            view: controller.view().clone(),
+            scheme,
+        })
+    }
+
+    pub(crate) fn fork(&mut self) -> Option<Fork> {
+        let (now, scheme) = (self.clock.now(), self.gauges.scheme.0.clone());
+        Some(Fork { view: self.controller()?.view().clone(), now, scheme })
+    }
+
+    /// Takes something out of service, or back into it.
+    pub(crate) fn take_out(&mut self, target: Target, out: bool) -> Result<(), DrainError> {
+        let Some((controller, _)) = self.parts() else { return Err(DrainError::NotOurs) };
+        controller.check_drain(target, out)?;
+        self.tell(Input::Drain { target, out });
+        Ok(())
+    }
+
+    /// Puts another scheme in charge. Flows stay where they are until it moves them.
+    pub(crate) fn set_scheme(&mut self, label: &str, scheme: Box<dyn Scheme>) {
+        let now = self.clock.now();
+        if self.recorder.take().is_some() {
+            tracing::warn!("the event log ends here: it has no words for a change of scheme");
+        }
+        let Some(controller) = self.controller() else { return };
+        controller.set_scheme(now, scheme);
+        let from = std::mem::replace(&mut self.gauges.scheme, (label.to_owned(), now)).0;
+        self.settle();
+        tracing::info!(from, to = label, "another scheme is in charge");
+    }
+}
+
+fn find(controller: &Controller, name: FlowName) -> Option<FlowId> {
+    match name {
+        FlowName::Id(id) => controller.view().flows.contains_key(&id).then_some(id),
+        FlowName::Tuple(tuple) => controller.find_flow(&tuple),
+    }
+}

@@ -1,0 +1,468 @@
+//! The addresses of the API.
+
+use super::ask::Asker;
+use super::door::Book;
+use super::predict::{explain, try_scheme, AnnouncedRow, DryRunRow};
+use super::problem::Problem;
+use super::queries::{Cut, FlowName};
+use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
+use crate::hub::Hub;
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{header, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use pathloom_control::{DrainError, Input, Target};
+use pathloom_model::{Fabric, FiveTuple, LinkId, NodeId, PortNo, PROTO_TCP};
+use pathloom_scheme::{Detection, FlowId, Scheme};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use utoipa::{IntoParams, OpenApi, ToSchema};
+
+/// The page that people see.
+const PAGE: &str = include_str!("page.html");
+/// Items on a page, if the client does not say.
+const PAGE_ITEMS: usize = 100;
+/// Items on a page at most: so many are put together between two messages of switches.
+const MOST_ITEMS: usize = 1000;
+
+/// What handlers share.
+#[derive(Clone)]
+struct Api {
+    asker: Asker,
+    book: Arc<Book>,
+}
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Pathloom controller",
+        description = "What the controller knows, why flows are where they are, and what an operator may tell it. Show a token as `Authorization: Bearer TOKEN`."
+    ),
+    paths(
+        state,
+        switches,
+        switch,
+        drain_switch,
+        undrain_switch,
+        links,
+        link,
+        drain_link,
+        undrain_link,
+        flows,
+        flow,
+        why,
+        announce,
+        scheme,
+        set_scheme,
+        dry_run,
+        fall_back
+    )
+)]
+struct Document;
+
+/// The whole API.
+pub(crate) fn router(asker: Asker, book: Arc<Book>) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/openapi.json", get(|| async { Json(Document::openapi()) }))
+        .route("/metrics", get(metrics))
+        .route("/v1/state", get(state))
+        .route("/v1/switches", get(switches))
+        .route("/v1/switches/{name}", get(switch))
+        .route("/v1/switches/{name}/drain", post(drain_switch))
+        .route("/v1/switches/{name}/undrain", post(undrain_switch))
+        .route("/v1/links", get(links))
+        .route("/v1/links/{id}", get(link))
+        .route("/v1/links/{id}/drain", post(drain_link))
+        .route("/v1/links/{id}/undrain", post(undrain_link))
+        .route("/v1/flows", get(flows).post(announce))
+        .route("/v1/flows/{flow}", get(flow))
+        .route("/v1/flows/{flow}/why", get(why))
+        .route("/v1/scheme", get(scheme).put(set_scheme))
+        .route("/v1/scheme/dry-run", post(dry_run))
+        .route("/v1/scheme/fall-back", post(fall_back))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(Api { asker, book })
+}
+
+async fn nowhere(uri: axum::http::Uri) -> Problem {
+    Problem::unknown(format!("nothing is at {}", uri.path())).way_out("/openapi.json lists what there is")
+}
+
+async fn no_such_method(method: axum::http::Method, uri: axum::http::Uri) -> Problem {
+    let detail = format!("{} does not take {method}", uri.path());
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the address does not take this method", detail);
+    problem.way_out("/openapi.json lists what there is")
+}
+
+async fn page() -> Response {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+    let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy)];
+    (headers, PAGE).into_response()
+}
+
+async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+    let mut sample = api.asker.ask(Hub::sample).await?;
+    sample.requests = api.book.answered();
+    let text = sample.into_text().map_err(|_| Problem::busy("the metrics could not be written"))?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+impl Api {
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Hub) -> Option<T> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let nobody = || Problem::unknown("this controller has no fabric: it is a plain learning switch");
+        self.asker.ask(question).await?.ok_or_else(nobody)
+    }
+
+    async fn fabric(&self) -> Result<Arc<Fabric>, Problem> {
+        self.ask(|hub| hub.fabric.clone()).await
+    }
+}
+
+/// Which page of a list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Paging {
+    /// Items at most: 1 to 1000; 100 if it is left out.
+    limit: Option<usize>,
+    /// `next` of the page before.
+    after: Option<String>,
+    /// For flows: long ones alone (true), or others alone (false).
+    long: Option<bool>,
+}
+
+fn paging(query: Result<Query<Paging>, QueryRejection>) -> Result<(Cut, Option<bool>), Problem> {
+    let Query(paging) = query.map_err(|problem| {
+        Problem::bad(problem.body_text())
+            .at("query")
+            .expected("limit (1 to 1000), after, and for flows long (true or false)")
+    })?;
+    let limit = paging.limit.unwrap_or(PAGE_ITEMS);
+    if !(1..=MOST_ITEMS).contains(&limit) {
+        return Err(Problem::bad(format!("a page of {limit} items")).at("limit").expected("1 to 1000"));
+    }
+    let after = paging.after.as_ref().map(|after| after.parse::<u64>()).transpose();
+    let after = after.map_err(|_| {
+        Problem::bad(format!("`{}` is no place in a list", paging.after.unwrap_or_default()))
+            .at("after")
+            .expected("`next` of the page before")
+    })?;
+    Ok((Cut { limit, after }, paging.long))
+}
+
+fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|problem| {
+        Problem::bad(format!("the body cannot be read: {problem}"))
+            .at("body")
+            .expected("a JSON object")
+            .way_out("/openapi.json says which")
+    })
+}
+
+/// What the controller is and does.
+#[utoipa::path(get, path = "/v1/state", responses((status = 200, body = StateRow)))]
+async fn state(State(api): State<Api>) -> Answer<StateRow> {
+    api.ask(Hub::state_row).await.map(Json)
+}
+
+/// All switches.
+#[utoipa::path(get, path = "/v1/switches", params(Paging), responses((status = 200, body = Page<SwitchRow>)))]
+async fn switches(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<SwitchRow>> {
+    let (cut, _) = paging(query)?;
+    api.ask(move |hub| hub.switch_rows(&cut)).await.map(Json)
+}
+
+fn find_switch(fabric: &Fabric, name: &str) -> Result<NodeId, Problem> {
+    let found = fabric.find(name).filter(|&node| !fabric.is_host(node));
+    let unknown = || Problem::unknown(format!("the fabric has no switch `{name}`")).way_out("/v1/switches lists them");
+    found.ok_or_else(unknown)
+}
+
+/// A switch.
+#[utoipa::path(get, path = "/v1/switches/{name}", params(("name" = String, Path)), responses((status = 200, body = SwitchRow)))]
+async fn switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
+    let node = find_switch(&*api.fabric().await?, &name)?;
+    api.ask(move |hub| hub.switch_row(node)).await.map(Json)
+}
+
+fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Problem {
+    let name = |node: NodeId| fabric.node(node).name.clone();
+    match problem {
+        DrainError::NotOurs => {
+            Problem::bad(format!("{what} is a link of a host")).expected("a switch, or a link between two switches")
+        }
+        DrainError::HasHosts(_) => Problem::conflict(format!("hosts hang on {what}, and have no other way"))
+            .way_out("take its links out of service one by one, or move the hosts first"),
+        DrainError::CutsOff(node) => {
+            Problem::conflict(format!("without {what}, {} could not be reached any more", name(node)))
+                .way_out("bring another way up first; /v1/links shows what is down or drained")
+        }
+        DrainError::Already if out => Problem::conflict(format!("{what} is out of service already")),
+        DrainError::Already => Problem::conflict(format!("{what} is in service already"))
+            .way_out("a link stays out of service as long as a switch at an end of it does"),
+    }
+}
+
+async fn service(api: &Api, what: String, target: Target, out: bool) -> Result<(), Problem> {
+    let done = api.asker.ask(move |hub| hub.take_out(target, out)).await?;
+    let fabric = api.fabric().await?;
+    done.map_err(|problem| refused(&fabric, &what, out, problem))
+}
+
+/// Takes a switch out of service: the scheme moves its flows off it, and default routes lead past it, without loss.
+#[utoipa::path(post, path = "/v1/switches/{name}/drain", params(("name" = String, Path)), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
+async fn drain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
+    serve_switch(api, name, true).await
+}
+
+/// Takes a switch back into service.
+#[utoipa::path(post, path = "/v1/switches/{name}/undrain", params(("name" = String, Path)), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
+async fn undrain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
+    serve_switch(api, name, false).await
+}
+
+async fn serve_switch(api: Api, name: String, out: bool) -> Answer<SwitchRow> {
+    let node = find_switch(&*api.fabric().await?, &name)?;
+    service(&api, name, Target::Switch(node), out).await?;
+    api.ask(move |hub| hub.switch_row(node)).await.map(Json)
+}
+
+/// All links, each direction by itself.
+#[utoipa::path(get, path = "/v1/links", params(Paging), responses((status = 200, body = Page<LinkRow>)))]
+async fn links(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<LinkRow>> {
+    let (cut, _) = paging(query)?;
+    api.ask(move |hub| hub.link_rows(&cut)).await.map(Json)
+}
+
+fn find_link(fabric: &Fabric, name: &str) -> Result<LinkId, Problem> {
+    let at_port = || {
+        let (node, port) = name.rsplit_once(':')?;
+        fabric.out_link(fabric.find(node)?, PortNo(port.parse().ok()?))
+    };
+    let between = || {
+        let (from, to) = name.split_once(',')?;
+        let (from, to) = (fabric.find(from)?, fabric.find(to)?);
+        let joins = |link: &&pathloom_model::Link| link.from == from && link.to == to;
+        let all = fabric.links().iter().filter(joins).count();
+        fabric.link_between(from, to).filter(|_| all == 1)
+    };
+    at_port().or_else(between).ok_or_else(|| {
+        Problem::unknown(format!("the fabric has no link `{name}`"))
+            .at("link")
+            .expected("NODE:PORT of its start, or FROM,TO where there is one link alone between the two")
+            .way_out("/v1/links lists them")
+    })
+}
+
+/// A link.
+#[utoipa::path(get, path = "/v1/links/{id}", params(("id" = String, Path, description = "NODE:PORT or FROM,TO")), responses((status = 200, body = LinkRow)))]
+async fn link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
+    let link = find_link(&*api.fabric().await?, &id)?;
+    link_row(&api, link).await
+}
+
+async fn link_row(api: &Api, link: LinkId) -> Answer<LinkRow> {
+    let row = move |hub: &mut Hub| {
+        let flows = hub.controller()?.flows_on_links();
+        hub.link_row(link, &flows)
+    };
+    api.ask(row).await.map(Json)
+}
+
+/// Takes a cable, both directions of it, out of service. It is safe to pull when its state is `drained`.
+#[utoipa::path(post, path = "/v1/links/{id}/drain", params(("id" = String, Path, description = "NODE:PORT or FROM,TO")), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
+async fn drain_link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
+    serve_link(api, id, true).await
+}
+
+/// Takes a cable back into service.
+#[utoipa::path(post, path = "/v1/links/{id}/undrain", params(("id" = String, Path, description = "NODE:PORT or FROM,TO")), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
+async fn undrain_link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
+    serve_link(api, id, false).await
+}
+
+async fn serve_link(api: Api, id: String, out: bool) -> Answer<LinkRow> {
+    let link = find_link(&*api.fabric().await?, &id)?;
+    service(&api, format!("link {id}"), Target::Cable(link), out).await?;
+    link_row(&api, link).await
+}
+
+/// All flows that the controller knows, oldest first.
+#[utoipa::path(get, path = "/v1/flows", params(Paging), responses((status = 200, body = Page<FlowRow>)))]
+async fn flows(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<FlowRow>> {
+    let (cut, long) = paging(query)?;
+    api.ask(move |hub| hub.flow_rows(&cut, long)).await.map(Json)
+}
+
+/// A flow by its number, or by `SRC:PORT,DST:PORT,PROTO` (tcp, udp or a number; tcp if it is left out).
+fn flow_name(text: &str) -> Result<FlowName, Problem> {
+    let tuple = || {
+        let words: Vec<&str> = text.split(',').collect();
+        let proto = match words.get(2).copied() {
+            None | Some("tcp") => PROTO_TCP,
+            Some("udp") => pathloom_model::PROTO_UDP,
+            Some(number) => number.parse().ok()?,
+        };
+        let end = |index: usize| words.get(index)?.parse::<std::net::SocketAddrV4>().ok();
+        let (src, dst) = (end(0)?, end(1).filter(|_| words.len() <= 3)?);
+        Some(FiveTuple { src: *src.ip(), dst: *dst.ip(), proto, src_port: src.port(), dst_port: dst.port() })
+    };
+    let id = text.parse().ok().map(|id| FlowName::Id(FlowId(id)));
+    id.or_else(|| tuple().map(FlowName::Tuple)).ok_or_else(|| {
+        Problem::bad(format!("`{text}` names no flow"))
+            .at("flow")
+            .expected("its id, or SRC:PORT,DST:PORT,PROTO such as 10.0.0.2:4000,10.1.0.2:80,tcp")
+    })
+}
+
+fn unknown_flow(text: &str) -> Problem {
+    Problem::unknown(format!("no flow `{text}` is known")).way_out(
+        "/v1/flows lists those that are; flows that have ended, and short ones that the scheme does not look for, are not known",
+    )
+}
+
+/// A flow.
+#[utoipa::path(get, path = "/v1/flows/{flow}", params(("flow" = String, Path, description = "id, or SRC:PORT,DST:PORT,PROTO")), responses((status = 200, body = FlowRow), (status = 404, body = Problem)))]
+async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRow> {
+    let name = flow_name(&text)?;
+    let row = api.asker.ask(move |hub| hub.flow_row(name)).await?;
+    row.map(Json).ok_or_else(|| unknown_flow(&text))
+}
+
+/// Why a flow is where it is, and where else it could be.
+#[utoipa::path(get, path = "/v1/flows/{flow}/why", params(("flow" = String, Path, description = "id, or SRC:PORT,DST:PORT,PROTO")), responses((status = 200, body = WhyRow), (status = 404, body = Problem)))]
+async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<WhyRow> {
+    let name = flow_name(&text)?;
+    let why = api.asker.ask(move |hub| hub.why(name)).await?.ok_or_else(|| unknown_flow(&text))?;
+    Ok(Json(explain(why)))
+}
+
+/// A flow that an application is about to send.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Announcement {
+    five_tuple: TupleRow,
+    /// Payload bytes, if they are known.
+    #[serde(default)]
+    size_bytes: Option<u64>,
+}
+
+/// Announces a flow, before its first packet.
+#[utoipa::path(post, path = "/v1/flows", request_body = Announcement, responses((status = 202, body = AnnouncedRow), (status = 404, body = Problem)))]
+async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, Json<AnnouncedRow>), Problem> {
+    let Announcement { five_tuple, size_bytes } = body(&bytes)?;
+    let (tuple, fabric) = (FiveTuple::from(five_tuple), api.fabric().await?);
+    for (place, address) in [("five_tuple.src", tuple.src), ("five_tuple.dst", tuple.dst)] {
+        if fabric.attachment(address).is_none() {
+            let problem = Problem::unknown(format!("no host of the fabric has the address {address}"));
+            return Err(problem.at(place).way_out("`pathloom fabric show` lists the addresses of the fabric"));
+        }
+    }
+    if tuple.src == tuple.dst {
+        return Err(Problem::bad("both ends are one host").at("five_tuple").expected("two hosts"));
+    }
+    let told = move |hub: &mut Hub| {
+        hub.tell(Input::TransferAnnounced { five_tuple: tuple, size_bytes });
+        let detection = hub.controller()?.needs().detection;
+        Some((hub.flow_row(FlowName::Tuple(tuple)), detection))
+    };
+    let (flow, detection) = api.ask(told).await?;
+    let note = match (&flow, detection) {
+        (Some(_), _) => "the flow is known",
+        (None, Detection::Nothing) => "the scheme in charge looks for no flows: this one will ride the default routes",
+        (None, _) => {
+            "noted; the flow is known as soon as the rules of its source ToR are, or it was one too many for its host"
+        }
+    };
+    Ok((StatusCode::ACCEPTED, Json(AnnouncedRow { flow, note: note.into() })))
+}
+
+/// The scheme in charge, and those there are.
+#[derive(Debug, Serialize, ToSchema)]
+struct SchemeRow {
+    scheme: String,
+    /// Seconds since 1970.
+    since_s: f64,
+    available: Vec<&'static str>,
+}
+
+/// The scheme in charge.
+#[utoipa::path(get, path = "/v1/scheme", responses((status = 200, body = SchemeRow)))]
+async fn scheme(State(api): State<Api>) -> Answer<SchemeRow> {
+    let (scheme, since) = api.asker.ask(|hub| hub.gauges.scheme.clone()).await?;
+    let central = |name: &&str| pathloom_schemes::parse(name).is_ok_and(|spec| spec.central(1).is_some());
+    let available = pathloom_schemes::names().into_iter().filter(central).collect();
+    Ok(Json(SchemeRow { scheme, since_s: super::rows::seconds(since), available }))
+}
+
+/// A scheme, as on the command line.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    #[schema(example = "hedera:period=1s")]
+    scheme: String,
+    /// What its random choices come from; 1 if it is left out.
+    #[serde(default = "one")]
+    seed: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Wanted {
+    fn make(self) -> Result<(String, Box<dyn Scheme>), Problem> {
+        let parsed = pathloom_schemes::parse(&self.scheme);
+        let spec = parsed.map_err(|problem| {
+            Problem::bad(problem.to_string()).at("scheme").way_out("`pathloom scheme list` lists them, with their keys")
+        })?;
+        let central = spec.central(self.seed);
+        let none =
+            || Problem::bad(format!("{} has no central part", spec.name)).at("scheme").expected("a central scheme");
+        Ok((spec.label.clone(), central.ok_or_else(none)?))
+    }
+}
+
+/// Puts another scheme in charge, without touching a packet: it finds all long flows where they are. It lasts until the
+/// next start, which takes what the configuration says.
+#[utoipa::path(put, path = "/v1/scheme", request_body = Wanted, responses((status = 200, body = StateRow), (status = 400, body = Problem)))]
+async fn set_scheme(State(api): State<Api>, bytes: Bytes) -> Answer<StateRow> {
+    let wanted: Wanted = body(&bytes)?;
+    take_charge(api, wanted).await
+}
+
+/// Puts ecmp in charge: every flow goes back to the default routes, and every switch hashes over all shortest paths.
+#[utoipa::path(post, path = "/v1/scheme/fall-back", responses((status = 200, body = StateRow)))]
+async fn fall_back(State(api): State<Api>) -> Answer<StateRow> {
+    take_charge(api, Wanted { scheme: "ecmp".into(), seed: 1 }).await
+}
+
+async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
+    let (label, scheme) = wanted.make()?;
+    let put = move |hub: &mut Hub| {
+        hub.set_scheme(&label, scheme);
+        hub.state_row()
+    };
+    api.ask(put).await.map(Json)
+}
+
+/// What another scheme would make of the flows that stand. Nothing is sent.
+#[utoipa::path(post, path = "/v1/scheme/dry-run", request_body = Wanted, responses((status = 200, body = DryRunRow), (status = 400, body = Problem)))]
+async fn dry_run(State(api): State<Api>, bytes: Bytes) -> Answer<DryRunRow> {
+    let (label, scheme) = body::<Wanted>(&bytes)?.make()?;
+    let fork = api.ask(Hub::fork).await?;
+    let tried = tokio::task::spawn_blocking(move || try_scheme(fork, label, scheme)).await;
+    tried.map(Json).map_err(|_| Problem::busy("the scheme did not survive its trial"))
+}

@@ -1,0 +1,316 @@
+//! What the API says of the controller's things. Flows are named by numbers in decimal digits, as text: they have 64 bits,
+//! more than JavaScript's numbers hold.
+
+use pathloom_control::{Cause, Controller, Decision, Reason};
+use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, Path, PROTO_TCP};
+use pathloom_scheme::{DefaultRoutes, FlowId, FlowView};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use utoipa::ToSchema;
+
+/// A page of a list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Give this as `after` to get the next page; none on the last.
+    pub next: Option<String>,
+}
+
+/// The controller as a whole.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct StateRow {
+    pub version: &'static str,
+    /// The scheme in charge, as it was named.
+    pub scheme: String,
+    /// Since when, in seconds since 1970.
+    pub scheme_since_s: f64,
+    /// Number of this start of the controller.
+    pub epoch: u16,
+    pub uptime_s: f64,
+    pub fabric: String,
+    pub hosts: usize,
+    pub switches: usize,
+    /// Switches whose sessions stand.
+    pub sessions: usize,
+    /// Cables between switches.
+    pub cables: CableCounts,
+    pub flows: FlowCounts,
+    /// Share of a core that the controller takes.
+    pub busy_share: f64,
+    /// Whether default routes are still being changed for what has left service or come back.
+    pub staging: bool,
+    /// Position in the event log: what the controller was told, and what it wanted done.
+    pub log: LogPosition,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CableCounts {
+    pub up: usize,
+    pub down: usize,
+    pub drained: usize,
+}
+
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct FlowCounts {
+    pub known: usize,
+    /// Those that the scheme was told of.
+    pub long: usize,
+    pub default_routes: usize,
+    pub own_path: usize,
+    pub changing_path: usize,
+    pub held: usize,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LogPosition {
+    pub inputs: u64,
+    pub outputs: u64,
+}
+
+/// A switch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SwitchRow {
+    pub name: String,
+    /// 16 hexadecimal digits.
+    pub datapath_id: String,
+    pub tier: String,
+    /// Address of its session; none while it has none.
+    pub peer: Option<String>,
+    pub drained: bool,
+    /// Rules that it should have.
+    pub rules: u32,
+    pub rtt_us: Option<f64>,
+    pub ports: usize,
+    pub ports_up: usize,
+}
+
+/// One direction of a cable.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LinkRow {
+    /// `NODE:PORT` of its start.
+    pub id: String,
+    pub from: String,
+    pub to: String,
+    pub to_port: u32,
+    pub rate_bps: u64,
+    /// `up`, `down`, `drained`, or `draining` while flows are still on it.
+    pub state: &'static str,
+    /// Flows with rules for a path over it.
+    pub flows: u32,
+    /// What it carried lately, by the counters of its port; none where they are not read.
+    pub load_bps: Option<u64>,
+    pub load_share: Option<f64>,
+    /// Packets that its port has dropped.
+    pub dropped_packets: u64,
+}
+
+/// A five-tuple.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TupleRow {
+    #[schema(value_type = String, example = "10.0.0.2")]
+    pub src: Ipv4Addr,
+    #[schema(value_type = String, example = "10.1.0.2")]
+    pub dst: Ipv4Addr,
+    /// Protocol number; TCP if it is left out.
+    #[serde(default = "tcp")]
+    pub proto: u8,
+    pub src_port: u16,
+    pub dst_port: u16,
+}
+
+fn tcp() -> u8 {
+    PROTO_TCP
+}
+
+impl From<FiveTuple> for TupleRow {
+    fn from(FiveTuple { src, dst, proto, src_port, dst_port }: FiveTuple) -> TupleRow {
+        TupleRow { src, dst, proto, src_port, dst_port }
+    }
+}
+
+impl From<TupleRow> for FiveTuple {
+    fn from(TupleRow { src, dst, proto, src_port, dst_port }: TupleRow) -> FiveTuple {
+        FiveTuple { src, dst, proto, src_port, dst_port }
+    }
+}
+
+/// A flow.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct FlowRow {
+    #[schema(example = "4294967297")]
+    pub id: String,
+    pub five_tuple: TupleRow,
+    pub src_host: String,
+    pub dst_host: String,
+    /// `default routes`, `own path`, `setting up a path`, `moving to another path`, or `waiting`: told not to send yet.
+    pub phase: &'static str,
+    /// Names of the switches that it crosses; none on the default routes.
+    pub path: Option<Vec<String>>,
+    /// The path that it is about to be on.
+    pub pending: Option<Vec<String>>,
+    /// Whether the scheme was told of it.
+    pub long: bool,
+    pub size_bytes: Option<u64>,
+    /// Counted at its source ToR, headers included.
+    pub bytes: u64,
+    pub rate_bps: Option<u64>,
+    /// What the scheme counts on for it.
+    pub allocated_bps: Option<u64>,
+    /// When the controller first heard of it, in seconds since 1970.
+    pub since_s: f64,
+}
+
+impl FlowRow {
+    pub(crate) fn new(fabric: &Fabric, id: FlowId, flow: &FlowView, held: bool) -> FlowRow {
+        let phase = match (held, &flow.route, &flow.pending) {
+            (true, ..) => "waiting",
+            (_, None, None) => "default routes",
+            (_, None, Some(_)) => "setting up a path",
+            (_, Some(_), Some(_)) => "moving to another path",
+            (_, Some(_), None) => "own path",
+        };
+        let named = |path: &Path| path_names(fabric, flow, path);
+        FlowRow {
+            id: id.0.to_string(),
+            five_tuple: flow.five_tuple.into(),
+            src_host: fabric.node(flow.src_host).name.clone(),
+            dst_host: fabric.node(flow.dst_host).name.clone(),
+            phase,
+            path: flow.route.as_ref().map(named),
+            pending: flow.pending.as_ref().map(named),
+            long: flow.long,
+            size_bytes: flow.size_bytes,
+            bytes: flow.bytes,
+            rate_bps: flow.rate_bps,
+            allocated_bps: flow.allocated_bps,
+            since_s: seconds(flow.arrived),
+        }
+    }
+}
+
+/// Names of the switches of a path.
+pub(crate) fn path_names(fabric: &Fabric, flow: &FlowView, path: &Path) -> Vec<String> {
+    path.switches(fabric, flow.src_tor).into_iter().map(|switch| fabric.node(switch).name.clone()).collect()
+}
+
+/// Why a flow is where it is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WhyRow {
+    pub flow: FlowRow,
+    /// In a sentence.
+    pub why: String,
+    /// What put it there; none for one that never left the default routes, or where a restart has forgotten it.
+    pub placed: Option<ReasonRow>,
+    /// What was decided for it lately, oldest first.
+    pub history: Vec<ReasonRow>,
+    /// The shortest paths that it could take now, at most 64 of them, with the load of the fullest link of each.
+    pub candidates: Vec<CandidateRow>,
+}
+
+/// A decision and what led to it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ReasonRow {
+    /// Seconds since 1970.
+    pub at_s: f64,
+    pub scheme: &'static str,
+    /// What had happened.
+    pub cause: String,
+    /// What was decided.
+    pub decision: String,
+}
+
+/// A path that a flow could take.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CandidateRow {
+    pub path: Vec<String>,
+    /// Whether the flow is on it.
+    pub current: bool,
+    /// The link of it that has the most load for its rate, and that load: what the scheme counts on for the flows that
+    /// have paths over it, or else what was measured of them.
+    pub fullest: Option<String>,
+    pub load_bps: u64,
+    pub load_share: f64,
+}
+
+impl ReasonRow {
+    pub(crate) fn new(controller: &Controller, fabric: &Fabric, reason: &Reason) -> ReasonRow {
+        let cause = match reason.cause {
+            None => "nothing the scheme was told of".into(),
+            Some(cause) if reason.solved => {
+                format!("a job that was begun because {}", cause_text(controller, fabric, cause))
+            }
+            Some(cause) => cause_text(controller, fabric, cause),
+        };
+        let decision = decision_text(fabric, &reason.decision);
+        ReasonRow { at_s: seconds(reason.at), scheme: reason.scheme, cause, decision }
+    }
+}
+
+fn cause_text(controller: &Controller, fabric: &Fabric, cause: Cause) -> String {
+    let flow = |flow: FlowId| match controller.view().flows.get(&flow) {
+        Some(known) => format!("flow {} ({:?})", flow.0, known.five_tuple),
+        None => format!("flow {}", flow.0),
+    };
+    match cause {
+        Cause::Started => "the scheme took charge".into(),
+        Cause::FlowArrived { flow: id } => format!("{} began", flow(id)),
+        Cause::SubflowArrived { flow: id } => format!("{} asked to be opened as a subflow", flow(id)),
+        Cause::FlowAdopted { flow: id } => format!("{} was found standing", flow(id)),
+        Cause::FlowFinished { flow: id } => format!("{} ended", flow(id)),
+        Cause::RatesMeasured => "rates were measured".into(),
+        Cause::LinkChanged { link, up } if controller.is_drained(link) && !up => {
+            format!("link {} left service", link_name(fabric, link))
+        }
+        Cause::LinkChanged { link, up: true } => format!("link {} came up", link_name(fabric, link)),
+        Cause::LinkChanged { link, up: false } => format!("link {} went down", link_name(fabric, link)),
+        Cause::RouteConfirmed { flow: id } => format!("the path of {} was confirmed", flow(id)),
+        Cause::RouteRejected { flow: id } => format!("the path of {} could not be set up", flow(id)),
+        Cause::PathsRequested => "an application asked for paths".into(),
+        Cause::Timeout => "the time came that the scheme had set itself".into(),
+    }
+}
+
+fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
+    let along = |path: &Path| {
+        let first = path.links().first().map(|&link| fabric.link(link).from);
+        let names = first.map(|first| path.switches(fabric, first)).unwrap_or_default();
+        names.iter().map(|&switch| fabric.node(switch).name.as_str()).collect::<Vec<_>>().join(" - ")
+    };
+    match decision {
+        Decision::Route { path, rate_bps: Some(rate) } => {
+            format!("put it on {}, counting on {} Mbit/s for it", along(path), *rate as f64 / 1e6)
+        }
+        Decision::Route { path, rate_bps: None } => format!("put it on {}", along(path)),
+        Decision::Unroute => "put it on the default routes".into(),
+        Decision::Hold => "told it to wait".into(),
+        Decision::Release => "let it send".into(),
+        Decision::Rescued { link } => {
+            format!("put it on the default routes at once: link {} of its path is down", link_name(fabric, *link))
+        }
+        Decision::Drained => "put it on the default routes: its path led over something out of service".into(),
+        Decision::Adopted { path } => format!("left it on {}, where it was found standing", along(path)),
+        Decision::Rejected { why } => format!("left it where it was: {why}"),
+    }
+}
+
+/// `NODE:PORT` of the start of a link.
+pub(crate) fn link_name(fabric: &Fabric, link: LinkId) -> String {
+    let ends = fabric.link(link);
+    format!("{}:{}", fabric.node(ends.from).name, ends.from_port.0)
+}
+
+/// As a specification names it.
+pub(crate) fn defaults_text(how: DefaultRoutes) -> &'static str {
+    match how {
+        DefaultRoutes::SinglePath => "one shortest path per destination ToR",
+        DefaultRoutes::Ecmp => "a hash over all shortest next hops",
+        DefaultRoutes::PerHost => "a shortest path per destination host, in turn",
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(at: Nanos) -> f64 {
+    at.0 as f64 / 1e9
+}

@@ -1,0 +1,141 @@
+//! Connections to the API: a thread of their own, a limit on their number, and time-outs for everything that a client may
+//! be slow in.
+
+use super::ask::{channel, Asker, Questions};
+use super::door::{keep, Book, Door};
+use super::routes::router;
+use super::settings::ReadyApi;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+/// How much longer than a request a client may keep a connection without one.
+const IDLE: u32 = 6;
+
+/// Starts the API; returns where it listens, and where its questions come out.
+///
+/// # Errors
+/// It cannot listen there, or there can be no thread.
+pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
+    let listener = std::net::TcpListener::bind(ready.address)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let (asker, questions) = channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
+    std::thread::Builder::new().name("api".into()).spawn(move || {
+        runtime.block_on(async {
+            match TcpListener::from_std(listener) {
+                Ok(listener) => accept(listener, ready, asker).await,
+                Err(problem) => tracing::error!(%problem, "the API does not run"),
+            }
+        });
+    })?;
+    Ok((address, questions))
+}
+
+/// Connections by address.
+#[derive(Clone, Default)]
+struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+struct Place(Places, IpAddr);
+
+impl Places {
+    /// A place for a client, unless all are taken, or it has half of them.
+    fn take(&self, peer: IpAddr, most: usize) -> Option<Place> {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = taken.values().sum();
+        let own = taken.entry(peer).or_default();
+        if all >= most || *own >= most.div_ceil(2) {
+            return None;
+        }
+        *own += 1;
+        Some(Place(self.clone(), peer))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.0 .0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = taken.get_mut(&self.1) {
+            *own -= 1;
+            if *own == 0 {
+                taken.remove(&self.1);
+            }
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
+    let book = Arc::new(Book::default());
+    let ReadyApi { tokens, tls, connections, body_bytes, timeout: patience, .. } = ready;
+    let door = Door { tokens: Arc::new(tokens), body_bytes, timeout: patience, book: book.clone() };
+    let app = router(asker, book).layer(axum::middleware::from_fn_with_state(door, keep));
+    let (places, tls) = (Places::default(), tls.map(TlsAcceptor::from));
+    let mut refused = 0u64;
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(taken) => taken,
+            Err(problem) => {
+                tracing::warn!(%problem, "a connection to the API was not taken");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some(place) = places.take(peer.ip(), connections) else {
+            refused += 1;
+            if refused.is_power_of_two() {
+                tracing::warn!(%peer, refused, "too many connections to the API; this one was closed");
+            }
+            continue;
+        };
+        let (app, tls) = (app.clone(), tls.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let done = match tls {
+                None => serve(stream, peer, app, patience).await,
+                Some(tls) => match timeout(patience, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, peer, app, patience).await,
+                    Ok(Err(problem)) => Err(problem.to_string()),
+                    Err(_) => Err("its TLS handshake did not end in time".into()),
+                },
+            };
+            if let Err(problem) = done {
+                tracing::debug!(%peer, problem, "a connection to the API ended");
+            }
+        });
+    }
+}
+
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    app: Router,
+    patience: Duration,
+) -> Result<(), String> {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_read_timeout(Some(patience * IDLE));
+    stream.set_write_timeout(Some(patience));
+    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        app.clone().oneshot(request)
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(64 << 10);
+    let stream = TokioIo::new(Box::pin(stream));
+    http.serve_connection(stream, service).await.map_err(|problem| problem.to_string())
+}

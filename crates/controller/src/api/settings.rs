@@ -1,0 +1,80 @@
+//! Where the API is, and what one client may cost.
+
+use super::tokens::Tokens;
+use crate::tls::Tls;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The HTTP API; there is none without an address.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Api {
+    /// Address and port.
+    pub address: Option<SocketAddr>,
+    /// File of tokens: lines `ROLE NAME TOKEN`, with role `read` or `operate`. Nobody else may be able to read it.
+    pub tokens: Option<PathBuf>,
+    /// Certificates, for HTTPS.
+    pub tls: Option<Tls>,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Longest body of a request.
+    pub body_bytes: usize,
+    /// How long a client may take for a request, and for reading a part of the answer.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub timeout: Duration,
+    /// How often the port counters of all switches are read, for the loads of links; 0s for never.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub port_period: Duration,
+}
+
+impl Default for Api {
+    fn default() -> Api {
+        Api {
+            address: None,
+            tokens: None,
+            tls: None,
+            connections: 64,
+            body_bytes: 64 << 10,
+            timeout: Duration::from_secs(10),
+            port_period: Duration::from_secs(5),
+        }
+    }
+}
+
+/// An API that can be served.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadyApi {
+    pub address: SocketAddr,
+    pub tokens: Tokens,
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub connections: usize,
+    pub body_bytes: usize,
+    pub timeout: Duration,
+}
+
+impl Api {
+    /// Reads what the settings name; `None` if there is to be no API.
+    pub(crate) fn load(&self, beside: &Path) -> Result<Option<ReadyApi>, String> {
+        let Some(address) = self.address else { return Ok(None) };
+        let tokens = self.tokens.as_ref().ok_or("api.tokens: a file of tokens is needed for api.address")?;
+        let tokens = Tokens::read(&beside.join(tokens)).map_err(|problem| format!("api.tokens: {problem}"))?;
+        if !address.ip().is_loopback() && self.tls.is_none() {
+            return Err(format!(
+                "api.address: {address} can be reached from outside, and tokens would travel in clear; give api.tls, or a loopback address"
+            ));
+        }
+        if self.tls.as_ref().is_some_and(|tls| tls.bind_names || !tls.names.is_empty()) {
+            return Err("api.tls: bind_names and names are for switches, under listen.tls".into());
+        }
+        let tls = self.tls.as_ref().map(|tls| tls.load(beside)).transpose();
+        let tls = tls.map_err(|problem| format!("api.tls.{problem}"))?;
+        if self.connections == 0 || self.body_bytes == 0 || self.timeout.is_zero() {
+            return Err("api: connections, body_bytes and timeout must be more than 0".into());
+        }
+        let Api { connections, body_bytes, timeout, .. } = *self;
+        Ok(Some(ReadyApi { address, tokens, tls, connections, body_bytes, timeout }))
+    }
+}

@@ -1,0 +1,243 @@
+use crate::testing::{api, lab, read_answer, wait, Directory, Lab, OPERATE, READ};
+use serde_json::{json, Value};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+const ANNOUNCED: &str = "[scheme]\nspec = \"ofpt:sizes=announced\"\n";
+
+fn standing(more: &str) -> Lab {
+    lab(Directory::new(), &api(more), true)
+}
+
+fn announce(lab: &Lab, src_port: u16) -> Value {
+    let five_tuple = json!({"src": "10.0.0.1", "dst": "10.0.7.1", "src_port": src_port, "dst_port": 80});
+    let body = json!({"five_tuple": five_tuple, "size_bytes": 10_000_000}).to_string();
+    let (status, answer) = lab.change("POST", "/v1/flows", &body);
+    assert_eq!(status, 202, "{answer}");
+    answer
+}
+
+#[test]
+fn nobody_is_let_in_without_a_token_and_nobody_changes_things_with_one_to_look() {
+    let lab = standing("");
+    for path in ["/", "/openapi.json", "/metrics", "/v1/state", "/v1/flows", "/nowhere"] {
+        let answer = lab.call("GET", path, "", "");
+        assert_eq!((answer.status, answer.json()["title"].as_str()), (401, Some("no token")), "{path}");
+        assert!(answer.head.contains("www-authenticate: bearer, basic"), "{}", answer.head);
+        assert!(answer.head.contains("application/problem+json") && answer.head.contains("connection: close"));
+    }
+    let basic = |token: &str| format!("Basic {}", data_encoding::BASE64.encode(format!("me:{token}").as_bytes()));
+    let (read, operate) = (format!("Bearer {READ}"), format!("bearer {OPERATE}"));
+    let wrong =
+        [format!("{read}0"), "Bearer".into(), "Digest x".into(), "Basic !".into(), basic("x"), "Bearer ".into()];
+    for authorization in wrong {
+        assert_eq!(lab.call("GET", "/v1/state", &authorization, "").status, 401, "{authorization}");
+    }
+    for authorization in [&read, &operate, &basic(READ)] {
+        assert_eq!(lab.call("GET", "/v1/state", authorization, "").status, 200, "{authorization}");
+    }
+    // What a browser sends by itself changes nothing.
+    for authorization in [&read, &basic(OPERATE)] {
+        let answer = lab.call("POST", "/v1/scheme/fall-back", authorization, "");
+        assert_eq!(answer.status, 403);
+        assert!(answer.json()["expected"].as_str().unwrap().contains("operate"));
+    }
+    assert_eq!(lab.call("POST", "/v1/scheme/dry-run", &read, "{\"scheme\": \"ecmp\"}").status, 200);
+    assert_eq!(lab.call("POST", "/v1/scheme/fall-back", &operate, "").status, 200);
+}
+
+#[test]
+fn all_that_is_documented_is_there_and_nothing_is_fetched_from_elsewhere() {
+    let lab = standing(ANNOUNCED);
+    let flow = announce(&lab, 4000)["flow"]["id"].as_str().unwrap().to_owned();
+    let document = lab.get("/openapi.json");
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() >= 14, "{}", paths.len());
+    for (path, methods) in paths {
+        let link = if path.contains("links") { "e0_0:3" } else { "" };
+        let path = path.replace("{name}", "e0_0").replace("{id}", link).replace("{flow}", &flow);
+        for method in methods.as_object().unwrap().keys() {
+            match method.as_str() {
+                "get" => drop(lab.get(&path)),
+                other => {
+                    // Whether it makes sense or not: it is there, and what is wrong is said in so many words.
+                    let (status, answer) = lab.change(&other.to_uppercase(), &path, "");
+                    let told = answer["status"] == status && answer["detail"].is_string();
+                    assert!(status < 300 || told, "{path}: {status} {answer}");
+                    assert!(![404, 405].contains(&status), "{path}: {answer}");
+                }
+            }
+        }
+    }
+    let page = lab.call("GET", "/", &format!("Bearer {READ}"), "");
+    assert_eq!(page.status, 200);
+    assert!(!page.body.contains("http:") && !page.body.contains("https:") && !page.body.contains("src="));
+    assert!(page.head.contains("default-src 'none'"));
+}
+
+#[test]
+fn a_flow_is_announced_explained_and_moved_off_what_leaves_service() {
+    let lab = standing(ANNOUNCED);
+    let announced = announce(&lab, 4000);
+    let id = announced["flow"]["id"].as_str().unwrap().to_owned();
+    let row = || lab.get(&format!("/v1/flows/{id}"));
+    wait("the flow is on its path", || row()["phase"] == "own path");
+    assert_eq!(lab.get("/v1/flows/10.0.0.1:4000,10.0.7.1:80,tcp")["id"], id.as_str());
+    let why = lab.get(&format!("/v1/flows/{id}/why"));
+    let sentence = why["why"].as_str().unwrap();
+    assert!(sentence.starts_with("ofpt put it on e0_0 - ") && sentence.contains("began"), "{sentence}");
+    let candidates = why["candidates"].as_array().unwrap();
+    assert_eq!(candidates.len(), 4);
+    assert_eq!(candidates.iter().filter(|candidate| candidate["current"] == true).count(), 1);
+    let before = row()["path"].clone();
+    let name = |index: usize| before[index].as_str().unwrap().to_owned();
+    let cable = format!("/v1/links/{},{}", name(1), name(2));
+    assert_eq!(lab.get(&cable)["flows"], 1);
+    let (status, drained) = lab.change("POST", &format!("{cable}/drain"), "");
+    assert!(status == 200 && ["draining", "drained"].contains(&drained["state"].as_str().unwrap()), "{drained}");
+    wait("the flow has left", || lab.get(&cable)["state"] == "drained" && row()["phase"] == "own path");
+    assert_ne!(row()["path"], before);
+    let why = lab.get(&format!("/v1/flows/{id}/why"));
+    assert!(why["placed"]["cause"].as_str().unwrap().contains("left service"), "{why}");
+    assert_eq!(lab.get("/v1/state")["cables"]["drained"], 1);
+    assert_eq!(lab.change("POST", &format!("{cable}/drain"), "").0, 409);
+    assert_eq!(lab.change("POST", &format!("{cable}/undrain"), "").0, 200);
+    wait("the link is back", || lab.get(&cable)["state"] == "up");
+}
+
+#[test]
+fn a_scheme_is_tried_put_in_charge_and_given_up() {
+    let lab = standing(ANNOUNCED);
+    announce(&lab, 4000);
+    wait("the flow is on its path", || lab.get("/v1/state")["flows"]["own_path"] == 1);
+    let (status, run) = lab.change("POST", "/v1/scheme/dry-run", "{\"scheme\": \"ecmp\"}");
+    assert_eq!((status, &run["flows"], &run["moved"]), (200, &json!(1), &json!(1)), "{run}");
+    assert!(run["moves"][0]["to"].is_null() && run["rests"] == true && run["then"]["uncertain"] == 1);
+    let mean = |row: &Value| row["max_min_mean_bps"].as_f64().unwrap();
+    assert!((mean(&run["now"]) - 1e7).abs() < 1.0 && (mean(&run["then"]) - 1e7).abs() < 1.0, "{run}");
+    assert_eq!(lab.get("/v1/state")["flows"]["own_path"], 1, "nothing was done");
+    let (status, state) = lab.change("PUT", "/v1/scheme", "{\"scheme\": \"lessor\"}");
+    assert_eq!((status, state["scheme"].as_str(), &state["flows"]["known"]), (200, Some("lessor"), &json!(1)));
+    assert_eq!(lab.get("/v1/scheme")["scheme"], "lessor");
+    let (status, state) = lab.change("POST", "/v1/scheme/fall-back", "");
+    assert_eq!((status, state["scheme"].as_str()), (200, Some("ecmp")));
+    wait("the flow is back", || lab.get("/v1/state")["flows"]["default_routes"] == 1);
+}
+
+#[test]
+fn lists_come_in_pages() {
+    let lab = standing(ANNOUNCED);
+    (0..5).for_each(|port| drop(announce(&lab, 5000 + port)));
+    for (list, all) in [("switches", 20), ("links", 96), ("flows", 5)] {
+        let (mut seen, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = lab.get(&format!("/v1/{list}?limit=7{after}"));
+            let key = if list == "switches" { "name" } else { "id" };
+            seen.extend(page["items"].as_array().unwrap().iter().map(|item| item[key].as_str().unwrap().to_owned()));
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        let mut names = seen.clone();
+        names.sort();
+        names.dedup();
+        assert_eq!((seen.len(), names.len()), (all, all), "{list}");
+    }
+    assert_eq!(lab.get("/v1/flows?long=false")["items"], json!([]));
+}
+
+#[test]
+fn what_makes_no_sense_is_answered_with_its_place_and_a_way_out() {
+    let lab = standing("");
+    let unknown =
+        json!({"five_tuple": {"src": "9.9.9.9", "dst": "10.0.7.1", "src_port": 1, "dst_port": 2}}).to_string();
+    let cases = [
+        ("GET", "/v1/flows/123", "", 404, "no flow `123`"),
+        ("GET", "/v1/flows/abc", "", 400, "SRC:PORT,DST:PORT"),
+        ("GET", "/v1/flows/1.2.3.4:1,2.3.4.5:2,tcp,more", "", 400, "names no flow"),
+        ("GET", "/v1/flows?limit=0", "", 400, "1 to 1000"),
+        ("GET", "/v1/flows?limt=3", "", 400, "limt"),
+        ("GET", "/v1/links?after=x", "", 400, "no place in a list"),
+        ("GET", "/v1/links/e0_0:99", "", 404, "NODE:PORT"),
+        ("GET", "/v1/switches/h0_0_0", "", 404, "/v1/switches"),
+        ("GET", "/v2/state", "", 404, "/openapi.json"),
+        ("DELETE", "/v1/state", "", 405, "DELETE"),
+        ("POST", "/v1/flows", "{\"five_tuple\"", 400, "line 1"),
+        ("POST", "/v1/flows", "{\"size\": 1}", 400, "size"),
+        ("POST", "/v1/flows", &unknown, 404, "9.9.9.9"),
+        ("POST", "/v1/switches/e0_0/drain", "", 409, "have no other way"),
+        ("POST", "/v1/links/e0_0:1/drain", "", 400, "a link of a host"),
+        ("POST", "/v1/links/e0_0:3/undrain", "", 409, "in service already"),
+        ("PUT", "/v1/scheme", "{\"scheme\": \"ecpm\"}", 400, "ecmp"),
+        ("PUT", "/v1/scheme", "{\"scheme\": \"ecmp\", \"colour\": 1}", 400, "colour"),
+    ];
+    for (method, path, body, status, words) in cases {
+        let (found, answer) = lab.change(method, path, body);
+        assert_eq!(found, status, "{method} {path}: {answer}");
+        assert!(answer.to_string().contains(words), "{method} {path}: {answer}");
+    }
+    assert_eq!(lab.get("/v1/state")["sessions"], 20);
+}
+
+#[test]
+fn one_who_sends_too_much_too_slowly_or_too_often_holds_nobody_up() {
+    let lab = standing("connections = 8\nbody_bytes = 1000");
+    let (status, answer) = lab.change("POST", "/v1/flows", &"x".repeat(100_000));
+    assert_eq!(status, 413, "{answer}");
+    let begun = Instant::now();
+    let mut slow = [lab.connect(), lab.connect(), lab.connect(), lab.connect()];
+    slow[0].write_all(b"GET /v1/state HT").unwrap();
+    let head = format!(
+        "POST /v1/flows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {OPERATE}\r\nContent-Length: 90\r\n\r\n{{"
+    );
+    slow[1].write_all(head.as_bytes()).unwrap();
+    // Half of the places are taken by one address: the others are not for it.
+    wait("a fifth connection is refused", || {
+        let mut fifth = lab.connect();
+        let _ = fifth.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        read_answer(fifth).status == 0
+    });
+    let [first, second, ..] = slow;
+    let answers = [read_answer(first).status, read_answer(second).status];
+    assert!(
+        begun.elapsed() < Duration::from_secs(20) && [0, 408].contains(&answers[0]) && answers[1] == 408,
+        "{answers:?}"
+    );
+    wait("there is room again", || lab.call("GET", "/v1/state", &format!("Bearer {READ}"), "").status == 200);
+    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+    assert!(metrics.contains("pathloom_api_requests_total{status=\"413\"} 1"), "{metrics}");
+    let mut junk = lab.connect();
+    junk.write_all(&[0x16, 0x03, 0x01, 0xff, 0xff, 0, 1, 2, 3]).unwrap();
+    let mut rest = Vec::new();
+    let _ = junk.read_to_end(&mut rest);
+    assert_eq!(lab.get("/v1/state")["sessions"], 20);
+}
+
+#[test]
+fn metrics_are_in_the_text_format() {
+    let lab = standing(ANNOUNCED);
+    announce(&lab, 4000);
+    wait("the flow is on its path", || lab.get("/v1/state")["flows"]["own_path"] == 1);
+    let answer = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "");
+    assert!(answer.head.contains("application/openmetrics-text"));
+    assert!(answer.body.ends_with("# EOF\n"));
+    for line in [
+        "pathloom_sessions 20",
+        "pathloom_flows{phase=\"own_path\"} 1",
+        "pathloom_routes_total 1",
+        "pathloom_plan_seconds_count 1",
+        "pathloom_plan_seconds_bucket{le=\"+Inf\"} 1",
+        "pathloom_links{state=\"up\"} 32",
+        "pathloom_switch_connected{switch=\"e0_0\"} 1",
+        "pathloom_messages_in_total{kind=\"barrier_reply\"}",
+        "pathloom_packet_ins_limited_total 0",
+        "pathloom_loop_lag_seconds_sum",
+    ] {
+        assert!(answer.body.contains(line), "{line} is not in\n{}", answer.body);
+    }
+    // No name is described twice.
+    let names: Vec<&str> = answer.body.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let mut once = names.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), names.len());
+}

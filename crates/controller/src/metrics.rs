@@ -1,0 +1,247 @@
+//! What Prometheus reads (text format of OpenMetrics 1.0). Everything is taken at one moment, as an owned copy.
+
+use crate::hub::{Hub, HubCounts};
+use crate::link::Stage;
+use pathloom_control::{Counts, DurationHistogram, DURATION_BOUNDS};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    text::encode, DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt::Error;
+
+/// Names of the messages that switches send.
+const KINDS: [(u8, &str); 12] = [
+    (0, "hello"),
+    (1, "error"),
+    (2, "echo_request"),
+    (3, "echo_reply"),
+    (6, "features_reply"),
+    (8, "get_config_reply"),
+    (10, "packet_in"),
+    (11, "flow_removed"),
+    (12, "port_status"),
+    (19, "multipart_reply"),
+    (21, "barrier_reply"),
+    (25, "role_reply"),
+];
+
+/// Everything at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Sample {
+    hub: HubCounts,
+    control: Counts,
+    kinds: Vec<(String, u64)>,
+    connections: usize,
+    standing: usize,
+    flows: [(&'static str, u64); 3],
+    held: u64,
+    set_up: DurationHistogram,
+    solver: DurationHistogram,
+    lag: DurationHistogram,
+    busy_share: f64,
+    links: [(&'static str, u64); 3],
+    switches: Vec<SwitchSample>,
+    scheme: String,
+    uptime_s: f64,
+    resident_bytes: u64,
+    /// Requests to the API, by status.
+    pub requests: Vec<(String, u64)>,
+}
+
+#[derive(Debug)]
+struct SwitchSample {
+    name: String,
+    connected: bool,
+    rules: u64,
+    rtt_s: Option<f64>,
+}
+
+impl Hub {
+    /// What there is to be measured.
+    pub(crate) fn sample(&mut self) -> Sample {
+        let mut kinds: Vec<(String, u64)> = Vec::new();
+        for (kind, &count) in self.gauges.kinds.iter().enumerate().filter(|(_, &count)| count > 0) {
+            let name = KINDS.iter().find(|(other, _)| usize::from(*other) == kind);
+            kinds.push((name.map_or_else(|| format!("kind_{kind}"), |(_, name)| (*name).to_owned()), count));
+        }
+        let now = self.clock.now();
+        let mut sample = Sample {
+            hub: self.counts,
+            kinds,
+            connections: self.stages().count(),
+            standing: self.standing(),
+            solver: self.gauges.solver,
+            lag: self.gauges.lag,
+            scheme: self.gauges.scheme.0.clone(),
+            uptime_s: now.saturating_sub(self.gauges.started).0 as f64 / 1e9,
+            resident_bytes: crate::load::resident_bytes(std::process::id()).unwrap_or(0),
+            ..Sample::default()
+        };
+        let connected: Vec<bool> = self.by_node.iter().map(Option::is_some).collect();
+        let Some((controller, fabric)) = self.fabric.clone().and_then(|fabric| Some((self.controller()?, fabric)))
+        else {
+            return sample;
+        };
+        let view = controller.view();
+        sample.control = controller.counts();
+        sample.set_up = *controller.set_up_times();
+        sample.busy_share = view.busy_share;
+        let mut phases = [0u64; 3];
+        for flow in view.flows.values() {
+            phases[if flow.pending.is_some() { 1 } else { usize::from(flow.route.is_some()) * 2 }] += 1;
+        }
+        let names = ["default_routes", "changing_path", "own_path"];
+        sample.flows = std::array::from_fn(|index| (names[index], phases[index]));
+        sample.held = controller.held_flows() as u64;
+        let mut links = [0u64; 3];
+        for link in fabric.switch_cables() {
+            let drained = controller.is_drained(link);
+            links[if drained { 2 } else { usize::from(!view.links.is_up(link)) }] += 1;
+        }
+        sample.links = [("up", links[0]), ("down", links[1]), ("drained", links[2])];
+        let one = |&switch: &pathloom_model::NodeId| SwitchSample {
+            name: fabric.node(switch).name.clone(),
+            connected: connected[switch.index()],
+            rules: u64::from(controller.rules_at(switch)),
+            rtt_s: view.switch_rtt[switch.index()].map(|rtt| rtt.0 as f64 / 1e9),
+        };
+        sample.switches = fabric.switches().iter().map(one).collect();
+        sample
+    }
+
+    /// How far each connection has come.
+    fn stages(&self) -> impl Iterator<Item = Stage> + '_ {
+        self.all_links().map(|link| link.stage)
+    }
+}
+
+impl Sample {
+    /// In the text format.
+    pub(crate) fn into_text(self) -> Result<String, Error> {
+        let mut registry = Registry::with_prefix("pathloom");
+        registry.register_collector(Box::new(self));
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    fn of_sessions(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let Sample { hub, .. } = self;
+        gauge(out, "connections", "Connections that are open.", self.connections as f64)?;
+        gauge(out, "sessions", "Switches whose sessions stand.", self.standing as f64)?;
+        counter(out, "connections_taken", "Connections taken.", hub.connections)?;
+        counter(out, "sessions_begun", "Sessions that came to stand.", hub.sessions)?;
+        counter(out, "packet_ins_limited", "Packet-ins refused because their port sent too many.", hub.limited)?;
+        counter(out, "offences", "Connections closed because of what their peer did.", hub.offences)?;
+        counter(out, "switch_errors", "Errors that switches sent.", hub.errors)?;
+        family(out, "messages_in", "Messages from switches.", "kind", &self.kinds)?;
+        family(out, "api_requests", "Requests to the API.", "status", &self.requests)
+    }
+
+    fn of_control(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let counts = &self.control;
+        let totals = [
+            ("inputs", "What the controller was told.", counts.messages_in),
+            ("outputs", "What the controller wanted done.", counts.messages_out),
+            ("packet_ins", "Packet-ins that the controller looked at.", counts.packet_ins),
+            ("flows_found", "Flows that came to be known.", counts.flows),
+            ("flows_refused", "First packets left alone because their host had too many flows.", counts.flows_refused),
+            ("flows_adopted", "Flows found standing after a restart.", counts.adopted),
+            ("routes", "Paths confirmed for flows that were on the default routes.", counts.routes),
+            ("reroutes", "Paths confirmed for flows that were on another path.", counts.reroutes),
+            ("reroutes_in_place", "Of these, those moved in place.", counts.reroutes_in_place),
+            ("paths_rejected", "Paths that could not be set up.", counts.rejected),
+            ("flows_rescued", "Flows put back on default routes because a link went down.", counts.rescued),
+            ("rules_refused", "Rules and groups that switches refused.", counts.refused),
+            ("polls", "Rounds of reading flow counters.", counts.polls),
+            ("nonsense", "Inputs that made no sense.", counts.nonsense),
+        ];
+        for (name, help, total) in totals {
+            counter(out, name, help, total)?;
+        }
+        let flows = self.flows.iter().map(|&(phase, count)| (phase.to_owned(), count)).collect::<Vec<_>>();
+        gauges(out, "flows", "Flows known.", "phase", &flows)?;
+        let links = self.links.iter().map(|&(state, count)| (state.to_owned(), count)).collect::<Vec<_>>();
+        gauges(out, "links", "Cables between switches.", "state", &links)?;
+        gauge(out, "flows_held", "Flows told to wait.", self.held as f64)?;
+        gauge(out, "rules_max", "Most rules that one switch should have.", f64::from(counts.rules_now))?;
+        gauge(out, "busy_share", "Share of a core that the controller takes.", self.busy_share)?;
+        histogram(out, "plan", "From asking for a path to its confirmation.", &self.set_up)?;
+        histogram(out, "solver", "Jobs of schemes.", &self.solver)?;
+        histogram(out, "loop_lag", "How late the controller wakes up.", &self.lag)
+    }
+
+    fn of_switches(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Whether the session of a switch stands.";
+        let mut connected = out.encode_descriptor("switch_connected", help, None, MetricType::Gauge)?;
+        for switch in &self.switches {
+            let labels = [("switch", switch.name.as_str())];
+            ConstGauge::new(i64::from(switch.connected)).encode(connected.encode_family(&labels)?)?;
+        }
+        let help = "Rules that a switch should have.";
+        let mut rules = out.encode_descriptor("switch_rules", help, None, MetricType::Gauge)?;
+        for switch in &self.switches {
+            let labels = [("switch", switch.name.as_str())];
+            ConstGauge::new(switch.rules as i64).encode(rules.encode_family(&labels)?)?;
+        }
+        let help = "Round-trip time to a switch.";
+        let mut rtts = out.encode_descriptor("switch_rtt", help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        for (switch, rtt_s) in self.switches.iter().filter_map(|switch| Some((switch, switch.rtt_s?))) {
+            ConstGauge::new(rtt_s).encode(rtts.encode_family(&[("switch", switch.name.as_str())])?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Sample {
+    fn encode(&self, mut out: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let out = &mut out;
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("scheme", self.scheme.as_str())];
+        let mut info = out.encode_descriptor("controller", "The controller.", None, MetricType::Gauge)?;
+        ConstGauge::new(1i64).encode(info.encode_family(&labels)?)?;
+        let up = out.encode_descriptor("uptime", "Since the start.", Some(&Unit::Seconds), MetricType::Gauge)?;
+        ConstGauge::new(self.uptime_s).encode(up)?;
+        let help = "Memory that is resident.";
+        let resident = out.encode_descriptor("resident", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+        ConstGauge::new(self.resident_bytes as i64).encode(resident)?;
+        self.of_sessions(out)?;
+        self.of_control(out)?;
+        self.of_switches(out)
+    }
+}
+
+fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, total: u64) -> Result<(), Error> {
+    ConstCounter::new(total).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
+}
+
+fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), Error> {
+    ConstGauge::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+type Rows = [(String, u64)];
+
+fn family(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, label: &str, rows: &Rows) -> Result<(), Error> {
+    let mut all: MetricEncoder<'_> = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+    rows.iter().try_for_each(|(value, total)| one(&mut all, &[(label, value.as_str())], &ConstCounter::new(*total)))
+}
+
+fn gauges(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, label: &str, rows: &Rows) -> Result<(), Error> {
+    let mut all: MetricEncoder<'_> = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    rows.iter()
+        .try_for_each(|(value, count)| one(&mut all, &[(label, value.as_str())], &ConstGauge::new(*count as i64)))
+}
+
+fn one(all: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, metric: &impl EncodeMetric) -> Result<(), Error> {
+    metric.encode(all.encode_family(labels)?)
+}
+
+fn histogram(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, times: &DurationHistogram) -> Result<(), Error> {
+    let mut one = out.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    let bounds = DURATION_BOUNDS.iter().map(|bound| bound.0 as f64 / 1e9).chain([f64::MAX]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(times.counts).collect();
+    one.encode_histogram::<NoLabelSet>(times.sum.0 as f64 / 1e9, times.count(), &buckets, None)
+}

@@ -1,0 +1,178 @@
+//! A whole controller on the loopback, with fake switches, for tests of what people and programs see of it.
+
+use crate::bench::fake::{Common, Fake};
+use crate::bench::load_generator::{connect, Work};
+use crate::config::{check, Ready};
+use crate::encrypted::{accept_tls, Encryption};
+use crate::persist::Persist;
+use crate::serve::{accept_tcp, hub, keep_time, look_after};
+use crate::session::Shared;
+use pathloom_control::Input;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+pub(crate) const READ: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const OPERATE: &str = "fedcba9876543210fedcba9876543210";
+
+/// A directory of a test's own, gone when it is.
+pub(crate) struct Directory(pub PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Directory {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("pathloom-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    pub(crate) fn write(&self, name: &str, mode: u32, text: &str) {
+        let file = self.0.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A fake switch that does nothing but stand.
+pub(crate) struct Idle;
+
+impl Work for Idle {
+    fn begin(&mut self, _out: &mut Vec<u8>) {}
+    fn message(&mut self, _kind: u8, _bytes: &[u8], _out: &mut Vec<u8>) {}
+}
+
+/// A controller that runs as long as the process does.
+pub(crate) struct Lab {
+    pub api: SocketAddr,
+    pub openflow: u16,
+    _directory: Directory,
+}
+
+/// Starts one of a k=4 FatTree; `more` is added to its configuration, and the switches connect if they are to.
+pub(crate) fn lab(directory: Directory, more: &str, switches: bool) -> Lab {
+    directory.write("tokens", 0o600, &format!("read looker {READ}\noperate doer {OPERATE}\n"));
+    // The switches forward nothing, so no probe gets through.
+    let fabric = "fabric = { spec = \"fat-tree:k=4,rate=10Mbps\" }\ndiscovery = { links = \"off\" }";
+    let text = format!("{fabric}\n{more}");
+    let ready = check(&text, &directory.0).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || run(ready, switches, |places| sender.send(places).unwrap()));
+    let (api, openflow) = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
+    let lab = Lab { api, openflow, _directory: directory };
+    if switches {
+        wait("all sessions stand", || lab.get("/v1/state")["sessions"] == 20);
+    }
+    lab
+}
+
+fn run(ready: Ready, switches: bool, told: impl FnOnce((SocketAddr, u16))) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let persist = Persist::new(None);
+        let shared = Shared::new(hub(&ready, &persist).unwrap());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (address, questions) = crate::api::start(ready.api.clone().unwrap()).unwrap();
+        shared.hub.borrow_mut().tell(Input::Timeout);
+        tokio::task::spawn_local(keep_time(shared.clone()));
+        tokio::task::spawn_local(look_after(shared.clone(), persist));
+        tokio::task::spawn_local(crate::api::answer(shared.clone(), questions));
+        for &switch in ready.fabric.switches().iter().filter(|_| switches) {
+            let ports = ready.fabric.node(switch).ports.len() as u32;
+            let fake = Fake::new(u64::from(switch.0) + 1, ports, Common::default());
+            connect(port, fake, Idle, Rc::new(Notify::new()));
+        }
+        told((address, port));
+        match Encryption::new(&ready) {
+            Some(encryption) => accept_tls(listener, encryption, shared).await,
+            None => accept_tcp(listener, shared).await,
+        }
+    });
+}
+
+/// Waits for something that comes soon.
+pub(crate) fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < end, "{what}: not within 30 s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What was answered.
+pub(crate) struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|problem| panic!("{problem}: {}", self.body))
+    }
+}
+
+/// Reads an answer to its end.
+pub(crate) fn read_answer(mut stream: impl Read) -> Answer {
+    let mut bytes = Vec::new();
+    // A connection that was cut may still have said something.
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+pub(crate) fn request(method: &str, path: &str, authorization: &str, body: &str) -> String {
+    let length = body.len();
+    let shown = if authorization.is_empty() { String::new() } else { format!("Authorization: {authorization}\r\n") };
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{shown}Content-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+impl Lab {
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.api).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    pub(crate) fn call(&self, method: &str, path: &str, authorization: &str, body: &str) -> Answer {
+        let mut stream = self.connect();
+        // One that is refused may be cut off while it speaks.
+        let _ = stream.write_all(request(method, path, authorization, body).as_bytes());
+        read_answer(stream)
+    }
+
+    /// Asks for what must be there.
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let answer = self.call("GET", path, &format!("Bearer {READ}"), "");
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        answer.json()
+    }
+
+    /// Changes something.
+    pub(crate) fn change(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let answer = self.call(method, path, &format!("Bearer {OPERATE}"), body);
+        (answer.status, answer.json())
+    }
+}
+
+/// The start of an address's configuration.
+pub(crate) fn api(more: &str) -> String {
+    format!("[api]\naddress = \"127.0.0.1:0\"\ntokens = \"tokens\"\ntimeout = \"1s\"\n{more}\n")
+}
