@@ -1,4 +1,4 @@
-"""`pathloom controller` and `pathloom bench controller`: both are the native program, which has no Python in it."""
+"""`pathloom controller` and `pathloom bench controller`: the native program, and what asks one that runs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,18 @@ def become(arguments: list[str]) -> NoReturn:
     os.execv(name, [name, *arguments])
 
 
-def controller(context: typer.Context) -> None:
-    """Control a live fabric: `--config FILE`, or `check FILE` to see whether a configuration can be used."""
+def controller(context: typer.Context) -> int:
+    """Control a live fabric: `--config FILE`, or `check FILE` to see whether a configuration can be used.
+
+    A controller that runs is asked by `status`, `flows`, `why` and the like.
+    """
+    from pathloom.cli import remote
+
+    if context.args and context.args[0] in remote.COMMANDS:
+        command = typer.main.get_command(remote.app)
+        return int(command.main(context.args, prog_name="pathloom controller", standalone_mode=False) or 0)
+    if context.args in ([], ["-h"], ["--help"]):
+        typer.echo(typer.main.get_command(remote.app).get_help(context))
     become(context.args or ["--help"])
 
 

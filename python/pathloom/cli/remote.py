@@ -1,0 +1,306 @@
+"""`pathloom controller status`, `flows`, `why` and the like: a controller that runs, asked by its HTTP API."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pathloom.cli import console
+from pathloom.cli.options import JsonOption
+from pathloom.remote import DEFAULT_URL, URL_VARIABLE, Controller, find_token, make_token, quote
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+UrlOption = Annotated[
+    str, typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Where the controller's API is.")
+]
+TokenOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="File with a token, or of tokens; else PATHLOOM_TOKEN has it."),
+]
+CaOption = Annotated[
+    Path | None, typer.Option("--ca", metavar="FILE", help="Who issued the controller's certificate, as PEM.")
+]
+
+
+def _controller(url: str, token_file: Path | None, ca: Path | None) -> Controller:
+    return Controller(url, find_token(token_file), ca)
+
+
+def _rate(rate_bps: float | None) -> str:
+    return "" if rate_bps is None else f"{rate_bps / 1e6:.1f}"
+
+
+def _show(json: str | None, content: dict[str, Any]) -> bool:
+    """Writes JSON if it was asked for; tells whether there is still something to print."""
+    if json is not None:
+        console.put_json(json, {"schema": 1, **content})
+    return json != console.STDOUT
+
+
+@app.command("status")
+def status(
+    url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: CaOption = None, json: JsonOption = None
+) -> int:
+    """Say what a controller is in charge of, and how it is."""
+    state = _controller(url, token_file, ca).ask("GET", "/v1/state")
+    if _show(json, {"state": state}):
+        flows, cables = state["flows"], state["cables"]
+        print(f"{state['scheme']} is in charge of {state['fabric']}, up {state['uptime_s']:.0f} s")
+        print(f"switches  {state['sessions']} of {state['switches']} connected")
+        print(f"cables    {cables['up']} up, {cables['down']} down, {cables['drained']} out of service")
+        print(
+            f"flows     {flows['known']} known, {flows['long']} long; {flows['own_path']} on paths of their own, "
+            f"{flows['changing_path']} changing, {flows['default_routes']} on default routes, {flows['held']} waiting"
+        )
+        print(f"busy      {100 * state['busy_share']:.0f} % of a core")
+    return 0
+
+
+@app.command("switches")
+def switches(
+    url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: CaOption = None, json: JsonOption = None
+) -> int:
+    """List the switches."""
+    rows = list(_controller(url, token_file, ca).pages("/v1/switches"))
+    if _show(json, {"switches": rows}):
+        lines = [
+            [
+                row["name"],
+                row["datapath_id"],
+                row["peer"] or "not connected",
+                f"{row['ports_up']}/{row['ports']}",
+                str(row["rules"]),
+                "" if row["rtt_us"] is None else f"{row['rtt_us']:.0f}",
+                "out of service" if row["drained"] else "",
+            ]
+            for row in rows
+        ]
+        console.table(None, ["switch", "datapath id", "session", "ports up", "rules", "RTT, us", ""], lines, 3)
+    return 0
+
+
+@app.command("links")
+def links(
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    json: JsonOption = None,
+) -> int:
+    """List the links, each direction by itself, with what they carry."""
+    rows = list(_controller(url, token_file, ca).pages("/v1/links"))
+    if _show(json, {"links": rows}):
+        lines = [
+            [
+                row["id"],
+                row["to"],
+                row["state"],
+                str(row["flows"]),
+                _rate(row["load_bps"]),
+                _rate(row["rate_bps"]),
+                str(row["dropped_packets"]),
+            ]
+            for row in rows
+        ]
+        console.table(None, ["link", "to", "state", "flows", "load, Mbps", "rate, Mbps", "dropped"], lines, 3)
+    return 0
+
+
+@app.command("flows")
+def flows(
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    json: JsonOption = None,
+    long: Annotated[bool, typer.Option("--long", help="Only those that the scheme was told of.")] = False,
+) -> int:
+    """List the flows that the controller knows."""
+    rows = list(_controller(url, token_file, ca).pages("/v1/flows" + ("?long=true" if long else "")))
+    if _show(json, {"flows": rows}):
+        now = time.time()
+        lines = [
+            [
+                row["id"],
+                _tuple(row["five_tuple"]),
+                row["phase"],
+                " - ".join(row["path"] or []),
+                _rate(row["rate_bps"]),
+                f"{max(0.0, now - row['since_s']):.0f}",
+            ]
+            for row in rows
+        ]
+        console.table(None, ["flow", "five-tuple", "phase", "path", "rate, Mbps", "age, s"], lines, 4)
+    return 0
+
+
+def _tuple(five_tuple: dict[str, Any]) -> str:
+    proto = {6: "tcp", 17: "udp"}.get(five_tuple["proto"], five_tuple["proto"])
+    return f"{five_tuple['src']}:{five_tuple['src_port']},{five_tuple['dst']}:{five_tuple['dst_port']},{proto}"
+
+
+@app.command("why")
+def why(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="Its id, or SRC:PORT,DST:PORT,PROTO.")],
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Say why a flow is where it is, and where else it could be.
+
+    Example: pathloom controller why 10.0.0.1:4000,10.0.7.1:80,tcp
+    """
+    content = _controller(url, token_file, ca).ask("GET", f"/v1/flows/{quote(flow)}/why")
+    if _show(json, {"why": content}):
+        print(content["why"])
+        for one in content["history"]:
+            at = time.strftime("%H:%M:%S", time.localtime(one["at_s"]))
+            print(f"{at}  {one['scheme']} {one['decision']}, because of this: {one['cause']}")
+        lines = [
+            [
+                "is here" if one["current"] else "",
+                " - ".join(one["path"]),
+                one["fullest"] or "",
+                f"{100 * one['load_share']:.0f} %",
+            ]
+            for one in content["candidates"]
+        ]
+        console.table(None, ["", "path", "fullest link", "its load"], lines, 3)
+    return 0
+
+
+@app.command("drain")
+def drain(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A switch, or a link: NODE:PORT or FROM,TO.")],
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+) -> int:
+    """Take a switch or a cable out of service without loss: flows and default routes move off it.
+
+    Example: pathloom controller drain c0
+    """
+    return _serve(_controller(url, token_file, ca), name, "drain")
+
+
+@app.command("undrain")
+def undrain(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A switch, or a link: NODE:PORT or FROM,TO.")],
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+) -> int:
+    """Take a switch or a cable back into service."""
+    return _serve(_controller(url, token_file, ca), name, "undrain")
+
+
+def _serve(controller: Controller, name: str, verb: str) -> int:
+    kind = "links" if ":" in name or "," in name else "switches"
+    row = controller.ask("POST", f"/v1/{kind}/{quote(name)}/{verb}")
+    state = row["state"] if kind == "links" else ("out of service" if row["drained"] else "in service")
+    print(f"{name}: {state}")
+    return 0
+
+
+@app.command("announce")
+def announce(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="SRC:PORT,DST:PORT,PROTO.")],
+    size_bytes: Annotated[int | None, typer.Option("--size-bytes", min=1, help="Payload, if it is known.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+) -> int:
+    """Announce a flow before its first packet."""
+    from pathloom.errors import bad_input
+
+    try:
+        src, dst, *proto = flow.split(",")
+        (src_address, src_port), (dst_address, dst_port) = src.split(":"), dst.split(":")
+        number = {"tcp": 6, "udp": 17}.get(proto[0]) if proto else 6
+        five_tuple = {
+            "src": src_address,
+            "dst": dst_address,
+            "proto": int(proto[0]) if number is None else number,
+            "src_port": int(src_port),
+            "dst_port": int(dst_port),
+        }
+    except ValueError:
+        raise bad_input(f"`{flow}`: expected SRC:PORT,DST:PORT,PROTO such as 10.0.0.1:4000,10.0.7.1:80,tcp") from None
+    body = {"five_tuple": five_tuple, "size_bytes": size_bytes}
+    answer = _controller(url, token_file, ca).ask("POST", "/v1/flows", body)
+    known = answer["flow"]
+    print(answer["note"] + (f": {known['id']}, {known['phase']}" if known else ""))
+    return 0
+
+
+@app.command("dry-run")
+def dry_run(
+    scheme: Annotated[str, typer.Argument(metavar="SCHEME", help="hedera:period=1s")],
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+    json: JsonOption = None,
+) -> int:
+    """Say what another scheme would make of the flows that stand. Nothing is sent."""
+    run = _controller(url, token_file, ca).ask("POST", "/v1/scheme/dry-run", {"scheme": scheme})
+    if _show(json, {"dry_run": run}):
+        print(f"{run['scheme']} would move {run['moved']} of {run['flows']} flows of {run['instead_of']}")
+        lines = [
+            [what, _rate(one["max_min_mean_bps"]), _rate(one["max_min_least_bps"]), f"{one['max_load_share']:.2f}"]
+            for what, one in (("now", run["now"]), ("then", run["then"]))
+        ]
+        console.table(None, ["", "mean rate, Mbps", "least rate, Mbps", "fullest link, load"], lines, 1)
+    return 0
+
+
+@app.command("scheme")
+def scheme(
+    name: Annotated[str | None, typer.Argument(metavar="[SCHEME]", help="Put this one in charge.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+) -> int:
+    """Say which scheme is in charge, or put another one in charge without touching a packet."""
+    controller = _controller(url, token_file, ca)
+    answer = (
+        controller.ask("GET", "/v1/scheme") if name is None else controller.ask("PUT", "/v1/scheme", {"scheme": name})
+    )
+    print(f"{answer['scheme']} is in charge")
+    return 0
+
+
+@app.command("fall-back")
+def fall_back(url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: CaOption = None) -> int:
+    """Put ecmp in charge: every flow goes back to the default routes."""
+    answer = _controller(url, token_file, ca).ask("POST", "/v1/scheme/fall-back")
+    print(f"{answer['scheme']} is in charge")
+    return 0
+
+
+@app.command("token")
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is, such as grafana.")],
+    role: Annotated[str, typer.Option("--role", metavar="ROLE", help="read: look; operate: change things.")] = "read",
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="Add it to this file; else it is printed alone.")
+    ] = None,
+) -> int:
+    """Make a token for the API.
+
+    Example: pathloom controller token grafana --role read --file /etc/pathloom/tokens
+    """
+    print(make_token(name, role, file))
+    return 0
+
+
+COMMANDS = frozenset(command.name for command in app.registered_commands)
+"""What is asked of a controller that runs; all else goes to the native program."""

@@ -1,0 +1,133 @@
+"""Asks a live controller, by its HTTP API. Nothing but the standard library is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import ssl
+import stat
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pathloom.errors import ToolError, bad_input
+
+URL_VARIABLE, TOKEN_VARIABLE = "PATHLOOM_URL", "PATHLOOM_TOKEN"
+DEFAULT_URL = "http://127.0.0.1:6680"
+ROLES = ("read", "operate")
+PATIENCE_S = 60.0
+PAGE_ITEMS = 1000
+
+
+def find_token(token_file: Path | None) -> str:
+    """The token of the environment, or the last one of a file: a token alone, or lines `ROLE NAME TOKEN`."""
+    if token_file is None:
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        if not token:
+            raise bad_input(
+                f"no token: set {TOKEN_VARIABLE}, or give --token-file with the controller's file of tokens"
+            )
+        return token
+    try:
+        lines = token_file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad_input(f"--token-file {token_file}: {error}") from None
+    words = [line.split() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if not words or len(words[-1]) not in (1, 3):
+        raise bad_input(f"--token-file {token_file}: expected a token, or lines ROLE NAME TOKEN")
+    # One that may do more is of use wherever one that may look is.
+    best = next((line for line in words if line[0] == "operate"), words[-1])
+    return best[-1]
+
+
+def make_token(name: str, role: str, file: Path | None) -> str:
+    """Makes a token; adds it to a file that nobody else can read. Returns the line."""
+    if role not in ROLES:
+        raise bad_input(f"--role `{role}`: expected {' or '.join(ROLES)}")
+    if not name or name.split() != [name] or name.startswith("#"):
+        raise bad_input(f"NAME `{name}`: expected one word, such as grafana")
+    line = f"{role} {name} {secrets.token_hex(24)}"
+    if file is None:
+        return line
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "a+") as tokens:
+            if stat.S_IMODE(os.fstat(tokens.fileno()).st_mode) & 0o077:
+                raise bad_input(f"{file}: others can use it; `chmod 600 {file}` first")
+            tokens.seek(0)
+            text = tokens.read()
+            if any(len(words := old.split()) == 3 and words[1] == name for old in text.splitlines()):
+                raise bad_input(f"{file}: `{name}` has a token already; choose another name, or delete its line")
+            tokens.write(("" if not text or text.endswith("\n") else "\n") + line + "\n")
+    except OSError as error:
+        raise bad_input(f"{file}: {error.strerror}") from None
+    return line
+
+
+class Controller:
+    """A controller that runs somewhere."""
+
+    def __init__(self, url: str, token: str, ca: Path | None = None) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise bad_input(f"--url `{url}`: expected http://HOST:PORT or https://HOST:PORT")
+        try:
+            context = ssl.create_default_context(cafile=ca) if parts.scheme == "https" else None
+        except OSError as error:
+            raise bad_input(f"--ca {ca}: {error}") from None
+        self.url = url.rstrip("/")
+        self._token = token
+        # Proxies are for what is far away.
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if context is not None:
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Asks for something. Raises `PathloomError` with what the controller says, `ToolError` if it is mute."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, method=method)
+        request.add_header("Authorization", f"Bearer {self._token}")
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        try:
+            with self._opener.open(request, timeout=PATIENCE_S) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise bad_input(_told(error)) from None
+        except (OSError, json.JSONDecodeError) as error:
+            reason = getattr(error, "reason", error)
+            raise ToolError(
+                f"{self.url}: {reason}; does the controller run, and has its configuration an [api] address?"
+            ) from None
+
+    def pages(self, path: str) -> Iterator[dict[str, Any]]:
+        """All items of a list, page by page."""
+        joint, after = ("&" if "?" in path else "?"), ""
+        while True:
+            page = self.ask("GET", f"{path}{joint}limit={PAGE_ITEMS}{after}")
+            yield from page["items"]
+            if page["next"] is None:
+                return
+            after = "&after=" + urllib.parse.quote(page["next"])
+
+
+def _told(error: urllib.error.HTTPError) -> str:
+    try:
+        problem = json.loads(error.read(1 << 16))
+        parts = [problem.get("place"), problem["detail"]]
+        text = ": ".join(part for part in parts if part)
+        text += f"; expected {problem['expected']}" if "expected" in problem else ""
+        text += f"; {problem['way_out']}" if "way_out" in problem else ""
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"the controller answered with {error.code} {error.reason}"
+    return f"the controller says: {text}"
+
+
+def quote(name: str) -> str:
+    """A name as a part of a path."""
+    return urllib.parse.quote(name, safe=":,")

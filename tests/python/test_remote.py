@@ -1,0 +1,158 @@
+"""`pathloom controller status` and the like, against a real controller on the loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pathloom._core import PathloomError
+from pathloom.cli import run
+from pathloom.cli.controller import program
+from pathloom.errors import ToolError
+from pathloom.remote import Controller, find_token, make_token
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Running:
+    """A controller without switches."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.tokens = place, place / "tokens"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        make_token("looker", "read", self.tokens)
+        make_token("doer", "operate", self.tokens)
+        (place / "controller.toml").write_text(
+            f'fabric = {{ spec = "fat-tree:k=4,rate=10Mbps" }}\nlisten = {{ unix = "{place}/openflow" }}\n'
+            f'discovery = {{ links = "off" }}\n[api]\naddress = "127.0.0.1:{self.port}"\ntokens = "tokens"\n'
+        )
+        command = [program(), "--config", str(place / "controller.toml")]
+        self.process = subprocess.Popen(command, stderr=(place / "log").open("w"))
+        self.controller = Controller(self.url, find_token(self.tokens))
+        self._wait()
+
+    def _wait(self) -> None:
+        end = time.monotonic() + 30
+        while True:
+            try:
+                self.controller.ask("GET", "/v1/state")
+                return
+            except ToolError:
+                assert time.monotonic() < end, (self.place / "log").read_text()
+                time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    place = tmp_path_factory.mktemp("controller")
+    one = Running(place)
+    try:
+        yield one
+    finally:
+        one.process.terminate()
+        assert one.process.wait(10) == 0
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture
+def ask(running: Running, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    monkeypatch.setenv("PATHLOOM_URL", running.url)
+    monkeypatch.setenv("PATHLOOM_TOKEN", find_token(running.tokens))
+
+    def asked(*words: str) -> tuple[int, str, str]:
+        code = run(["controller", *words])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return asked
+
+
+def test_what_there_is_can_be_asked(ask: Ask) -> None:
+    code, out, _ = ask("status")
+    assert code == 0 and "ecmp is in charge of fat-tree:k=4" in out and "0 of 20 connected" in out
+    code, out, _ = ask("switches")
+    assert code == 0 and len(out.splitlines()) == 21 and "not connected" in out
+    code, out, _ = ask("links", "--json", "-")
+    assert code == 0 and len(json.loads(out)["links"]) == 96
+    code, out, _ = ask("flows")
+    assert code == 0 and "five-tuple" in out
+
+
+def test_what_is_told_is_done(ask: Ask) -> None:
+    link = "e0_0:3"
+    code, out, err = ask("drain", link)
+    assert (code, out.startswith(f"{link}: drain")) == (0, True), err
+    assert "out of service" in ask("status")[1] and "31 up, 0 down, 1 out" in ask("status")[1]
+    code, _, err = ask("drain", link)
+    assert code == 2 and "out of service already" in err
+    assert ask("undrain", link)[:2] == (0, f"{link}: up\n")
+    assert ask("scheme", "ofpt:sizes=announced")[:2] == (0, "ofpt:sizes=announced is in charge\n")
+    assert ask("announce", "10.0.0.1:4000,10.0.7.1:80,tcp", "--size-bytes", "1000000")[0] == 0
+    code, out, _ = ask("dry-run", "hedera")
+    assert code == 0 and "would move 0 of 0 flows of ofpt:sizes=announced" in out
+    assert ask("fall-back")[:2] == (0, "ecmp is in charge\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["why", "123"], "no flow `123` is known"),
+        (["why", "x"], "SRC:PORT,DST:PORT"),
+        (["drain", "e9_9"], "no switch `e9_9`"),
+        (["drain", "e0_0"], "hosts hang on e0_0"),
+        (["scheme", "ecpm"], "ecmp"),
+        (["announce", "x"], "expected SRC:PORT"),
+        (["announce", "9.9.9.9:1,10.0.7.1:2"], "9.9.9.9"),
+        (["status", "--url", "ftp://x"], "expected http://HOST:PORT"),
+        (["status", "--token-file", "/missing"], "/missing"),
+        (["status", "--jsn"], "--jsn"),
+        (["token", "two words"], "expected one word"),
+        (["token", "x", "--role", "root"], "read or operate"),
+    ],
+)
+def test_bad_input_is_one_line(ask: Ask, words: list[str], told: str) -> None:
+    code, out, err = ask(*words)
+    assert (code, out) == (2, "") and told in err and len(err.strip().splitlines()) == 1, err
+
+
+def test_a_token_says_what_its_bearer_may_do(running: Running) -> None:
+    reader = Controller(running.url, running.tokens.read_text().split()[2])
+    assert reader.ask("GET", "/v1/state")["switches"] == 20
+    with pytest.raises(PathloomError, match="may only look"):
+        reader.ask("POST", "/v1/scheme/fall-back")
+    with pytest.raises(PathloomError, match="no token like this"):
+        Controller(running.url, "x" * 40).ask("GET", "/v1/state")
+    with pytest.raises(ToolError, match="does the controller run"):
+        Controller(f"http://127.0.0.1:{free_port()}", "x").ask("GET", "/v1/state")
+
+
+def test_tokens_go_into_a_file_that_nobody_else_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "tokens"
+    first = make_token("a", "read", file)
+    second = make_token("b", "operate", file)
+    assert file.read_text() == f"{first}\n{second}\n" and first != second
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert find_token(file) == second.split()[2]
+    with pytest.raises(PathloomError, match="`a` has a token"):
+        make_token("a", "read", file)
+    file.chmod(0o644)
+    with pytest.raises(PathloomError, match="chmod 600"):
+        make_token("c", "read", file)
+    monkeypatch.delenv("PATHLOOM_TOKEN", raising=False)
+    with pytest.raises(PathloomError, match="PATHLOOM_TOKEN"):
+        find_token(None)
