@@ -42,7 +42,8 @@ class Running:
             f'discovery = {{ links = "off" }}\n[api]\naddress = "127.0.0.1:{self.port}"\ntokens = "tokens"\n'
         )
         command = [program(), "--config", str(place / "controller.toml")]
-        self.process = subprocess.Popen(command, stderr=(place / "log").open("w"))
+        with (place / "log").open("w") as log:
+            self.process = subprocess.Popen(command, stderr=log)
         self.controller = Controller(self.url, find_token(self.tokens))
         self._wait()
 
