@@ -9,7 +9,7 @@ use crate::io::{Input, Output};
 use crate::labels::Labels;
 use crate::links::Cables;
 use crate::orphans::Orphans;
-use crate::plan::Planner;
+use crate::plan::{Planner, Step};
 use crate::polling::Polling;
 use crate::reasons::{Cause, Decision, Reasons};
 use crate::sfmm::{self, CutoverOrder};
@@ -19,7 +19,7 @@ use crate::times::DurationHistogram;
 use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{Action, Event, FlowId, Needs, Scheme, State, View};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Events handed to a scheme within one input, at least, before the rest waits for a moment: a scheme that answers every
@@ -40,8 +40,6 @@ pub struct Controller {
     /// By node.
     pub(crate) switches: Vec<Switch>,
     pub(crate) flows: FlowTable,
-    /// Flows with rules for paths: those that a dead link can hit.
-    pub(crate) routed: BTreeSet<FlowId>,
     /// Flows that may need a counting rule when the input at hand has been dealt with.
     pub(crate) fresh: Vec<FlowId>,
     /// Rules of abandoned versions that stay until the packets under way have passed.
@@ -75,6 +73,8 @@ pub struct Controller {
     pub(crate) xid: u32,
     pub(crate) events: VecDeque<Event>,
     actions: Vec<Action>,
+    /// Room for the steps of a phase, kept from one to the next.
+    pub(crate) steps: Vec<Step>,
     outputs: VecDeque<Output>,
     wants_barrier: Vec<NodeId>,
     deaf_until: Nanos,
@@ -92,7 +92,6 @@ impl Controller {
             now: Nanos::ZERO,
             switches: (0..nodes).map(|_| Switch::default()).collect(),
             flows: FlowTable::new(config.epoch, nodes),
-            routed: BTreeSet::new(),
             fresh: Vec::new(),
             draining: Draining::new(),
             slowest_link: crate::plan::slowest_link(&fabric),
@@ -116,6 +115,7 @@ impl Controller {
             xid: 0,
             events: VecDeque::new(),
             actions: Vec::new(),
+            steps: Vec::new(),
             outputs: VecDeque::new(),
             wants_barrier: Vec::new(),
             deaf_until: Nanos::ZERO,
@@ -128,6 +128,13 @@ impl Controller {
 
     /// Takes one input. `now` never goes back; if it does, the later time counts.
     pub fn handle(&mut self, now: Nanos, input: Input) {
+        self.feed(now, input);
+        self.flush();
+    }
+
+    /// As [`Controller::handle`], but puts off the barriers until [`Controller::flush`], which must follow: a driver that has
+    /// many inputs at hand gives all of them first, and each switch gets one barrier for all that these lead to.
+    pub fn feed(&mut self, now: Nanos, input: Input) {
         self.now = self.now.max(now);
         self.counts.messages_in += 1;
         if !self.started {
@@ -176,6 +183,7 @@ impl Controller {
             }
             self.events.extend(self.view.long_flows().map(|(flow, _)| Event::FlowAdopted { flow }));
             self.settle_all();
+            self.flush();
         }
     }
 
@@ -249,7 +257,6 @@ impl Controller {
         self.count_fresh();
         self.refresh_fixed();
         self.next_stage();
-        self.flush_barriers();
     }
 
     fn take(&mut self, input: Input) {
@@ -419,8 +426,15 @@ impl Controller {
         }
     }
 
-    fn flush_barriers(&mut self) {
-        for switch in std::mem::take(&mut self.wants_barrier) {
+    /// Whether nothing waits for [`Controller::flush`] or [`Controller::poll_output`].
+    pub fn is_settled(&self) -> bool {
+        self.wants_barrier.is_empty() && self.outputs.is_empty()
+    }
+
+    /// Sends the barriers that what was fed leads to.
+    pub fn flush(&mut self) {
+        let mut wants_barrier = std::mem::take(&mut self.wants_barrier);
+        for switch in wants_barrier.drain(..) {
             // A session that ended in the meantime wants none any more.
             if std::mem::take(&mut self.switches[switch.index()].wants_barrier) {
                 let xid = self.next_xid();
@@ -428,6 +442,7 @@ impl Controller {
                 self.switches[switch.index()].barriers.push_back(xid);
             }
         }
+        self.wants_barrier = wants_barrier;
     }
 
     fn barrier_reply(&mut self, switch: NodeId, xid: u32) {

@@ -234,7 +234,7 @@ impl Controller {
         let crosses = |path: &Path| path.links().iter().any(|&link| self.drains.covers(&self.fabric, link));
         let mut left: Vec<FlowId> = Vec::new();
         let mut moving = !self.staged.is_over();
-        for (id, flow) in self.routed.iter().filter_map(|&id| Some((id, self.flows.get(id)?))) {
+        for (id, flow) in self.routed().filter_map(|id| Some((id, self.flows.get(id)?))) {
             let hit = |version: &Version| version.path.as_ref().is_some_and(crosses);
             let stays = |version: &Version| flow.staying().any(|source| source.plan == version.plan);
             let mut hits = flow.versions.iter().filter(|version| hit(version)).peekable();
@@ -274,7 +274,7 @@ impl Controller {
     /// Number of flows with rules for a path over each link, by link, with those that move away from it.
     pub fn flows_on_links(&self) -> Vec<u32> {
         let mut flows = vec![0; self.fabric.links().len()];
-        for flow in self.routed.iter().filter_map(|&id| self.flows.get(id)) {
+        for flow in self.routed().filter_map(|id| self.flows.get(id)) {
             let links = flow.versions.iter().filter_map(|version| version.path.as_ref()).flat_map(Path::links);
             let links: BTreeSet<LinkId> = links.copied().collect();
             links.into_iter().for_each(|link| flows[link.index()] += 1);

@@ -12,8 +12,11 @@ use pathloom_model::{NodeId, Prefix};
 impl Controller {
     /// Sends every switch what has changed since it was last told.
     pub(crate) fn refresh_fixed(&mut self) {
+        if !self.stale {
+            return;
+        }
         let fabric = self.fabric.clone();
-        if !self.stale || !fabric.switches().iter().any(|&switch| self.is_ready(switch)) {
+        if !fabric.switches().iter().any(|&switch| self.is_ready(switch)) {
             return;
         }
         self.stale = false;

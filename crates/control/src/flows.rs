@@ -5,7 +5,7 @@ use crate::plan::{tag, FlowKey, Version, LEVELS};
 use crate::reasons::Reason;
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
-use pathloom_scheme::FlowId;
+use pathloom_scheme::{FlowId, FlowMap};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(crate) enum How {
     /// By tags ([`crate::plan`]).
     Tagged,
     /// In place ([`crate::sfmm`]).
-    InPlace(InPlace),
+    InPlace(Box<InPlace>),
 }
 
 /// A move in place.
@@ -153,12 +153,16 @@ impl Flow {
         }
     }
 
+    /// Whether packets may enter the version of this plan: a rule at the source ToR leads to it, or a move is about it.
+    pub(crate) fn is_entered(&self, plan: u8) -> bool {
+        let moves = |moving: &Move| moving.plan == plan || moving.old_plan() == Some(plan);
+        self.sources.iter().any(|source| source.plan == plan) || self.moving.as_ref().is_some_and(moves)
+    }
+
     /// Plans of the versions that no packet enters any more. Where normal rules stand in the way of low ones of the same
     /// tag, packets of the low ones go by them too.
     pub(crate) fn abandoned(&self, fabric: &Fabric) -> Vec<u8> {
-        let moving = self.moving.iter().flat_map(|moving| [Some(moving.plan), moving.old_plan()]);
-        let entered: Vec<u8> = self.sources.iter().map(|source| source.plan).chain(moving.flatten()).collect();
-        let low = self.versions.iter().filter(|version| version.low && entered.contains(&version.plan));
+        let low = self.versions.iter().filter(|version| version.low && self.is_entered(version.plan));
         let low: Vec<&Version> = low.collect();
         let acts = |version: &Version| {
             let meets = |other: &&Version| {
@@ -168,7 +172,7 @@ impl Flow {
             };
             !version.low && low.iter().any(meets)
         };
-        let left = self.versions.iter().filter(|version| !entered.contains(&version.plan) && !acts(version));
+        let left = self.versions.iter().filter(|version| !self.is_entered(version.plan) && !acts(version));
         left.map(|version| version.plan).collect()
     }
 
@@ -223,8 +227,8 @@ impl Flow {
 /// All flows, found by name or by five-tuple.
 #[derive(Default)]
 pub(crate) struct FlowTable {
-    records: BTreeMap<FlowId, Flow>,
-    by_tuple: FxHashMap<FiveTuple, FlowId>,
+    records: FlowMap<Flow>,
+    by_tuple: FxHashMap<(u64, u64), FlowId>,
     per_host: Vec<u32>,
     per_tor: Vec<u32>,
     epoch: u16,
@@ -249,12 +253,12 @@ impl FlowTable {
         self.records.iter().map(|(&id, flow)| (id, flow))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut Flow)> {
-        self.records.iter_mut().map(|(&id, flow)| (id, flow))
+    pub(crate) fn for_each_mut(&mut self, change: impl FnMut(FlowId, &mut Flow)) {
+        self.records.for_each_mut(change);
     }
 
     pub(crate) fn find(&self, five_tuple: &FiveTuple) -> Option<FlowId> {
-        self.by_tuple.get(five_tuple).copied()
+        self.by_tuple.get(&packed(five_tuple)).copied()
     }
 
     /// Flows that a host sends.
@@ -291,7 +295,7 @@ impl FlowTable {
     /// Adds a flow. The five-tuple leads to it from now on.
     pub(crate) fn insert(&mut self, flow: Flow) {
         let id = flow.key.id;
-        self.by_tuple.insert(flow.key.five_tuple, id);
+        self.by_tuple.insert(packed(&flow.key.five_tuple), id);
         self.per_host[flow.key.src.host.index()] += 1;
         self.per_tor[flow.key.src.tor.index()] += 1;
         self.records.insert(id, flow);
@@ -302,9 +306,17 @@ impl FlowTable {
         let flow = self.records.remove(&id)?;
         self.per_host[flow.key.src.host.index()] -= 1;
         self.per_tor[flow.key.src.tor.index()] -= 1;
-        if self.by_tuple.get(&flow.key.five_tuple) == Some(&id) {
-            self.by_tuple.remove(&flow.key.five_tuple);
+        let tuple = packed(&flow.key.five_tuple);
+        if self.by_tuple.get(&tuple) == Some(&id) {
+            self.by_tuple.remove(&tuple);
         }
         Some(flow)
     }
+}
+
+/// A five-tuple as two numbers, which are quicker to hash than five.
+fn packed(tuple: &FiveTuple) -> (u64, u64) {
+    let addresses = u64::from(u32::from(tuple.src)) << 32 | u64::from(u32::from(tuple.dst));
+    let ports = u64::from(tuple.src_port) << 24 | u64::from(tuple.dst_port) << 8 | u64::from(tuple.proto);
+    (addresses, ports)
 }

@@ -255,7 +255,7 @@ impl Controller {
                 flow.versions.iter().any(|version| needs(version) && !waits(version))
             })
         };
-        let hit: Vec<FlowId> = self.routed.iter().copied().filter(uses).collect();
+        let hit: Vec<FlowId> = self.routed().filter(uses).collect();
         hit.into_iter().for_each(|id| self.unroute(id));
     }
 

@@ -77,6 +77,9 @@ pub struct Divergence {
 
 /// Feeds a controller, which must be in the state that the recorded one was in, the inputs of a log, and compares what
 /// it says. Returns the number of outputs that agreed.
+///
+/// Barriers come when the driver has given all inputs that were at hand ([`Controller::flush`]): where the log has more
+/// outputs than the inputs so far lead to, that is when.
 pub fn replay(records: &[Record], controller: &mut Controller) -> Result<usize, Divergence> {
     let mut agreed = 0;
     let check = |record: usize, at: Nanos, logged: Option<&Output>, got: Option<Output>| {
@@ -86,19 +89,25 @@ pub fn replay(records: &[Record], controller: &mut Controller) -> Result<usize, 
         let logged = logged.cloned().map(Box::new);
         Err(Divergence { record, at, logged, got: got.map(Box::new) })
     };
+    let next = |controller: &mut Controller| {
+        controller.poll_output().or_else(|| {
+            controller.flush();
+            controller.poll_output()
+        })
+    };
     for (index, record) in records.iter().enumerate() {
         match &record.message {
             Message::Input(input) => {
                 check(index, record.at, None, controller.poll_output())?;
-                controller.handle(record.at, input.clone());
+                controller.feed(record.at, input.clone());
             }
             Message::Output(output) => {
-                check(index, record.at, Some(output), controller.poll_output())?;
+                check(index, record.at, Some(output), next(controller))?;
                 agreed += 1;
             }
         }
     }
     let end = records.last().map_or(Nanos::ZERO, |record| record.at);
-    check(records.len(), end, None, controller.poll_output())?;
+    check(records.len(), end, None, next(controller))?;
     Ok(agreed)
 }

@@ -273,7 +273,6 @@ impl Controller {
             let version = Version { tag, low, ..Version::new(plan, path.clone()) };
             self.claim_version(&version);
             flow.versions.push(version);
-            self.routed.insert(id);
         }
         let measured = matches!(self.needs.detection, Detection::Measured { .. });
         let long = on_path || !measured;

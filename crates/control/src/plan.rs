@@ -143,16 +143,25 @@ impl Planner<'_> {
         RuleKey { table: LONG_FLOWS, priority: self.priorities.hop(version.low), matches }
     }
 
-    /// The next phase of moving a flow to the path of `new`, when all phases before it are confirmed; `None` when it is
-    /// there. `new` gets `level`; `old` are the levels of its other rules at the source ToR at this moment.
-    pub fn phase(&self, number: usize, flow: &FlowKey, new: &Version, level: u8, old: &[u8]) -> Option<Vec<Step>> {
+    /// The next phase of moving a flow to the path of `new`, when all phases before it are confirmed: appends its steps;
+    /// false when the flow is there. `new` gets `level`; `old` are the levels of its other rules at the source ToR at this
+    /// moment.
+    pub fn phase(
+        &self,
+        number: usize,
+        flow: &FlowKey,
+        (new, level): (&Version, u8),
+        old: impl Iterator<Item = u8>,
+        steps: &mut Vec<Step>,
+    ) -> bool {
         let source = flow.src.tor;
         match number {
-            0 => Some(self.hops(flow, new).map(|(switch, rule)| Step::Add(switch, rule)).collect()),
-            1 => Some(vec![Step::Add(source, self.source(flow, new, level))]),
-            2 => Some(old.iter().map(|&level| Step::Delete(source, self.source_key(flow, level))).collect()),
-            _ => None,
+            0 => steps.extend(self.hops(flow, new).map(|(switch, rule)| Step::Add(switch, rule))),
+            1 => steps.push(Step::Add(source, self.source(flow, new, level))),
+            2 => steps.extend(old.map(|level| Step::Delete(source, self.source_key(flow, level)))),
+            _ => return false,
         }
+        true
     }
 
     /// How long packets of a version may be under way, if every queue before them is full.
@@ -210,7 +219,10 @@ mod tests {
             Step::Delete(switch, key) => (*switch, false, key.matches.tag),
         };
         let phases: Vec<Vec<_>> = (0..)
-            .map_while(|number| planner.phase(number, &flow, &new, 1, &[0, 2]))
+            .map_while(|number| {
+                let mut steps = Vec::new();
+                planner.phase(number, &flow, (&new, 1), [0, 2].into_iter(), &mut steps).then_some(steps)
+            })
             .map(|steps| steps.iter().map(place).collect())
             .collect();
         let expected = [

@@ -125,13 +125,13 @@ impl Controller {
             Detection::Measured { nic_share } => Some(nic_share),
             _ => None,
         };
-        for (id, flow) in self.flows.iter_mut() {
-            let (now, Some(before)) = self.polling.read[flow.key.src.tor.index()] else { continue };
+        self.flows.for_each_mut(|id, flow| {
+            let (now, Some(before)) = self.polling.read[flow.key.src.tor.index()] else { return };
             let bytes = flow.bytes();
             let last = flow.measured_bytes.replace(bytes);
-            let Some(view) = self.view.flows.get_mut(&id).filter(|_| !flow.closed) else { continue };
+            let Some(view) = self.view.flows.get_mut(&id).filter(|_| !flow.closed) else { return };
             view.bytes = bytes;
-            let Some(last) = last else { continue };
+            let Some(last) = last else { return };
             let rate_bps = rate(bytes.saturating_sub(last), now.saturating_sub(before));
             view.rate_bps = Some(rate_bps);
             // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
@@ -139,7 +139,7 @@ impl Controller {
                 view.long = true;
                 self.events.push_back(Event::FlowArrived { flow: id });
             }
-        }
+        });
         for read in &mut self.polling.read {
             read.1 = None;
         }

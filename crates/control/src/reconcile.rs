@@ -51,7 +51,7 @@ impl Controller {
             // In case it was refused its counting rule before.
             self.fresh.push(id);
         }
-        for id in self.routed.iter().copied().collect::<Vec<_>>() {
+        for id in self.routed().collect::<Vec<_>>() {
             self.reconcile_hops(switch, id, found.get(&id).map_or(&[], Vec::as_slice));
         }
         for (id, rules) in found {

@@ -59,8 +59,8 @@ impl Controller {
         if let Some(&link) = path.links().iter().find(|&&link| !self.view.links.is_up(link)) {
             return Err(Rejection::LinkDown(link));
         }
-        let switches = path.switches(&self.fabric, flow.key.src.tor);
-        if let Some(switch) = switches.into_iter().find(|&switch| !self.is_ready(switch)) {
+        let later = path.links().iter().map(|&link| self.fabric.link(link).to);
+        if let Some(switch) = std::iter::once(flow.tor()).chain(later).find(|&switch| !self.is_ready(switch)) {
             return Err(Rejection::SwitchGone(switch));
         }
         match self.full_switch(flow.tor(), path) {
@@ -104,77 +104,78 @@ impl Controller {
             Some((way, tag)) => {
                 let above = flow.staying().next().map_or(LEVELS - 1, |source| source.level);
                 let below = flow.level_below(above).unwrap_or(level);
-                (Version { tag, low: true, ..version }, below, How::InPlace(way))
+                (Version { tag, low: true, ..version }, below, How::InPlace(Box::new(way)))
             }
             None => (Version { tag: label.unwrap_or(version.tag), ..version }, level, How::Tagged),
         };
+        // Most flows have one version for all their time.
+        flow.versions.reserve_exact(1);
         flow.versions.push(version);
         flow.moving = Some(Move { number, plan, level, phase: 0, begun: self.now, waiting: 0, how });
-        self.routed.insert(id);
         self.enter_phase(id);
     }
 
     /// Sends the steps of the phase a move is in; goes on where there is nothing to send.
     pub(crate) fn enter_phase(&mut self, id: FlowId) {
-        loop {
-            let Some(flow) = self.flows.get(id) else { return };
-            let Some(moving) = &flow.moving else { return };
-            let (number, phase) = (moving.number, moving.phase);
-            let shared = flow.version(moving.plan).filter(|version| phase == 0 && version.is_shared());
-            if let Some(version) = shared.cloned() {
-                let waiting = self.await_labels(id, number, &version);
-                let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) else { return };
-                moving.waiting = waiting;
-                if waiting > 0 {
-                    return;
-                }
-            }
-            let Some(flow) = self.flows.get(id) else { return };
-            let Some(moving) = &flow.moving else { return };
-            let Some(steps) = self.steps(flow, moving) else { return self.finish_move(id) };
-            if !steps.is_empty() {
-                if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
-                    moving.waiting = steps.len() as u32;
-                }
-                steps.into_iter().for_each(|step| self.take_step(id, number, step));
-                return if phase == sfmm::LAST {
-                    self.forget_low(id)
-                };
-            }
-            if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
-                moving.phase += 1;
-            }
-            if !self.phase_over(id) {
-                return;
-            }
-        }
+        let mut steps = std::mem::take(&mut self.steps);
+        while self.try_phase(id, &mut steps) {}
+        self.steps = steps;
     }
 
-    /// What the phase of a move takes; `None` when the move is over.
-    fn steps(&self, flow: &Flow, moving: &Move) -> Option<Vec<Step>> {
-        let way = match &moving.how {
-            How::InPlace(way) => return self.steps_in_place(flow, moving, way),
-            How::Tagged => moving,
-        };
-        let version = flow.version(way.plan)?;
-        let old: Vec<u8> = flow.staying().filter(|rule| rule.plan != way.plan).map(|rule| rule.level).collect();
-        self.planner().phase(way.phase, &flow.key, version, way.level, &old)
+    /// Sends the steps of the phase a move is in. If there are none, takes it to the next one and says so.
+    fn try_phase(&mut self, id: FlowId, steps: &mut Vec<Step>) -> bool {
+        let Some(flow) = self.flows.get(id) else { return false };
+        let Some(moving) = &flow.moving else { return false };
+        let (number, phase) = (moving.number, moving.phase);
+        let version = flow.version(moving.plan).filter(|_| phase == 0);
+        if let Some(version) = version.filter(|version| version.is_shared()).cloned() {
+            let waiting = self.await_labels(id, number, &version);
+            let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) else { return false };
+            moving.waiting = waiting;
+            if waiting > 0 {
+                return false;
+            }
+        }
+        let Some(flow) = self.flows.get(id) else { return false };
+        let Some(moving) = &flow.moving else { return false };
+        if !self.steps(flow, moving, steps) {
+            self.finish_move(id);
+            return false;
+        }
+        let count = steps.len() as u32;
+        let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) else { return false };
+        if count > 0 {
+            moving.waiting = count;
+            steps.drain(..).for_each(|step| self.take_step(id, number, step));
+            if phase == sfmm::LAST {
+                self.forget_low(id);
+            }
+            return false;
+        }
+        moving.phase += 1;
+        self.phase_over(id)
+    }
+
+    /// Appends what the phase of a move takes; false when the move is over.
+    fn steps(&self, flow: &Flow, moving: &Move, steps: &mut Vec<Step>) -> bool {
+        if let How::InPlace(way) = &moving.how {
+            return self.steps_in_place(flow, moving, way).map(|all| steps.extend(all)).is_some();
+        }
+        let Some(version) = flow.version(moving.plan) else { return false };
+        let old = flow.staying().filter(|rule| rule.plan != moving.plan).map(|rule| rule.level);
+        self.planner().phase(moving.phase, &flow.key, (version, moving.level), old, steps)
     }
 
     fn take_step(&mut self, id: FlowId, number: u32, step: Step) {
         let purpose = Purpose::Step { flow: id, number };
-        let Some(flow) = self.flows.get_mut(id) else { return };
         match step {
             Step::Add(switch, rule) => {
                 if let Some((plan, level)) = source_step(&rule, self.config.priorities.flow) {
-                    flow.sources.push(SourceRule {
-                        plan,
-                        level,
-                        bytes: 0,
-                        sent: true,
-                        confirmed: false,
-                        leaving: false,
-                    });
+                    let Some(flow) = self.flows.get_mut(id) else { return };
+                    let (bytes, sent, confirmed, leaving) = (0, true, false, false);
+                    // Most flows have one rule there for all their time.
+                    flow.sources.reserve_exact(1);
+                    flow.sources.push(SourceRule { plan, level, bytes, sent, confirmed, leaving });
                 }
                 self.add_rule(switch, rule, purpose);
                 self.count_rules(switch, 1);
@@ -185,6 +186,7 @@ impl Controller {
             }
             Step::Delete(switch, key) => {
                 let base = self.config.priorities.flow;
+                let Some(flow) = self.flows.get_mut(id) else { return };
                 let acts = |source: &&mut SourceRule| base + u16::from(source.level) == key.priority;
                 let leaving = flow.sources.iter_mut().find(|source| !source.leaving && acts(source));
                 let Some(leaving) = leaving else { return };
@@ -356,13 +358,13 @@ impl Controller {
     pub(crate) fn confirmed(&mut self, switch: NodeId, purpose: Purpose) {
         match purpose {
             Purpose::Step { flow, number } => {
-                let moving = self.flows.get_mut(flow).and_then(|known| known.moving.as_mut());
-                let Some(moving) = moving.filter(|moving| moving.number == number) else { return };
+                let Some(known) = self.flows.get_mut(flow) else { return };
+                let Some(moving) = known.moving.as_mut().filter(|moving| moving.number == number) else { return };
                 moving.waiting = moving.waiting.saturating_sub(1);
                 if moving.waiting == 0 {
                     moving.phase += 1;
                     let (plan, added) = (moving.plan, moving.phase == COMMITTED);
-                    if let Some(known) = self.flows.get_mut(flow).filter(|_| added) {
+                    if added {
                         known.confirm(plan);
                     }
                     if self.phase_over(flow) {
@@ -401,12 +403,12 @@ impl Controller {
     /// Lets the versions drain that no packet enters any more.
     pub(crate) fn settle(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
+        if flow.versions.iter().all(|version| flow.is_entered(version.plan)) {
+            return;
+        }
         let done = flow.abandoned(&self.fabric);
         let (key, versions) = (flow.key, flow.versions.clone());
         flow.versions.retain(|version| !done.contains(&version.plan));
-        if flow.versions.is_empty() {
-            self.routed.remove(&id);
-        }
         for version in versions.iter().filter(|version| done.contains(&version.plan)) {
             let rules = self.rules_of(&key, version);
             let planner = self.planner();
@@ -473,18 +475,27 @@ impl Controller {
 
     /// Gives every flow that has no rule at its source ToR, and none under way, a counting rule.
     pub(crate) fn count_fresh(&mut self) {
-        for id in std::mem::take(&mut self.fresh) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for id in fresh.drain(..) {
             let Some(flow) = self.flows.get(id) else { continue };
             if !flow.closed && flow.moving.is_none() && flow.staying().next().is_none() {
                 self.add_count(id);
             }
         }
+        // What that led to waits for the next input.
+        std::mem::swap(&mut fresh, &mut self.fresh);
+        self.fresh.append(&mut fresh);
+    }
+
+    /// Flows with rules for paths: those that a dead link can hit.
+    pub(crate) fn routed(&self) -> impl Iterator<Item = FlowId> + '_ {
+        self.flows.iter().filter(|(_, flow)| !flow.versions.is_empty()).map(|(id, _)| id)
     }
 
     /// Puts flows back on the default routes whose path a dead link has cut, and gives up moves onto it.
     pub(crate) fn rescue_from(&mut self, dead: LinkId) {
         let crosses = |path: &Path| path.links().iter().copied().find(|link| link.cable() == dead.cable());
-        for id in self.routed.iter().copied().collect::<Vec<_>>() {
+        for id in self.routed().collect::<Vec<_>>() {
             let Some(flow) = self.flows.get(id) else { continue };
             if let Some(link) = self.cut_in_place(flow, dead) {
                 self.break_off(id, Rejection::LinkDown(link));

@@ -41,8 +41,8 @@ impl Controller {
             flow.tor() == switch || path.is_some_and(|path| path.links().iter().any(visits))
         };
         let in_place = |&id: &FlowId| self.flows.get(id).is_some_and(|flow| self.moves_in_place_at(flow, switch));
-        let broken: Vec<FlowId> = self.routed.iter().copied().filter(in_place).collect();
-        let hit: Vec<FlowId> = self.routed.iter().copied().filter(|id| !broken.contains(id) && hit(id)).collect();
+        let broken: Vec<FlowId> = self.routed().filter(in_place).collect();
+        let hit: Vec<FlowId> = self.routed().filter(|id| !broken.contains(id) && hit(id)).collect();
         for id in broken {
             self.break_off(id, Rejection::SwitchGone(switch));
         }

@@ -222,9 +222,6 @@ impl Controller {
             self.count_rules(switch, 1);
         }
         record.versions.iter().for_each(|version| self.claim_version(version));
-        if !record.versions.is_empty() {
-            self.routed.insert(id);
-        }
         self.flows.insert(Flow {
             closed: record.view.is_none(),
             sources: record.sources,

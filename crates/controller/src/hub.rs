@@ -265,8 +265,14 @@ impl Hub {
                     Act::Tell(input) => self.queued.push_back(input),
                 }
             }
-            let Some(input) = self.queued.pop_front() else { break };
-            self.give(now, input);
+            if let Some(input) = self.queued.pop_front() {
+                self.give(now, input);
+                continue;
+            }
+            match self.controller() {
+                Some(controller) if !controller.is_settled() => controller.flush(),
+                _ => break,
+            }
         }
         self.say_wants();
         if self.next_timeout().is_some_and(|at| at < self.armed) {
@@ -293,7 +299,7 @@ impl Hub {
             self.recorder.iter_mut().for_each(|recorder| recorder.input(now, &input));
         }
         if let Brain::Fabric(controller) = &mut self.brain {
-            controller.handle(now, input);
+            controller.feed(now, input);
         }
     }
 
@@ -322,6 +328,13 @@ impl Hub {
     /// Whether something is still to be written.
     pub(crate) fn has_backlog(&self) -> bool {
         self.links.iter().flatten().any(|link| !link.out.is_empty())
+    }
+
+    /// What is to be written to a connection, which is then taken to be written.
+    pub(crate) fn take_output(&mut self, id: LinkId) -> Vec<u8> {
+        let Some(link) = self.link_mut(id) else { return Vec::new() };
+        link.dirty = false;
+        std::mem::take(&mut link.out)
     }
 
     #[inline]

@@ -83,21 +83,20 @@ impl Path {
 
     /// Proves that the links join up, stay between switches and visit none twice.
     pub fn check(&self, fabric: &Fabric) -> Result<(), PathError> {
-        let mut seen = Vec::with_capacity(self.0.len() + 1);
+        let mut here = None;
         for (index, &link) in self.0.iter().enumerate() {
             let record = fabric.links().get(link.index()).ok_or(PathError::Unknown { link })?;
             if fabric.is_host(record.from) || fabric.is_host(record.to) {
                 return Err(PathError::Host { link });
             }
-            if index == 0 {
-                seen.push(record.from);
-            } else if seen.last() != Some(&record.from) {
+            if here.is_some_and(|here| here != record.from) {
                 return Err(PathError::Broken { link });
             }
-            if seen.contains(&record.to) {
+            // Every switch before this one is where a link began. Paths are short: no list of them is quicker.
+            if self.0[..=index].iter().any(|&earlier| fabric.link(earlier).from == record.to) {
                 return Err(PathError::Loop { node: record.to });
             }
-            seen.push(record.to);
+            here = Some(record.to);
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::flow_match::{FlowMatch, ETH_IPV4, ETH_VLAN, VLAN_PRESENT};
 use crate::header::{finish, start};
 use crate::instruction;
 use crate::message::{error, Kind};
+use crate::rule_bytes;
 use crate::{
     Band, BucketMod, ErrorMessage, FlowCommand, FlowMod, FlowRemoved, FlowStats, GroupCommand, GroupDesc, GroupMod,
     GroupType, Message, MeterCommand, MeterConfig, MeterMod, PacketIn, TooLong, GROUP_ANY, NO_BUFFER, PORT_ANY,
@@ -78,7 +79,7 @@ pub fn match_of(matches: &Match) -> Result<FlowMatch, Unsayable> {
 }
 
 /// A prefix of no bits is every address, which is no field at all.
-fn prefix(prefix: Prefix) -> Option<(Ipv4Addr, Ipv4Addr)> {
+pub(crate) fn prefix(prefix: Prefix) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len.min(32))).unwrap_or(0);
     (mask != 0).then(|| (Ipv4Addr::from(u32::from(prefix.address) & mask), Ipv4Addr::from(mask)))
 }
@@ -208,6 +209,14 @@ const NOTHING: FlowMod<'static> = FlowMod {
 /// OpenFlow has no words for it; then nothing is appended.
 #[inline]
 pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    if rule_bytes::add(rule, xid, out)? {
+        return Ok(());
+    }
+    emit_add_rule_long(rule, xid, out)
+}
+
+/// The same by way of [`FlowMatch`] and [`Action`].
+pub(crate) fn emit_add_rule_long(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     let matches = match_of(&rule.matches)?;
     let at = start(Kind::FLOW_MOD, xid, out);
     FlowMod {
@@ -237,6 +246,12 @@ pub fn emit_add_rule(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Result<(), Uns
 /// OpenFlow has no words for it; then nothing is appended.
 #[inline]
 pub fn emit_delete_rule(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
+    rule_bytes::delete(key, xid, out)
+}
+
+/// The same by way of [`FlowMatch`].
+#[cfg(test)]
+pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     let matches = match_of(&key.matches)?;
     let at = start(Kind::FLOW_MOD, xid, out);
     FlowMod { table: key.table, command: FlowCommand::DeleteStrict, priority: key.priority, ..NOTHING }.emit_fixed(out);

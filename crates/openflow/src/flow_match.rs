@@ -16,7 +16,7 @@ const EXPERIMENTER: u16 = 0xffff;
 /// The Open Networking Foundation as an experimenter.
 pub(crate) const ONF: u32 = 0x4f4e_4600;
 /// tcp_flags as the ONF's extension 109 and as OpenFlow 1.5 number it.
-const TCP_FLAGS: u8 = 42;
+pub(crate) const TCP_FLAGS: u8 = 42;
 /// tcp_flags as Nicira numbers it.
 const NICIRA_TCP_FLAGS: u8 = 34;
 /// In a VLAN field: the packet has a tag.
@@ -31,7 +31,7 @@ pub const ETH_LLDP: u16 = 0x88cc;
 pub const ETH_VLAN: u16 = 0x8100;
 
 /// Numbers of the basic fields (§A.2.3.7).
-mod field {
+pub(crate) mod field {
     pub(crate) const IN_PORT: u8 = 0;
     pub(crate) const ETH_DST: u8 = 3;
     pub(crate) const ETH_SRC: u8 = 4;

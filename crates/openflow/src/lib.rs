@@ -15,6 +15,7 @@ mod header;
 pub mod instruction;
 mod message;
 pub mod packet;
+mod rule_bytes;
 mod wire;
 
 pub use error::{ParseError, TooLong};

@@ -13,12 +13,14 @@
 
 mod action;
 mod event;
+mod flow_map;
 mod needs;
 mod shared;
 mod view;
 
 pub use action::{Action, DefaultRoutes};
 pub use event::{Event, Rejection};
+pub use flow_map::FlowMap;
 pub use needs::{Detection, Migration, Needs, RuleSharing};
 pub use shared::Shared;
 pub use view::{FlowView, View};

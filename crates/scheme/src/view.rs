@@ -1,8 +1,7 @@
 //! What a controller truly knows.
 
-use crate::{DefaultRoutes, FlowId, Shared};
+use crate::{DefaultRoutes, FlowId, FlowMap, Shared};
 use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a controller knows of one flow.
@@ -54,7 +53,7 @@ pub struct View {
     /// Which links are up.
     pub links: LinkState,
     /// Flows known, in order of arrival. Flows that are not long are here too, if the switches count them.
-    pub flows: Shared<BTreeMap<FlowId, FlowView>>,
+    pub flows: Shared<FlowMap<FlowView>>,
     /// How flows without a path of their own are routed.
     pub defaults: DefaultRoutes,
     /// Share of the last second or so that the controller was busy, 0..=1.

@@ -6,6 +6,7 @@
 
 mod answers;
 pub(crate) mod fake;
+mod inside;
 pub(crate) mod load_generator;
 mod paths;
 mod report;
@@ -56,6 +57,7 @@ impl Default for Plan {
 pub fn run(words: &[&str]) -> Result<(), String> {
     match words {
         ["serve", what] => return served::run(what),
+        ["inside", ref rest @ ..] => return inside::run(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");
             return Ok(());

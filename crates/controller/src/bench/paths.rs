@@ -17,16 +17,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The fabric of the comparison.
-const FABRIC: &str = "fat-tree:k=8";
+pub(super) const FABRIC: &str = "fat-tree:k=8";
 /// Flows standing before the measurement, and flows measured.
-const FLOWS: (usize, usize) = (10_000, 40_000);
+pub(super) const FLOWS: (usize, usize) = (10_000, 40_000);
 /// So long without a message, and the default routes are taken to be in place.
 const QUIET: Duration = Duration::from_millis(300);
 /// The table with rules of single flows; the default routes and the rules that copy packets are elsewhere.
 const FLOW_TABLE: u8 = 1;
 
 /// What all ToRs count together.
-struct Counts {
+pub(super) struct Counts {
     /// Flows that may still be started.
     left: usize,
     started: usize,
@@ -38,8 +38,38 @@ struct Counts {
     to: Option<Instant>,
 }
 
+impl Counts {
+    /// Of flows standing before the measurement, and flows measured.
+    pub(super) fn new((standing, measured): (usize, usize)) -> Counts {
+        Counts {
+            left: standing + measured,
+            started: 0,
+            finished: 0,
+            times_ns: Vec::with_capacity(measured),
+            standing,
+            from: None,
+            to: None,
+        }
+    }
+
+    /// Paths set up.
+    pub(super) fn finished(&self) -> usize {
+        self.finished
+    }
+
+    /// Whether the flows that were to stand before do.
+    pub(super) fn is_measuring(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// Whether all paths have been set up.
+    pub(super) fn is_done(&self) -> bool {
+        self.to.is_some()
+    }
+}
+
 /// A switch; those that are ToRs open flows of their hosts.
-struct Opening {
+pub(super) struct Opening {
     fabric: Rc<Fabric>,
     hosts: Vec<Attachment>,
     outstanding: usize,
@@ -127,6 +157,22 @@ impl Work for Opening {
     }
 }
 
+/// The switches of a fabric, and what their hosts open.
+pub(super) fn switches<'a>(
+    fabric: &'a Rc<Fabric>,
+    outstanding: usize,
+    common: &'a Common,
+    counts: &'a Rc<RefCell<Counts>>,
+) -> impl Iterator<Item = (Fake, Opening)> + 'a {
+    fabric.switches().iter().map(move |&switch| {
+        let hosts: Vec<Attachment> = fabric.attachments().iter().copied().filter(|at| at.tor == switch).collect();
+        let ports = fabric.node(switch).ports.len() as u32;
+        let (counts, fabric) = (counts.clone(), fabric.clone());
+        let opening = Opening { fabric, hosts, outstanding, next: 0, sent: FxHashMap::default(), counts };
+        (Fake::new(u64::from(switch.0) + 1, ports, common.clone()), opening)
+    })
+}
+
 /// Loads the controller on a port with `flows` (standing before, measured) on a fabric.
 pub(crate) fn run(
     (port, process): (u16, u32),
@@ -139,28 +185,10 @@ pub(crate) fn run(
     let runtime = runtime.map_err(|problem| problem.to_string())?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let (common, go) = (Common::default(), Rc::new(Notify::new()));
-        let counts = Rc::new(RefCell::new(Counts {
-            left: flows.0 + flows.1,
-            started: 0,
-            finished: 0,
-            times_ns: Vec::with_capacity(flows.1),
-            standing: flows.0,
-            from: None,
-            to: None,
-        }));
+        let counts = Rc::new(RefCell::new(Counts::new(flows)));
         let start = Instant::now();
-        let tasks: Vec<_> = fabric
-            .switches()
-            .iter()
-            .map(|&switch| {
-                let hosts: Vec<Attachment> =
-                    fabric.attachments().iter().copied().filter(|at| at.tor == switch).collect();
-                let ports = fabric.node(switch).ports.len() as u32;
-                let (counts, fabric) = (counts.clone(), fabric.clone());
-                let sent = FxHashMap::default();
-                let opening = Opening { fabric, hosts, outstanding, next: 0, sent, counts };
-                connect(port, Fake::new(u64::from(switch.0) + 1, ports, common.clone()), opening, go.clone())
-            })
+        let tasks: Vec<_> = switches(&fabric, outstanding, &common, &counts)
+            .map(|(fake, opening)| connect(port, fake, opening, go.clone()))
             .collect();
         until("all sessions standing", || common.standing.get() == fabric.switches().len()).await?;
         let connected_s = start.elapsed().as_secs_f64();

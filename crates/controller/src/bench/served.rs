@@ -36,7 +36,8 @@ pub(crate) fn on_a_thread(what: &'static str) -> u16 {
     receiver.recv().unwrap()
 }
 
-fn hub(what: &str) -> Result<Hub, String> {
+/// What serves `learning` or `fabric:SCHEME:FABRIC`.
+pub(super) fn hub(what: &str) -> Result<Hub, String> {
     let limits = Limits { packet_ins_per_port: 0, ..Limits::default() };
     let settings = (Sessions::default(), limits);
     if what == "learning" {

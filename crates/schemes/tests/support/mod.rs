@@ -95,13 +95,16 @@ impl World {
         let view = &mut self.view;
         match event {
             Event::FlowArrived { flow } | Event::FlowAdopted { flow } => {
-                view.flows.entry(*flow).and_modify(|flow| flow.long = true);
+                view.flows.get_mut(flow).into_iter().for_each(|flow| flow.long = true);
             }
             Event::RouteConfirmed { flow } => {
-                view.flows.entry(*flow).and_modify(|flow| flow.route = flow.pending.take().or(flow.route.take()));
+                view.flows
+                    .get_mut(flow)
+                    .into_iter()
+                    .for_each(|flow| flow.route = flow.pending.take().or(flow.route.take()));
             }
             Event::RouteRejected { flow, .. } => {
-                view.flows.entry(*flow).and_modify(|flow| flow.pending = None);
+                view.flows.get_mut(flow).into_iter().for_each(|flow| flow.pending = None);
             }
             Event::LinkChanged { link, up } => {
                 view.links.set_cable(*link, *up);

@@ -130,7 +130,7 @@ fn show(world: &mut World, flow: &Flow) -> Result<(), String> {
         fabric.link_between(node(&pair[0])?, node(&pair[1])?).ok_or_else(missing)
     });
     let links = links.collect::<Result<Vec<_>, String>>()?;
-    world.view.flows.entry(flow.id).and_modify(|shown| {
+    world.view.flows.get_mut(&flow.id).into_iter().for_each(|shown| {
         shown.route = (!links.is_empty()).then(|| pathloom_model::Path::new(links));
         (shown.size_bytes, shown.rate_bps) = (flow.size_bytes, flow.rate_bps);
         if let Some(known) = known {

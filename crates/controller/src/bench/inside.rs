@@ -1,0 +1,74 @@
+//! The same set-ups with the controller and its fake switches in one thread and without sockets, for profilers.
+//!
+//! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' pathloom-controller bench inside spt 2000 10000` counts what
+//! the controller takes, and not what the switches do.
+
+use super::fake::Common;
+use super::load_generator::Work;
+use super::paths::{switches, Counts, FABRIC, FLOWS};
+use super::served;
+use pathloom_control::Input;
+use pathloom_model::fabric_from_spec;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Packets on their way per ToR.
+const OUTSTANDING: usize = 128;
+/// So many rounds without a path, and something is wrong.
+const MOST_IDLE: usize = 10_000;
+
+/// Sets up paths under a scheme, and says how long the controller took for each. `words`: the scheme, flows standing
+/// before, flows measured.
+pub(crate) fn run(words: &[&str]) -> Result<(), String> {
+    let number = |index: usize, without: usize| match words.get(index) {
+        Some(word) => word.parse().map_err(|_| format!("bench inside: a number was expected and not {word}")),
+        None => Ok(without),
+    };
+    let scheme = *words.first().ok_or("bench inside: a scheme was expected")?;
+    let flows = (number(1, FLOWS.0)?, number(2, FLOWS.1)?);
+    let spent = set_up(scheme, flows)?;
+    println!("{scheme}: {:.0} ns of the controller per path", spent.as_nanos() as f64 / flows.1 as f64);
+    Ok(())
+}
+
+/// Returns what the controller took for the flows measured.
+fn set_up(scheme: &str, flows: (usize, usize)) -> Result<Duration, String> {
+    let mut hub = served::hub(&format!("fabric:{scheme}:{FABRIC}"))?;
+    hub.tell(Input::Timeout);
+    let fabric = Rc::new(fabric_from_spec(FABRIC).map_err(|problem| problem.to_string())?);
+    let (common, counts) = (Common::default(), Rc::new(RefCell::new(Counts::new(flows))));
+    let mut links = Vec::new();
+    for (fake, opening) in switches(&fabric, OUTSTANDING, &common, &counts) {
+        let id = hub.connect("inside".into()).ok_or("the hub takes no more connections")?;
+        let mut out = Vec::new();
+        fake.hello(&mut out);
+        links.push((id, fake, opening, out));
+    }
+    let (mut spent, mut begun, mut idle, mut finished) = (Duration::ZERO, false, 0, 0);
+    while !counts.borrow().is_done() {
+        let mut moved = false;
+        for (id, fake, opening, out) in &mut links {
+            let told = hub.take_output(*id);
+            let used = fake.read(&told, out, opening).map_err(|problem| problem.to_string())?;
+            debug_assert_eq!(used, told.len(), "the hub leaves whole messages");
+            moved |= !out.is_empty();
+            let start = Instant::now();
+            let used = hub.received(*id, out);
+            if counts.borrow().is_measuring() {
+                spent += start.elapsed();
+            }
+            out.drain(..used);
+        }
+        if !moved && !begun {
+            begun = true;
+            links.iter_mut().for_each(|(.., opening, out)| opening.begin(out));
+        }
+        idle = if counts.borrow().finished() > finished { 0 } else { idle + 1 };
+        finished = counts.borrow().finished();
+        if idle > MOST_IDLE {
+            return Err(format!("bench inside: no further path was set up after {finished}"));
+        }
+    }
+    Ok(spent)
+}
