@@ -65,12 +65,14 @@ test-python: build .venv/judges/.deps
 	pytest
 	python benches/ns3/compare.py --recorded
 
-bench: build  ## Measure the simulator: packet-hops per CPU second, instructions per hop, memory
+bench: build .venv/judges/.deps  ## Measure the simulator (packet-hops, instructions, memory) and the controller, beside others
 	scripts/prepare.sh bench
 	$(call say,k=8: 128 hosts)
 	pathloom bench sim --instructions
 	$(call say,k=16: 1024 hosts)
 	pathloom bench sim --fabric fat-tree:k=16$(comma)rate=1Gbps$(comma)delay=1us$(comma)buffer=100 --duration 300ms
+	$(call say,The controller: answers and path set-ups a second$(comma) beside ovs-testcontroller and os-ken)
+	pathloom bench controller --schemes spt$(comma)ecmp$(comma)hedera$(comma)ofpt
 
 bench-ns3: build  ## Run ns-3 beside it: goodput and queues of TCP, and speed (installs libns3-dev; about 5 minutes)
 	scripts/prepare.sh ns3

@@ -59,6 +59,8 @@ build)
     ;;
 bench)
     command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind
+    command -v ovs-testcontroller >/dev/null ||
+        need_packages "ovs-testcontroller, which is measured beside our controller" openvswitch-testcontroller
     ;;
 ns3)
     command -v make >/dev/null || need_packages "make" make

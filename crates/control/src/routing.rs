@@ -2,7 +2,7 @@
 
 use crate::controller::Controller;
 use crate::flows::{Flow, How, Move, SourceRule};
-use crate::plan::{Step, Version, LEVELS};
+use crate::plan::{Planner, Step, Version, LEVELS};
 use crate::reasons::Decision;
 use crate::sfmm::{self, source_step, Stage};
 use crate::switches::{Purpose, Session};
@@ -136,6 +136,12 @@ impl Controller {
                 return false;
             }
         }
+        if let Some(count) = self.add_tagged(id).filter(|&count| count > 0) {
+            if let Some(moving) = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut()) {
+                moving.waiting = count;
+            }
+            return false;
+        }
         let Some(flow) = self.flows.get(id) else { return false };
         let Some(moving) = &flow.moving else { return false };
         if !self.steps(flow, moving, steps) {
@@ -154,6 +160,35 @@ impl Controller {
         }
         moving.phase += 1;
         self.phase_over(id)
+    }
+
+    /// Sends the rules of a phase of a move by tags that only adds some, which is nearly all there is to do. Returns how
+    /// many; `None` for another phase or move.
+    fn add_tagged(&mut self, id: FlowId) -> Option<u32> {
+        let flow = self.flows.get_mut(id)?;
+        let moving = flow.moving.as_ref().filter(|moving| moving.stage().is_none() && moving.phase < COMMITTED)?;
+        let (key, plan, level, phase) = (flow.key, moving.plan, moving.level, moving.phase);
+        let purpose = Purpose::Step { flow: id, number: moving.number };
+        let version = flow.version(plan)?.clone();
+        if phase == 1 {
+            // Most flows have one rule there for all their time.
+            flow.sources.reserve_exact(1);
+            flow.sources.push(SourceRule { plan, level, bytes: 0, sent: true, confirmed: false, leaving: false });
+            let rule = self.planner().source(&key, &version, level);
+            self.add_rule(key.src.tor, rule, purpose);
+            self.count_rules(key.src.tor, 1);
+            return Some(1);
+        }
+        let fabric = self.fabric.clone();
+        let Planner { priorities, idle_timeout_s, .. } = self.planner();
+        let planner = Planner { fabric: &fabric, priorities, idle_timeout_s };
+        let mut count = 0;
+        for (switch, rule) in planner.hops(&key, &version) {
+            self.add_rule(switch, rule, purpose);
+            self.count_rules(switch, 1);
+            count += 1;
+        }
+        Some(count)
     }
 
     /// Appends what the phase of a move takes; false when the move is over.

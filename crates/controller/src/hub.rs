@@ -25,6 +25,10 @@ use tokio::sync::Notify;
 const CONTEST: Nanos = Nanos::from_secs(2);
 /// How long a connection that is to be closed has for reading what it was told last.
 const FAREWELL: Nanos = Nanos::from_secs(1);
+/// How long the messages of one connection are worked off before it is the turn of others.
+const TURN: Nanos = Nanos::from_millis(4);
+/// Sessions that are few.
+const FEW: usize = 4;
 
 /// Who answers.
 #[allow(clippy::large_enum_variant)] // There is one.
@@ -43,6 +47,16 @@ pub(crate) struct Job {
     pub solver: fn(&View, &State) -> State,
     pub view: View,
     pub input: State,
+}
+
+/// What became of bytes that were received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Bytes worked off. The rest is to be given again: it is the beginning of a message, to come with what follows it,
+    /// unless it is `late`.
+    pub used: usize,
+    /// Whether there are whole messages in the rest, but it is the turn of others.
+    pub late: bool,
 }
 
 /// What a hub counts.
@@ -84,6 +98,8 @@ pub struct Hub {
     pub(crate) jobs: Vec<Job>,
     /// Wakes who calls [`Hub::timeout`], when it is wanted earlier than was said last.
     pub(crate) timer: Rc<Notify>,
+    /// Wakes who calls [`Hub::settle`], when something was received.
+    pub(crate) fed: Rc<Notify>,
     armed: Nanos,
     /// What is measured.
     pub(crate) gauges: Gauges,
@@ -123,6 +139,7 @@ impl Hub {
             queued: VecDeque::new(),
             jobs: Vec::new(),
             timer: Rc::default(),
+            fed: Rc::default(),
             armed: Nanos::MAX,
             gauges: Gauges::default(),
             binding: Binding::default(),
@@ -199,14 +216,18 @@ impl Hub {
         self.settle();
     }
 
-    /// Works off messages at the start of `bytes`; returns how many bytes they took. The rest is the beginning of a
-    /// message, and is to be given again with what follows it.
-    pub fn received(&mut self, id: LinkId, bytes: &[u8]) -> usize {
-        let now = self.clock.now();
-        let mut at = 0;
+    /// Works off messages at the start of `bytes`, for a few milliseconds at most. What it leads to is sent with the next
+    /// settling, for which [`Hub::fed`] is woken: by then, others may have been heard too.
+    pub fn received(&mut self, id: LinkId, bytes: &[u8]) -> Received {
+        let start = self.clock.now();
+        let (mut now, mut at, mut late) = (start, 0, false);
         while let Some(Some(link)) = self.links.get_mut(id.0) {
             if link.is_closed() {
-                return bytes.len();
+                (at, late) = (bytes.len(), false);
+                break;
+            }
+            if late {
+                break;
             }
             link.last_heard = now;
             match frame(&bytes[at..]) {
@@ -222,9 +243,23 @@ impl Hub {
                 Ok(None) => break,
                 Err(problem) => self.offence(id, &problem.to_string()),
             }
+            // Schemes may take long for a flow; a plain learning switch never does.
+            if matches!(self.brain, Brain::Fabric(_)) {
+                now = self.clock.now();
+                late = now.saturating_sub(start) > TURN;
+            }
         }
-        self.settle();
-        at
+        match self.brain {
+            Brain::Fabric(_) => self.fed.notify_one(),
+            Brain::Learning => self.wake(),
+            Brain::Nobody => self.settle(),
+        }
+        Received { used: at, late }
+    }
+
+    /// Whether so few sessions stand that each should hear soon of what it said: else both ends wait for each other in turn.
+    pub(crate) fn are_few(&self) -> bool {
+        self.by_dpid.len() <= FEW
     }
 
     /// Something the controller is to be told by others than switches.

@@ -20,14 +20,14 @@ impl Hub {
     pub(crate) fn message(&mut self, now: Nanos, id: LinkId, xid: u32, message: Message<'_>) {
         match message {
             Message::PacketIn(packet) => self.packet_in(now, id, xid, &packet),
-            Message::BarrierReply => self.up(id, |switch| Input::BarrierReply { switch, xid }),
+            Message::BarrierReply => self.up(now, id, |switch| Input::BarrierReply { switch, xid }),
             Message::Hello(hello) => self.hello(id, hello.agrees(), hello.highest),
             Message::EchoRequest(bytes) => self.reply(id, &Message::EchoReply(bytes), xid),
             Message::EchoReply(bytes) => self.echo_reply(now, id, bytes),
             Message::FeaturesReply(features) => self.features(now, id, &features),
             Message::MultipartReply(reply) => self.part(now, id, xid, reply),
-            Message::PortStatus(status) => self.port_status(id, &status),
-            Message::FlowRemoved(removed) => self.flow_removed(id, &removed),
+            Message::PortStatus(status) => self.port_status(now, id, &status),
+            Message::FlowRemoved(removed) => self.flow_removed(now, id, &removed),
             Message::Error(error) => self.error(now, id, xid, &error),
             Message::GetConfigReply(_) | Message::RoleReply(_) | Message::BundleControl(_) => {}
             Message::Foreign { kind, .. } => tracing::debug!(kind, "a message of an unknown kind"),
@@ -59,16 +59,15 @@ impl Hub {
 
     /// Tells the controller, if the session stands.
     #[inline]
-    fn up(&mut self, id: LinkId, input: impl FnOnce(NodeId) -> Input) {
+    fn up(&mut self, now: Nanos, id: LinkId, input: impl FnOnce(NodeId) -> Input) {
         let Some(Link { stage: Stage::Up { .. }, node: Some(node), .. }) = self.link_mut(id) else { return };
         let input = input(*node);
-        self.feed(input);
+        self.feed(now, input);
     }
 
     /// Gives the controller an input at once, so that inputs need no queue. What it wants comes with the next settling.
     #[inline]
-    fn feed(&mut self, input: Input) {
-        let now = self.clock.now();
+    fn feed(&mut self, now: Nanos, input: Input) {
         while let Some(earlier) = self.queued.pop_front() {
             self.give(now, earlier);
         }
@@ -103,7 +102,7 @@ impl Hub {
         };
         let read = Ethernet::parse(packet.data).and_then(|frame| headers(&frame));
         match read {
-            Ok(Some(headers)) => self.feed(Input::PacketIn { switch, in_port, headers }),
+            Ok(Some(headers)) => self.feed(now, Input::PacketIn { switch, in_port, headers }),
             Ok(None) => {}
             Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "a broken packet"),
         }
@@ -180,10 +179,10 @@ impl Hub {
     fn echo_reply(&mut self, now: Nanos, id: LinkId, bytes: &[u8]) {
         let Ok(sent) = <[u8; 8]>::try_from(bytes) else { return };
         let rtt = now.saturating_sub(Nanos(u64::from_be_bytes(sent)));
-        self.up(id, |switch| Input::Rtt { switch, rtt });
+        self.up(now, id, |switch| Input::Rtt { switch, rtt });
     }
 
-    fn ports_known(&mut self, id: LinkId, ports: &[Port]) {
+    fn ports_known(&mut self, now: Nanos, id: LinkId, ports: &[Port]) {
         let Some(link) = self.link_mut(id) else { return };
         let Stage::Ports { dpid } = link.stage else { return };
         let (node, peer) = (link.node, link.peer.clone());
@@ -207,26 +206,26 @@ impl Hub {
         let name = &fabric.node(switch).name;
         tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session stands");
         self.by_node[switch.index()] = Some(id);
-        self.feed(Input::SwitchUp { switch, ports_down });
+        self.feed(now, Input::SwitchUp { switch, ports_down });
     }
 
-    fn port_status(&mut self, id: LinkId, status: &PortStatus) {
+    fn port_status(&mut self, now: Nanos, id: LinkId, status: &PortStatus) {
         let port = status.port.number;
         if port > PORT_MAX {
             return;
         }
         let gone = status.reason == PortReason::Deleted;
         let Some(Link { stage: Stage::Up { dpid }, node, .. }) = self.link_mut(id) else { return };
-        let ((dpid, node), now) = ((*dpid, *node), self.clock.now());
+        let (dpid, node) = (*dpid, *node);
         let mut up = !gone && status.port.is_up();
         if let Some(scout) = &mut self.scout {
             scout.port_status(now, dpid, &status.port, gone);
             up &= node.is_none_or(|switch| !scout.is_dead(switch, PortNo(port)));
         }
-        self.up(id, |switch| Input::PortStatus { switch, port: PortNo(port), up });
+        self.up(now, id, |switch| Input::PortStatus { switch, port: PortNo(port), up });
     }
 
-    fn flow_removed(&mut self, id: LinkId, removed: &FlowRemoved) {
+    fn flow_removed(&mut self, now: Nanos, id: LinkId, removed: &FlowRemoved) {
         let Some(key) = convert::removed_key(removed) else { return };
         let counters = RuleCounters { packets: removed.packets, bytes: removed.bytes };
         let why = match removed.why {
@@ -234,7 +233,7 @@ impl Hub {
             RemovedWhy::Hard => Removal::Hard,
             RemovedWhy::Deleted | RemovedWhy::GroupDeleted => Removal::Deleted,
         };
-        self.up(id, |switch| Input::RuleRemoved { switch, key, cookie: removed.cookie, counters, why });
+        self.up(now, id, |switch| Input::RuleRemoved { switch, key, cookie: removed.cookie, counters, why });
     }
 
     fn error(&mut self, now: Nanos, id: LinkId, xid: u32, error: &ErrorMessage<'_>) {
@@ -247,7 +246,7 @@ impl Hub {
         }
         let why = convert::refusal(error);
         tracing::warn!(peer = %link.peer, node = ?link.node, xid, kind, code, %why, "a switch refused a message");
-        self.up(id, |switch| Input::Refused { switch, xid, why });
+        self.up(now, id, |switch| Input::Refused { switch, xid, why });
     }
 
     /// A part of an answer.
@@ -298,17 +297,17 @@ impl Hub {
         let Some(pending) = self.link_mut(id).and_then(|link| link.pending.remove(&xid)) else { return };
         match pending {
             Pending::Description => {}
-            Pending::Ports(ports) => self.ports_known(id, &ports),
+            Pending::Ports(ports) => self.ports_known(now, id, &ports),
             Pending::FlowStats { asked, rows } => {
-                self.up(id, |switch| Input::FlowStats { switch, rows });
-                self.up(id, |switch| Input::Rtt { switch, rtt: now.saturating_sub(asked) });
+                self.up(now, id, |switch| Input::FlowStats { switch, rows });
+                self.up(now, id, |switch| Input::Rtt { switch, rtt: now.saturating_sub(asked) });
             }
             Pending::PortStats(rows) => {
                 let switch = self.link_mut(id).and_then(|link| link.node);
                 if let Some((switch, fabric)) = switch.zip(self.fabric.clone()) {
                     self.gauges.ports(now, &fabric, switch, &rows);
                 }
-                self.up(id, |switch| Input::PortStats { switch, rows });
+                self.up(now, id, |switch| Input::PortStats { switch, rows });
             }
             Pending::Dump => {
                 let Some(link) = self.link_mut(id) else { return };
@@ -316,7 +315,7 @@ impl Hub {
                 dump.waiting.retain(|&waiting| waiting != xid);
                 if dump.waiting.is_empty() {
                     let Dump { rules, groups, meters, .. } = link.dump.take().unwrap_or_default();
-                    self.up(id, |switch| Input::RuleDump { switch, rules, groups, meters });
+                    self.up(now, id, |switch| Input::RuleDump { switch, rules, groups, meters });
                 }
             }
         }

@@ -265,8 +265,18 @@ pub(crate) async fn breathe(problem: &io::Error) {
     sleep(Duration::from_millis(100)).await;
 }
 
+/// Carries out what the messages lead to that have been received, once everyone has been heard who had something to say.
+async fn settle_what_was_fed(shared: Shared) {
+    let fed = shared.hub.borrow().fed.clone();
+    loop {
+        fed.notified().await;
+        shared.hub.borrow_mut().settle();
+    }
+}
+
 /// Wakes the controller when it wants to be, and has its jobs solved beside it.
 pub(crate) async fn keep_time(shared: Shared) {
+    tokio::task::spawn_local(settle_what_was_fed(shared.clone()));
     let (sender, mut solved) = mpsc::unbounded_channel();
     let timer = shared.hub.borrow().timer.clone();
     loop {

@@ -24,8 +24,10 @@ const READ_BYTES: usize = 128 << 10;
 const LEFT_BYTES: usize = 64 << 10;
 /// While so many bytes wait to be written, nothing more is read from that peer.
 const HIGH_WATER: usize = 1 << 20;
-/// A buffer that grew beyond this is given back.
-const KEPT_BYTES: usize = 256 << 10;
+/// A buffer that grew beyond this is given back: there are two for every session.
+const KEPT_BYTES: usize = 16 << 10;
+/// What one read may bring where sessions are few: while the answers to it travel, the next part is worked off.
+const FEW_BYTES: usize = 4 << 10;
 
 impl Shared {
     pub(crate) fn new(hub: Hub) -> Shared {
@@ -72,10 +74,20 @@ impl Shared {
     async fn read(&self, id: LinkId, mut reader: impl AsyncRead + Unpin, drained: &Notify) -> io::Result<()> {
         let mut left = Vec::new();
         loop {
-            let full = match poll_fn(|context| self.poll_read(id, &mut reader, &mut left, context)).await? {
-                0 => return Ok(()),
-                count => count == READ_BYTES,
-            };
+            let few = self.hub.borrow().are_few();
+            let most = if few { FEW_BYTES } else { READ_BYTES };
+            let (count, mut late) =
+                poll_fn(|context| self.poll_read(id, (&mut reader, most), &mut left, context)).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            while late {
+                // Whatever else there is to do comes first: what has been worked off goes out, and others are heard.
+                tokio::task::yield_now().await;
+                let received = self.hub.borrow_mut().received(id, &left);
+                left.drain(..received.used);
+                late = received.late;
+            }
             let backlog = |hub: &Rc<RefCell<Hub>>| {
                 let mut hub = hub.borrow_mut();
                 hub.link_mut(id).map(|link| (link.is_closed(), link.out.len()))
@@ -88,33 +100,36 @@ impl Shared {
                     Some(_) => break,
                 }
             }
-            if full {
+            if count == most {
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Reads what is there and works it off. Returns the number of bytes read, 0 at the end.
+    /// Reads `most` bytes of what is there, and works them off. Returns the number of bytes read, 0 at the end, and whether
+    /// there are whole messages in what is `left`.
     fn poll_read(
         &self,
         id: LinkId,
-        reader: &mut (impl AsyncRead + Unpin),
+        (reader, most): (&mut (impl AsyncRead + Unpin), usize),
         left: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
+    ) -> Poll<io::Result<(usize, bool)>> {
         let mut scratch = self.scratch.borrow_mut();
         let (head, tail) = scratch.split_at_mut(left.len());
-        let mut buffer = ReadBuf::new(&mut tail[..READ_BYTES]);
+        let mut buffer = ReadBuf::new(&mut tail[..most]);
         ready!(Pin::new(reader).poll_read(context, &mut buffer))?;
         let count = buffer.filled().len();
         head.copy_from_slice(left);
         let all = &scratch[..left.len() + count];
+        let mut late = false;
         if count > 0 {
-            let used = self.hub.borrow_mut().received(id, all);
+            let received = self.hub.borrow_mut().received(id, all);
+            late = received.late;
             left.clear();
-            left.extend_from_slice(&all[used.min(all.len())..]);
+            left.extend_from_slice(&all[received.used.min(all.len())..]);
         }
-        Poll::Ready(Ok(count))
+        Poll::Ready(Ok((count, late)))
     }
 
     async fn write(&self, id: LinkId, mut writer: impl AsyncWrite + Unpin, drained: &Notify) -> io::Result<()> {

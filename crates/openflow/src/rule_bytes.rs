@@ -6,14 +6,16 @@
 use crate::convert::{prefix, Unsayable, COPY_BYTES};
 use crate::flow_match::{field, ETH_IPV4, ETH_VLAN, ONF, TCP_FLAGS, VLAN_PRESENT};
 use crate::message::Kind;
-use crate::{NO_BUFFER, PORT_ANY, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED, VERSION};
+use crate::{GROUP_ANY, NO_BUFFER, PORT_ANY, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED, VERSION};
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{PortNo, PROTO_TCP, PROTO_UDP};
 
 /// Actions that a rule may have here.
 const MOST_ACTIONS: usize = 4;
-/// Header and fixed part; the longest match ([`Match`] has no field for more); meter, actions and next table.
-const ROOM: usize = 48 + 88 + (8 + 8 + MOST_ACTIONS * 24 + 8);
+/// Bytes of the header and the fixed part.
+const HEAD: usize = 48;
+/// These; the longest match ([`Match`] has no field for more); meter, actions and next table.
+const ROOM: usize = HEAD + 88 + (8 + 8 + MOST_ACTIONS * 24 + 8);
 const PROTO_SCTP: u8 = 132;
 
 /// A message that has room for certain.
@@ -33,9 +35,19 @@ impl Short {
     }
 
     #[inline(always)]
-    fn field<const N: usize>(&mut self, number: u8, value: [u8; N]) {
-        self.put([0x80, 0, number << 1, N as u8]);
-        self.put(value);
+    fn field1(&mut self, number: u8, value: u8) {
+        self.put([0x80, 0, number << 1, 1, value]);
+    }
+
+    #[inline(always)]
+    fn field2(&mut self, number: u8, value: u16) {
+        let [a, b] = value.to_be_bytes();
+        self.put([0x80, 0, number << 1, 2, a, b]);
+    }
+
+    #[inline(always)]
+    fn field4(&mut self, number: u8, [a, b, c, d]: [u8; 4]) {
+        self.put([0x80, 0, number << 1, 4, a, b, c, d]);
     }
 
     /// Writes what was appended since `start` as the length that stands there.
@@ -117,20 +129,19 @@ pub(crate) fn delete(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), U
 
 #[inline(always)]
 fn start(head: &Head, xid: u32) -> Short {
-    let mut short = Short { bytes: [0; ROOM], len: 0 };
-    short.put([VERSION, Kind::FLOW_MOD, 0, 0]);
-    short.put(xid.to_be_bytes());
-    short.put(head.cookie.to_be_bytes());
-    short.put([0; 8]);
-    short.put([head.table, head.command]);
-    short.put(head.idle_timeout_s.to_be_bytes());
-    short.put(head.hard_timeout_s.to_be_bytes());
-    short.put(head.priority.to_be_bytes());
-    short.put(NO_BUFFER.to_be_bytes());
-    short.put(PORT_ANY.to_be_bytes());
-    short.put(crate::GROUP_ANY.to_be_bytes());
-    short.put(head.flags.to_be_bytes());
-    short.put([0; 2]);
+    let mut short = Short { bytes: [0; ROOM], len: HEAD };
+    let fixed = &mut short.bytes;
+    (fixed[0], fixed[1]) = (VERSION, Kind::FLOW_MOD);
+    fixed[4..8].copy_from_slice(&xid.to_be_bytes());
+    fixed[8..16].copy_from_slice(&head.cookie.to_be_bytes());
+    (fixed[24], fixed[25]) = (head.table, head.command);
+    fixed[26..28].copy_from_slice(&head.idle_timeout_s.to_be_bytes());
+    fixed[28..30].copy_from_slice(&head.hard_timeout_s.to_be_bytes());
+    fixed[30..32].copy_from_slice(&head.priority.to_be_bytes());
+    fixed[32..36].copy_from_slice(&NO_BUFFER.to_be_bytes());
+    fixed[36..40].copy_from_slice(&PORT_ANY.to_be_bytes());
+    fixed[40..44].copy_from_slice(&GROUP_ANY.to_be_bytes());
+    fixed[44..46].copy_from_slice(&head.flags.to_be_bytes());
     short
 }
 
@@ -160,23 +171,23 @@ fn put_match(matches: &Match, short: &mut Short) -> Result<(), Unsayable> {
     let at = short.len;
     short.put([0, 1, 0, 0]);
     if let Some(in_port) = in_port {
-        short.field(field::IN_PORT, in_port.to_be_bytes());
+        short.field4(field::IN_PORT, in_port.to_be_bytes());
     }
     if ports || proto.is_some() || matches.src.is_some() || matches.dst.is_some() || matches.dscp.is_some() {
-        short.field(field::ETH_TYPE, ETH_IPV4.to_be_bytes());
+        short.field2(field::ETH_TYPE, ETH_IPV4);
     }
     if let Some(tag) = matches.tag {
-        short.field(field::VLAN_VID, (VLAN_PRESENT | tag).to_be_bytes());
+        short.field2(field::VLAN_VID, VLAN_PRESENT | tag);
     }
     if let Some(dscp) = matches.dscp {
-        short.field(field::IP_DSCP, [dscp]);
+        short.field1(field::IP_DSCP, dscp);
     }
     if let Some(proto) = proto {
-        short.field(field::IP_PROTO, [proto]);
+        short.field1(field::IP_PROTO, proto);
     }
     for (number, wanted) in [(field::IPV4_SRC, matches.src), (field::IPV4_DST, matches.dst)] {
         match wanted {
-            Some(whole) if whole.len >= 32 => short.field(number, whole.address.octets()),
+            Some(whole) if whole.len >= 32 => short.field4(number, whole.address.octets()),
             Some(part) => {
                 if let Some((address, mask)) = prefix(part) {
                     short.put([0x80, 0, number << 1 | 1, 8]);
@@ -188,10 +199,10 @@ fn put_match(matches: &Match, short: &mut Short) -> Result<(), Unsayable> {
         }
     }
     if let Some(port) = matches.src_port {
-        short.field(src_field, port.to_be_bytes());
+        short.field2(src_field, port);
     }
     if let Some(port) = matches.dst_port {
-        short.field(dst_field, port.to_be_bytes());
+        short.field2(dst_field, port);
     }
     if let Some((value, mask)) = matches.tcp_flags {
         short.put([0xff, 0xff, TCP_FLAGS << 1 | 1, 8]);

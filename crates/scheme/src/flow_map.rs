@@ -26,6 +26,8 @@ pub struct FlowMap<V> {
     chunks: Vec<Vec<Option<(FlowId, V)>>>,
     free: Vec<u32>,
     len: usize,
+    /// The flow that was changed last, and its place: it is asked for again and again while something happens to it.
+    last: (FlowId, u32),
 }
 
 /// Where the entries of neighbouring names are.
@@ -37,7 +39,9 @@ struct Page {
 
 impl<V> Default for FlowMap<V> {
     fn default() -> FlowMap<V> {
-        FlowMap { pages: FxHashMap::default(), order: BTreeSet::new(), chunks: Vec::new(), free: Vec::new(), len: 0 }
+        let last = (FlowId(0), NOBODY);
+        let (pages, order) = (FxHashMap::default(), BTreeSet::new());
+        FlowMap { pages, order, chunks: Vec::new(), free: Vec::new(), len: 0, last }
     }
 }
 
@@ -54,6 +58,9 @@ impl<V> FlowMap<V> {
 
     #[inline]
     fn place(&self, id: FlowId) -> Option<usize> {
+        if self.last.0 == id && self.last.1 != NOBODY {
+            return Some(self.last.1 as usize);
+        }
         let place = self.pages.get(&(id.0 / NAMES))?.places[(id.0 % NAMES) as usize];
         (place != NOBODY).then_some(place as usize)
     }
@@ -75,6 +82,7 @@ impl<V> FlowMap<V> {
     #[inline]
     pub fn get_mut(&mut self, id: &FlowId) -> Option<&mut V> {
         let place = self.place(*id)?;
+        self.last = (*id, place as u32);
         self.chunks[place / CHUNK][place % CHUNK].as_mut().map(|(_, value)| value)
     }
 
@@ -91,6 +99,7 @@ impl<V> FlowMap<V> {
         });
         page.places[(id.0 % NAMES) as usize] = place;
         page.used += 1;
+        self.last = (id, place);
         self.len += 1;
         None
     }
@@ -112,6 +121,7 @@ impl<V> FlowMap<V> {
     /// Forgets a flow; returns what was known of it.
     pub fn remove(&mut self, id: &FlowId) -> Option<V> {
         let place = self.place(*id)?;
+        self.last.1 = NOBODY;
         let number = id.0 / NAMES;
         let page = self.pages.get_mut(&number)?;
         page.places[(id.0 % NAMES) as usize] = NOBODY;

@@ -3,7 +3,7 @@
 use super::fake::{say, Common, Fake};
 use super::load_generator::{connect, until, Work};
 use super::report::{Measured, Row};
-use super::subject::Subject;
+use super::subject::{Start, Subject, RIVALS};
 use super::Plan;
 use crate::load::ran_ns_of;
 use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
@@ -149,11 +149,14 @@ pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), Str
             let numbers = (switches, outstanding);
             done(Row::new(("pathloom", "answers"), numbers, &measured, subject.resident_bytes()));
             drop(subject);
-            for rival in ["ovs-testcontroller", "osken-manager"].into_iter().filter(|_| plan.rivals) {
-                let Some(subject) = Subject::rival(rival) else { continue };
-                match run(subject.place(), switches, outstanding, plan.duration) {
-                    Ok(measured) => done(Row::new((rival, "answers"), numbers, &measured, subject.resident_bytes())),
-                    Err(problem) => eprintln!("{rival} with {switches} switches: {problem}"),
+            for rival in RIVALS.iter().filter(|_| plan.rivals) {
+                match rival.start(switches) {
+                    Start::Absent => {}
+                    Start::Unfit(why) => done(Row::without((rival.name, "answers"), numbers, why)),
+                    Start::Runs(subject) => done(match run(subject.place(), switches, outstanding, plan.duration) {
+                        Ok(measured) => Row::new((rival.name, "answers"), numbers, &measured, subject.resident_bytes()),
+                        Err(why) => Row::without((rival.name, "answers"), numbers, why),
+                    }),
                 }
             }
         }

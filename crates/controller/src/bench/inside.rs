@@ -1,6 +1,6 @@
 //! The same set-ups with the controller and its fake switches in one thread and without sockets, for profilers.
 //!
-//! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' pathloom-controller bench inside spt 2000 10000` counts what
+//! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' --toggle-collect='*Hub*settle*' pathloom-controller bench inside spt 2000 10000` counts what
 //! the controller takes, and not what the switches do.
 
 use super::fake::Common;
@@ -13,6 +13,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+/// All flows are measured, however long it takes.
+const FAR: Duration = Duration::from_secs(1 << 30);
 /// Packets on their way per ToR.
 const OUTSTANDING: usize = 128;
 /// So many rounds without a path, and something is wrong.
@@ -37,7 +39,7 @@ fn set_up(scheme: &str, flows: (usize, usize)) -> Result<Duration, String> {
     let mut hub = served::hub(&format!("fabric:{scheme}:{FABRIC}"))?;
     hub.tell(Input::Timeout);
     let fabric = Rc::new(fabric_from_spec(FABRIC).map_err(|problem| problem.to_string())?);
-    let (common, counts) = (Common::default(), Rc::new(RefCell::new(Counts::new(flows))));
+    let (common, counts) = (Common::default(), Rc::new(RefCell::new(Counts::new(flows, FAR, None))));
     let mut links = Vec::new();
     for (fake, opening) in switches(&fabric, OUTSTANDING, &common, &counts) {
         let id = hub.connect("inside".into()).ok_or("the hub takes no more connections")?;
@@ -54,11 +56,16 @@ fn set_up(scheme: &str, flows: (usize, usize)) -> Result<Duration, String> {
             debug_assert_eq!(used, told.len(), "the hub leaves whole messages");
             moved |= !out.is_empty();
             let start = Instant::now();
-            let used = hub.received(*id, out);
+            let received = hub.received(*id, out);
             if counts.borrow().is_measuring() {
                 spent += start.elapsed();
             }
-            out.drain(..used);
+            out.drain(..received.used);
+        }
+        let start = Instant::now();
+        hub.settle();
+        if counts.borrow().is_measuring() {
+            spent += start.elapsed();
         }
         if !moved && !begun {
             begun = true;

@@ -8,10 +8,10 @@ mod answers;
 pub(crate) mod fake;
 mod inside;
 pub(crate) mod load_generator;
+mod path_per_flow;
 mod paths;
 mod report;
 mod served;
-mod shortest;
 mod subject;
 
 use report::Row;
@@ -20,7 +20,8 @@ use std::time::Duration;
 const USAGE: &str = "\
 usage: pathloom-controller bench [--work answers|paths|all] [--switches 1,16,80,320] [--outstanding 1,128]
                                  [--duration 2s] [--schemes spt,ofpt] [--no-rivals] [--json -]
-Rivals are measured beside it in the same run where they are installed: ovs-testcontroller, osken-manager.";
+Rivals are measured beside it in the same run where they are installed: ovs-testcontroller, and os-ken (in the Python that
+PATHLOOM_OSKEN_PYTHON names, or that of judges/ beside this program, or python3).";
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -141,7 +142,8 @@ mod tests {
         let measured = answers::run((port, std::process::id()), 3, 16, plan.duration).unwrap();
         assert!(measured.count > 100, "{measured:?}");
         let port = served::on_a_thread("fabric:spt:fat-tree:k=4");
-        let measured = paths::run((port, std::process::id()), "fat-tree:k=4", (50, 200), 8).unwrap();
+        let measured =
+            paths::run((port, std::process::id()), "fat-tree:k=4", (50, 200), (8, Duration::from_secs(60))).unwrap();
         assert_eq!(measured.count, 200);
         assert!(measured.p50_us > 0.0 && measured.p99_us >= measured.p50_us, "{measured:?}");
     }

@@ -3,6 +3,7 @@
 use super::fake::{say, Common, Fake};
 use super::load_generator::{connect, until, Work};
 use super::report::{Measured, Row};
+use super::served;
 use super::subject::Subject;
 use super::Plan;
 use crate::load::ran_ns_of;
@@ -22,6 +23,8 @@ pub(super) const FABRIC: &str = "fat-tree:k=8";
 pub(super) const FLOWS: (usize, usize) = (10_000, 40_000);
 /// So long without a message, and the default routes are taken to be in place.
 const QUIET: Duration = Duration::from_millis(300);
+/// How long all of it may take, the flows that stand before included.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The table with rules of single flows; the default routes and the rules that copy packets are elsewhere.
 const FLOW_TABLE: u8 = 1;
 
@@ -36,11 +39,17 @@ pub(super) struct Counts {
     standing: usize,
     from: Option<Instant>,
     to: Option<Instant>,
+    /// How long is measured at most.
+    limit: Duration,
+    /// The controller's process, and what it ran until the measurement began, and during it.
+    process: Option<u32>,
+    ran_ns: Option<u64>,
+    ran_s: Option<f64>,
 }
 
 impl Counts {
-    /// Of flows standing before the measurement, and flows measured.
-    pub(super) fn new((standing, measured): (usize, usize)) -> Counts {
+    /// Of flows standing before the measurement, and flows measured, if that does not take longer than `limit`.
+    pub(super) fn new((standing, measured): (usize, usize), limit: Duration, process: Option<u32>) -> Counts {
         Counts {
             left: standing + measured,
             started: 0,
@@ -49,6 +58,33 @@ impl Counts {
             standing,
             from: None,
             to: None,
+            limit,
+            process,
+            ran_ns: None,
+            ran_s: None,
+        }
+    }
+
+    /// A path has been set up that was asked for at `sent`.
+    fn finish(&mut self, sent: Instant) {
+        self.finished += 1;
+        if self.finished <= self.standing {
+            if self.finished == self.standing {
+                self.from = Some(Instant::now());
+                self.ran_ns = self.process.and_then(ran_ns_of);
+            }
+            return;
+        }
+        if self.is_done() {
+            return;
+        }
+        self.times_ns.push(sent.elapsed().as_nanos() as u64);
+        let late = self.finished % 16 == 0 && self.from.is_some_and(|from| from.elapsed() > self.limit);
+        if late || (self.finished == self.started && self.left == 0) {
+            self.left = 0;
+            self.to = Some(Instant::now());
+            let ran_ns = self.process.and_then(ran_ns_of).zip(self.ran_ns).map(|(after, before)| after - before);
+            self.ran_s = ran_ns.map(|ns| ns as f64 / 1e9);
         }
     }
 
@@ -139,20 +175,7 @@ impl Work for Opening {
         let (Some(src_port), Some(dst_port)) = (matches.tcp_src, matches.tcp_dst) else { return };
         let five_tuple = FiveTuple { src: src.0, dst: dst.0, proto: PROTO_TCP, src_port, dst_port };
         let Some(sent) = self.sent.remove(&five_tuple) else { return };
-        {
-            let mut counts = self.counts.borrow_mut();
-            counts.finished += 1;
-            let measured = counts.finished > counts.standing;
-            if counts.finished == counts.standing {
-                counts.from = Some(Instant::now());
-            }
-            if measured {
-                counts.times_ns.push(sent.elapsed().as_nanos() as u64);
-            }
-            if measured && counts.finished == counts.started && counts.left == 0 {
-                counts.to = Some(Instant::now());
-            }
-        }
+        self.counts.borrow_mut().finish(sent);
         self.open(out);
     }
 }
@@ -178,14 +201,14 @@ pub(crate) fn run(
     (port, process): (u16, u32),
     spec: &str,
     flows: (usize, usize),
-    outstanding: usize,
+    (outstanding, limit): (usize, Duration),
 ) -> Result<Measured, String> {
     let fabric = Rc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|problem| problem.to_string())?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let (common, go) = (Common::default(), Rc::new(Notify::new()));
-        let counts = Rc::new(RefCell::new(Counts::new(flows)));
+        let counts = Rc::new(RefCell::new(Counts::new(flows, limit, Some(process))));
         let start = Instant::now();
         let tasks: Vec<_> = switches(&fabric, outstanding, &common, &counts)
             .map(|(fake, opening)| connect(port, fake, opening, go.clone()))
@@ -194,24 +217,22 @@ pub(crate) fn run(
         let connected_s = start.elapsed().as_secs_f64();
         quiet(&common).await;
         go.notify_waiters();
-        let mut ran = None;
-        let mut seen = (0, Instant::now());
+        let start = Instant::now();
+        let mut seen = (0, start);
         until_progress(|| {
             let counts = counts.borrow();
             if counts.finished > seen.0 {
                 seen = (counts.finished, Instant::now());
             }
-            if counts.from.is_some() && ran.is_none() {
-                ran = ran_ns_of(process);
-            }
-            (counts.to.is_some(), seen.1.elapsed(), counts.finished)
+            let idle = if start.elapsed() > PATIENCE { PATIENCE } else { seen.1.elapsed() };
+            (counts.to.is_some(), idle, counts.finished)
         })
         .await?;
-        let ran_s = ran_ns_of(process).zip(ran).map(|(after, before)| (after - before) as f64 / 1e9);
         tasks.iter().for_each(|task| task.abort());
         let mut counts = counts.borrow_mut();
         let seconds = counts.to.zip(counts.from).map_or(0.0, |(to, from)| (to - from).as_secs_f64());
         let count = counts.times_ns.len() as u64;
+        let ran_s = counts.ran_s;
         Ok(Measured::new(count, seconds, std::mem::take(&mut counts.times_ns), (connected_s, ran_s)))
     })
 }
@@ -235,7 +256,7 @@ async fn until_progress(mut state: impl FnMut() -> (bool, Duration, usize)) -> R
             return Ok(());
         }
         if idle > Duration::from_secs(10) {
-            return Err(format!("no path was set up for 10 s, after {finished}"));
+            return Err(format!("too slow: {finished} paths were set up when patience ended"));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -247,15 +268,22 @@ pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), Str
     for scheme in &plan.schemes {
         let name = scheme.split(':').next().unwrap_or_default();
         if !known.contains(&name) {
-            eprintln!("there is no scheme {name}; there are {}", known.join(", "));
-            continue;
+            return Err(format!("--schemes: there is no scheme {name}; there are {}", known.join(", ")));
         }
         for &outstanding in &plan.outstanding {
+            let (work, numbers) = (format!("paths {scheme}"), (80, outstanding));
+            if !served::routes_first_packets(scheme)? {
+                let why = "it routes no flow when its first packet comes".into();
+                done(Row::without(("pathloom", &work), numbers, why));
+                continue;
+            }
             let subject = Subject::ours(&format!("fabric:{scheme}:{FABRIC}"))?;
             let flows = if outstanding == 1 { (FLOWS.0, FLOWS.1 / 4) } else { FLOWS };
-            let measured = run(subject.place(), FABRIC, flows, outstanding)?;
-            let work = format!("paths {scheme}");
-            done(Row::new(("pathloom", &work), (80, outstanding), &measured, subject.resident_bytes()));
+            let row = match run(subject.place(), FABRIC, flows, (outstanding, 5 * plan.duration)) {
+                Ok(measured) => Row::new(("pathloom", &work), numbers, &measured, subject.resident_bytes()),
+                Err(why) => Row::without(("pathloom", &work), numbers, why),
+            };
+            done(row);
         }
     }
     Ok(())

@@ -44,13 +44,15 @@ pub(crate) struct Row {
     pub work: String,
     pub switches: usize,
     pub outstanding: usize,
-    pub per_s: f64,
+    pub per_s: Option<f64>,
     /// Per second of CPU time of the controller.
     pub per_cpu_s: Option<f64>,
-    pub p50_us: f64,
-    pub p99_us: f64,
+    pub p50_us: Option<f64>,
+    pub p99_us: Option<f64>,
     pub rss_mb: Option<f64>,
-    pub connected_s: f64,
+    pub connected_s: Option<f64>,
+    /// Why there are no numbers.
+    pub why: Option<String>,
 }
 
 impl Row {
@@ -66,12 +68,30 @@ impl Row {
             work: work.into(),
             switches,
             outstanding,
-            per_s: (measured.count as f64 / measured.seconds).round(),
+            per_s: Some((measured.count as f64 / measured.seconds).round()),
             per_cpu_s: measured.ran_s.filter(|&ran| ran > 0.0).map(|ran| (measured.count as f64 / ran).round()),
-            p50_us: short(measured.p50_us),
-            p99_us: short(measured.p99_us),
+            p50_us: Some(short(measured.p50_us)),
+            p99_us: Some(short(measured.p99_us)),
             rss_mb: rss_bytes.map(|bytes| short(bytes as f64 / 1e6)),
-            connected_s: (measured.connected_s * 1000.0).round() / 1000.0,
+            connected_s: Some((measured.connected_s * 1000.0).round() / 1000.0),
+            why: None,
+        }
+    }
+
+    /// A row without numbers, and why it has none.
+    pub(crate) fn without((who, work): (&str, &str), (switches, outstanding): (usize, usize), why: String) -> Row {
+        Row {
+            who: who.into(),
+            work: work.into(),
+            switches,
+            outstanding,
+            per_s: None,
+            per_cpu_s: None,
+            p50_us: None,
+            p99_us: None,
+            rss_mb: None,
+            connected_s: None,
+            why: Some(why),
         }
     }
 
@@ -83,18 +103,20 @@ impl Row {
                 "who", "work", "switches", "outstanding", "per s", "per CPU s", "p50 µs", "p99 µs", "MB", "connected s"
             );
         }
+        let Row { who, work, switches, outstanding, .. } = self;
+        if let Some(why) = &self.why {
+            return println!("{who:<20} {work:<14} {switches:>8} {outstanding:>11}  {why}");
+        }
+        let text =
+            |number: Option<f64>, digits: usize| number.map_or("-".into(), |number| format!("{number:.digits$}"));
         println!(
-            "{:<20} {:<14} {:>8} {:>11} {:>12.0} {:>12} {:>9.1} {:>9.1} {:>7} {:>11.3}",
-            self.who,
-            self.work,
-            self.switches,
-            self.outstanding,
-            self.per_s,
-            self.per_cpu_s.map_or("-".into(), |number| format!("{number:.0}")),
-            self.p50_us,
-            self.p99_us,
-            self.rss_mb.map_or("-".into(), |mb| format!("{mb:.1}")),
-            self.connected_s
+            "{who:<20} {work:<14} {switches:>8} {outstanding:>11} {:>12} {:>12} {:>9} {:>9} {:>7} {:>11}",
+            text(self.per_s, 0),
+            text(self.per_cpu_s, 0),
+            text(self.p50_us, 1),
+            text(self.p99_us, 1),
+            text(self.rss_mb, 1),
+            text(self.connected_s, 3)
         );
     }
 }

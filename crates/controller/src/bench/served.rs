@@ -1,13 +1,13 @@
 //! The controllers that are measured: the same hub and sessions as ever, on a port of the loopback.
 
-use super::shortest::ShortestPath;
+use super::path_per_flow::PathPerFlow;
 use crate::config::{Limits, Sessions};
 use crate::hub::{Brain, Hub};
 use crate::serve::{accept_tcp, keep_time, look_after};
 use crate::session::Shared;
 use pathloom_control::{Config, Controller, Input};
 use pathloom_model::fabric_from_spec;
-use pathloom_scheme::Scheme;
+use pathloom_scheme::{Detection, Scheme};
 use std::io::Write;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
@@ -45,16 +45,29 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     }
     let (scheme, spec) = what.strip_prefix("fabric:").and_then(|rest| rest.split_once(':')).ok_or("no such thing")?;
     let fabric = Arc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);
-    let scheme: Box<dyn Scheme> = if scheme == "spt" {
-        Box::new(ShortestPath::default())
-    } else {
-        let parsed = pathloom_schemes::parse(scheme).map_err(|problem| problem.to_string())?;
-        parsed.central(1).ok_or(format!("{scheme} has no central part"))?
-    };
+    let scheme = central(scheme)?;
     let datapaths = fabric.switches().iter().map(|&switch| (u64::from(switch.0) + 1, switch)).collect();
     let config = Config { max_flows_per_host: FLOWS_PER_HOST, ..Config::default() };
     let controller = Controller::new(config, fabric.clone(), scheme);
     Ok(Hub::new(Brain::Fabric(controller), Some(fabric), datapaths, settings))
+}
+
+/// The scheme of the registry; in the place of `spt` and `ecmp`, which leave all flows on default routes and so set up no
+/// paths, one that gives each flow by rules of its own the path that these would take.
+fn central(scheme: &str) -> Result<Box<dyn Scheme>, String> {
+    match scheme {
+        "spt" => Ok(Box::new(PathPerFlow::spt())),
+        "ecmp" => Ok(Box::new(PathPerFlow::ecmp())),
+        _ => {
+            let parsed = pathloom_schemes::parse(scheme).map_err(|problem| problem.to_string())?;
+            parsed.central(1).ok_or(format!("{scheme} has no central part"))
+        }
+    }
+}
+
+/// Whether a scheme gives a flow a path when it hears of its first packet; others wait for what is measured.
+pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
+    Ok(central(scheme)?.needs().detection == Detection::Label)
 }
 
 fn serve(what: &str, ready: impl FnOnce(u16)) -> Result<(), String> {

@@ -3,11 +3,82 @@
 use crate::load::resident_bytes;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a rival may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A controller that is measured beside ours.
+pub(crate) struct Rival {
+    pub name: &'static str,
+    /// Most switches it takes, where it has a limit, and what sets it.
+    most: Option<(usize, &'static str)>,
+    /// How it is started on a port.
+    command: fn(u16) -> Command,
+}
+
+/// What came of starting a rival.
+pub(crate) enum Start {
+    /// It is not installed.
+    Absent,
+    /// It cannot do what is asked.
+    Unfit(String),
+    Runs(Subject),
+}
+
+/// All rivals.
+pub(crate) const RIVALS: [Rival; 2] = [
+    Rival { name: "ovs-testcontroller", most: Some((16, "MAX_SWITCHES in its source")), command: ovs },
+    Rival { name: "os-ken", most: None, command: os_ken },
+];
+
+fn ovs(port: u16) -> Command {
+    let mut command = Command::new("ovs-testcontroller");
+    command.args(["-O", "OpenFlow13", "--unixctl=none", "-vconsole:off", "-vsyslog:off"]);
+    command.arg(format!("ptcp:{port}:127.0.0.1"));
+    command
+}
+
+fn os_ken(port: u16) -> Command {
+    let beside = std::env::current_exe().ok().and_then(|program| {
+        let python = program.parent()?.parent()?.join("judges/bin/python");
+        python.exists().then_some(python)
+    });
+    let named = std::env::var_os("PATHLOOM_OSKEN_PYTHON").map(PathBuf::from);
+    let mut command = Command::new(named.or(beside).unwrap_or("python3".into()));
+    command.args(["-c", include_str!("rival_os_ken.py"), &port.to_string()]);
+    command
+}
+
+impl Rival {
+    /// Starts it for so many switches.
+    pub(crate) fn start(&self, switches: usize) -> Start {
+        if let Some((most, why)) = self.most.filter(|&(most, _)| switches > most) {
+            return Start::Unfit(format!("it takes {most} switches at most ({why})"));
+        }
+        let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+        let Ok(port) = port.map(|address| address.port()) else { return Start::Absent };
+        let mut command = (self.command)(port);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(child) = quiet.spawn() else { return Start::Absent };
+        let mut subject = Subject { child, port };
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if subject.child.try_wait().ok().flatten().is_some() {
+                return Start::Absent;
+            }
+            if start.elapsed() > PATIENCE {
+                return Start::Unfit(format!("it did not listen within {PATIENCE:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // It has to see that this one is gone again: it may count it.
+        std::thread::sleep(Duration::from_millis(200));
+        Start::Runs(subject)
+    }
+}
 
 /// A controller in a process of its own; it ends with this value.
 pub(crate) struct Subject {
@@ -35,33 +106,6 @@ impl Subject {
                 Err(format!("the controller for {what} did not start"))
             }
         }
-    }
-
-    /// A rival, if it is installed: its name and how it is started on a port.
-    pub(crate) fn rival(name: &str) -> Option<Subject> {
-        let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).ok()?.port();
-        let mut command = Command::new(name);
-        match name {
-            "ovs-testcontroller" => {
-                command.args(["-O", "OpenFlow13", "--unixctl=none", "-vconsole:off", "-vsyslog:off"]);
-                command.arg(format!("ptcp:{port}:127.0.0.1"));
-            }
-            _ => {
-                command.args(["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", &port.to_string()]);
-                command.arg("os_ken.app.simple_switch_13");
-            }
-        }
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut subject = Subject { child: quiet.spawn().ok()?, port };
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let gone = subject.child.try_wait().ok().flatten().is_some();
-            if gone || start.elapsed() > PATIENCE {
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(subject)
     }
 
     /// Its port, and its number among the processes.

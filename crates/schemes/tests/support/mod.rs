@@ -108,10 +108,11 @@ impl World {
             }
             Event::LinkChanged { link, up } => {
                 view.links.set_cable(*link, *up);
-                for flow in view.flows.values_mut() {
-                    flow.route = flow.route.take().filter(|path| path.is_up(&view.links));
-                    flow.pending = flow.pending.take().filter(|path| path.is_up(&view.links));
-                }
+                let links = view.links.clone();
+                view.flows.for_each_mut(|_, flow| {
+                    flow.route = flow.route.take().filter(|path| path.is_up(&links));
+                    flow.pending = flow.pending.take().filter(|path| path.is_up(&links));
+                });
             }
             _ => {}
         }

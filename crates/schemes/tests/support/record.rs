@@ -130,13 +130,13 @@ fn show(world: &mut World, flow: &Flow) -> Result<(), String> {
         fabric.link_between(node(&pair[0])?, node(&pair[1])?).ok_or_else(missing)
     });
     let links = links.collect::<Result<Vec<_>, String>>()?;
-    world.view.flows.get_mut(&flow.id).into_iter().for_each(|shown| {
+    if let Some(shown) = world.view.flows.get_mut(&flow.id) {
         shown.route = (!links.is_empty()).then(|| pathloom_model::Path::new(links));
         (shown.size_bytes, shown.rate_bps) = (flow.size_bytes, flow.rate_bps);
         if let Some(known) = known {
             shown.long = known.long;
             shown.arrived = known.arrived;
         }
-    });
+    }
     Ok(())
 }
