@@ -4,7 +4,7 @@ use crate::FlowId;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Index;
+use std::ops::{Index, RangeFrom};
 
 /// Names of one page: names come in a row, so most pages are full.
 const NAMES: u64 = 64;
@@ -137,7 +137,14 @@ impl<V> FlowMap<V> {
 
     /// All flows and what is known of them, in the order of their names.
     pub fn iter(&self) -> Iter<'_, V> {
-        Iter { map: self, pages: self.order.iter(), page: None, next: 0 }
+        Iter { map: self, pages: self.order.range(..), page: None, next: 0 }
+    }
+
+    /// Those from this name on, in order.
+    pub fn range(&self, from: RangeFrom<FlowId>) -> impl Iterator<Item = (&FlowId, &V)> {
+        let first = from.start;
+        let pages = self.order.range(first.0 / NAMES..);
+        Iter { map: self, pages, page: None, next: 0 }.skip_while(move |(id, _)| **id < first)
     }
 
     /// The names, in order.
@@ -166,7 +173,7 @@ impl<V> FlowMap<V> {
 /// Goes through a [`FlowMap`].
 pub struct Iter<'a, V> {
     map: &'a FlowMap<V>,
-    pages: std::collections::btree_set::Iter<'a, u64>,
+    pages: std::collections::btree_set::Range<'a, u64>,
     page: Option<&'a Page>,
     next: usize,
 }
@@ -249,6 +256,9 @@ mod tests {
                 prop_assert_eq!((map.len(), map.contains_key(&id)), (tree.len(), tree.contains_key(&id)));
             }
             prop_assert!(map.iter().eq(tree.iter()));
+            for first in [0, 63, 64, 100, 1 << 36 | 70].map(FlowId) {
+                prop_assert!(map.range(first..).eq(tree.range(first..)));
+            }
             let mut seen = Vec::new();
             map.for_each_mut(|id, value| {
                 seen.push((id, *value));
