@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 
 from conftest import tree
+from pathloom.experiments.execution import Execution, Wrappers
+from pathloom.experiments.settings import Settings
 
 COMMAND = [sys.executable, "-m", "pathloom"]
 ENDLESS = ["--fabric", "fat-tree:k=4", "--traffic", "long-lived", "--duration", "1h"]
@@ -89,6 +91,14 @@ def test_nothing_is_written_when_nothing_was_finished(tmp_path: Path) -> None:
     assert code == 130, seen
     assert "pathloom: interrupted" in seen
     assert "Traceback" not in seen + out
+    assert tree(tmp_path) == []
+
+
+def test_a_run_that_nobody_came_to_leaves_nothing(tmp_path: Path) -> None:
+    settings = Settings.of({"fabric": "dumbbell", "traffic": "long-lived", "schemes": ("ecmp",)}, "test")
+    execution = Execution(settings, None, Wrappers(pcap=str(tmp_path / "x.pcapng")))
+    assert tree(tmp_path) == ["x.pcapng.partial"]
+    execution.run(threads=0)
     assert tree(tmp_path) == []
 
 

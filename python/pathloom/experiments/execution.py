@@ -154,6 +154,8 @@ class Execution:
         finally:
             stop.set()
             _await(workers)
+            # Those that nobody came to would keep their half-written files.
+            self._prepared.clear()
         if errors:
             raise errors[0]
         self.outcomes = [finished[job] for job in self.jobs if job in finished]
