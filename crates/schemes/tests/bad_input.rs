@@ -1,0 +1,373 @@
+//! Bad input, one kind a test, and every central scheme in each: what it does when fabric, flows, links or switches are
+//! not what it might wish for. The world of `support` insists meanwhile that it asks for nothing the contract forbids.
+//! docs/schemes.md says the same as a table.
+
+mod support;
+
+use pathloom_model::rules::Refusal;
+use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
+use pathloom_scheme::{Action, Event, FlowId, Rejection, View};
+use std::sync::Arc;
+use support::World;
+
+/// Every central scheme of the registry, in the settings that change what it does with bad input.
+const CENTRAL: [&str; 10] = [
+    "spt",
+    "ecmp",
+    "hedera",
+    "hedera-sa:iterations=200,cooling=1",
+    "ofpt",
+    "ofpt:sizes=announced",
+    "ofpt:enforce=none,rules=path,migration=tagged",
+    "lessor",
+    "lessor:sizes=announced",
+    "move:period=1s",
+];
+/// Polling period of the schemes that are polled.
+const ROUND: Nanos = Nanos::from_secs(5);
+const FLOW: FlowId = FlowId(1);
+const OTHER: FlowId = FlowId(2);
+
+/// Whether a scheme gives flows paths of their own.
+fn places(scheme: &str) -> bool {
+    !["spt", "ecmp"].contains(&scheme)
+}
+
+/// A scheme, and all it asked for.
+struct Play {
+    world: World,
+    asked: Vec<Action>,
+}
+
+impl Play {
+    fn new(fabric: Fabric, scheme: &str) -> Play {
+        let mut world = World::new("dumbbell", scheme, 1);
+        world.view = View::new(Arc::new(fabric));
+        let mut play = Play { world, asked: Vec::new() };
+        play.tell(&Event::Started);
+        assert!(matches!(play.asked[0], Action::SetDefaults(_)), "{scheme}: flows without a path have default routes");
+        play
+    }
+
+    fn on(fabric: &str, scheme: &str) -> Play {
+        Play::new(fabric_from_spec(fabric).unwrap(), scheme)
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let asked = self.world.deliver(event);
+        self.asked.extend(asked);
+    }
+
+    /// A long flow between two hosts, by their numbers.
+    fn arrive(&mut self, flow: FlowId, (src, dst): (usize, usize), size_bytes: Option<u64>) {
+        let hosts = self.world.view.fabric.hosts().to_vec();
+        self.world.add_flow(flow, (hosts[src], 0), (hosts[dst], 0), flow.0 as u16);
+        self.world.view.flows.get_mut(&flow).unwrap().size_bytes = size_bytes;
+        self.tell(&Event::FlowArrived { flow });
+    }
+
+    fn link(&mut self, link: LinkId, up: bool) {
+        self.tell(&Event::LinkChanged { link, up });
+        self.tell(&Event::LinkChanged { link: link.reverse(), up });
+    }
+
+    /// One polling period on: the scheme is woken when it wants to be, measurements come in, its jobs end.
+    fn poll(&mut self) {
+        self.world.now = self.world.now.saturating_add(ROUND);
+        for wake in 0.. {
+            assert!(wake < 10, "the scheme wants to be woken at once, again and again");
+            if self.world.scheme.poll_timeout().is_none_or(|at| at > self.world.now) {
+                break;
+            }
+            self.tell(&Event::Timeout);
+        }
+        self.tell(&Event::RatesMeasured { period: ROUND });
+        for job in 0.. {
+            assert!(job < 10, "the scheme never stops solving");
+            let Some((_, asked)) = self.world.solve() else { break };
+            self.asked.extend(asked);
+        }
+    }
+
+    /// The same, and switches confirm what they were asked for.
+    fn round(&mut self) {
+        self.poll();
+        let pending = |(&id, flow): (&FlowId, &pathloom_scheme::FlowView)| flow.pending.is_some().then_some(id);
+        let pending: Vec<FlowId> = self.world.view.flows.iter().filter_map(pending).collect();
+        pending.into_iter().for_each(|flow| self.tell(&Event::RouteConfirmed { flow }));
+    }
+
+    fn rounds(&mut self, count: usize) {
+        (0..count).for_each(|_| self.round());
+    }
+
+    /// Whether a path was asked for, or asked back, for a flow since the last look.
+    fn moved(&mut self, wanted: FlowId) -> bool {
+        std::mem::take(&mut self.asked).iter().any(|action| match action {
+            Action::Route { flow, .. } | Action::Unroute { flow } => *flow == wanted,
+            _ => false,
+        })
+    }
+
+    /// The switches of a flow's own path.
+    fn switches(&self, flow: FlowId) -> Option<Vec<NodeId>> {
+        let (fabric, flow) = (&self.world.view.fabric, self.world.view.flows.get(&flow)?);
+        flow.route.as_ref().map(|path| path.switches(fabric, flow.src_tor))
+    }
+}
+
+#[test]
+fn no_central_scheme_is_left_out() {
+    let name = |spec: &&str| spec.split(':').next().map(str::to_owned);
+    let tried: Vec<String> = CENTRAL.iter().filter_map(name).collect();
+    for name in pathloom_schemes::names() {
+        let central = pathloom_schemes::parse(name).unwrap().central(1).is_some();
+        assert_eq!(central, tried.iter().any(|tried| tried == name), "{name}");
+    }
+}
+
+const LINK: LinkSettings = LinkSettings { rate_bps: 10_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
+
+/// Two hosts at each of four core switches in a ring: no switch is called a ToR, and each has ways to two sides.
+fn ring() -> Fabric {
+    let mut builder = FabricBuilder::new("ring");
+    let switches: Vec<NodeId> = (0..4).map(|i| builder.switch(format!("c{i}"), Tier::Core, None)).collect();
+    for i in 0..4 {
+        builder.cable(switches[i], switches[(i + 1) % 4], LINK);
+    }
+    for i in 0..8 {
+        let host = builder.host(format!("h{i}"), None);
+        builder.cable(host, switches[i / 2], LINK);
+    }
+    builder.build().unwrap()
+}
+
+/// A leaf and spine with hosts at the spines: whoever has hosts is a ToR, wherever it stands.
+fn hosts_at_spines() -> Fabric {
+    let mut builder = FabricBuilder::new("spines with hosts");
+    let leaves = ["l0", "l1"].map(|name| builder.switch(name, Tier::Tor, None));
+    let spines = ["s0", "s1"].map(|name| builder.switch(name, Tier::Core, None));
+    for (leaf, spine) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        builder.cable(leaves[leaf], spines[spine], LINK);
+    }
+    for (number, switch) in [spines[0], spines[0], leaves[0], leaves[1], spines[1], spines[1]].into_iter().enumerate() {
+        let host = builder.host(format!("h{number}"), None);
+        builder.cable(host, switch, LINK);
+    }
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_fabric_without_a_tor_tier_is_routed_from_the_switches_that_have_hosts() {
+    for scheme in CENTRAL {
+        for (fabric, ends) in [(ring(), ["c0", "c2"]), (hosts_at_spines(), ["s0", "s1"])] {
+            let mut play = Play::new(fabric, scheme);
+            let ends = ends.map(|name| play.world.view.fabric.find(name));
+            // Two flows between the same two switches, over either of two ways.
+            for (flow, ends) in [(FLOW, (0, 4)), (OTHER, (1, 5))] {
+                play.arrive(flow, ends, None);
+            }
+            play.rounds(3);
+            let ways = [play.switches(FLOW), play.switches(OTHER)];
+            assert_eq!(ways.iter().flatten().count(), if places(scheme) { 2 } else { 0 }, "{scheme}");
+            for way in ways.iter().flatten() {
+                assert_eq!([way.first().copied(), way.last().copied()], ends, "{scheme}");
+            }
+            // They balance as they do elsewhere; `move` puts flows on the next path whatever is on it.
+            let apart = places(scheme) && !scheme.starts_with("move");
+            assert!(!apart || ways[0] != ways[1], "{scheme}: {ways:?}");
+        }
+    }
+}
+
+#[test]
+fn flows_of_unknown_size_are_placed_and_never_wait() {
+    for scheme in CENTRAL {
+        let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
+        // All leave one host: those of known size may have to wait for one another.
+        play.arrive(FlowId(3), (0, 8), Some(5_000_000));
+        play.arrive(FLOW, (0, 12), None);
+        play.arrive(FlowId(4), (0, 10), Some(1_000_000));
+        play.arrive(OTHER, (0, 14), None);
+        play.rounds(3);
+        for flow in [FLOW, OTHER] {
+            assert_eq!(play.switches(flow).is_some(), places(scheme), "{scheme}");
+            let waits = |action: &Action| matches!(action, Action::Hold { flow: held, .. } if *held == flow);
+            assert!(!play.asked.iter().any(waits), "{scheme}: {:?}", play.asked);
+            let stopped = |action: &Action| matches!(action, Action::Pace { flow: paced, rate_bps: Some(..100_000) } if *paced == flow);
+            assert!(!play.asked.iter().any(stopped), "{scheme}: {:?}", play.asked);
+        }
+    }
+}
+
+#[test]
+fn flows_within_a_tor_need_no_path_and_get_none() {
+    for scheme in CENTRAL {
+        let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
+        play.arrive(FLOW, (0, 1), None);
+        play.arrive(FlowId(3), (0, 1), Some(5_000_000));
+        play.arrive(OTHER, (1, 9), None);
+        play.rounds(3);
+        let cable = play.world.view.fabric.switch_cables().next().unwrap();
+        play.link(cable, false);
+        play.rounds(2);
+        assert_eq!(play.switches(OTHER).is_some(), places(scheme), "{scheme}: a flow that leaves the ToR");
+        for flow in [FLOW, FlowId(3)] {
+            let named = |action: &&Action| match action {
+                Action::Route { flow: named, .. } | Action::Unroute { flow: named } => *named == flow,
+                _ => false,
+            };
+            assert_eq!(play.asked.iter().find(named), None, "{scheme}");
+        }
+        play.tell(&Event::FlowFinished { flow: FLOW });
+    }
+}
+
+/// A fabric whose switch `c0` carries nothing, though its links are up.
+fn half_dead() -> Fabric {
+    let text = "leaf-spine:spines=3,leaves=2,hosts=2,rate=10Mbps";
+    let healthy = fabric_from_spec(text).unwrap();
+    let mut builder = FabricBuilder::new(text);
+    for node in healthy.nodes() {
+        match healthy.find(&node.name).filter(|&id| healthy.is_host(id)) {
+            Some(_) => builder.host(node.name.clone(), node.pod),
+            None => builder.switch(node.name.clone(), node.tier, node.pod),
+        };
+    }
+    let dead = healthy.find("c0").unwrap();
+    for cable in healthy.cables() {
+        let link = healthy.link(cable);
+        let rate_bps = if [link.from, link.to].contains(&dead) { 0 } else { link.settings.rate_bps };
+        builder.cable(link.from, link.to, LinkSettings { rate_bps, ..link.settings });
+    }
+    builder.build().unwrap()
+}
+
+#[test]
+fn links_without_capacity_are_gone_round() {
+    for scheme in CENTRAL {
+        let mut play = Play::new(half_dead(), scheme);
+        let dead = play.world.view.fabric.find("c0").unwrap();
+        for (number, ends) in [(0, 2), (1, 3), (0, 3)].into_iter().enumerate() {
+            play.arrive(FlowId(number as u64), ends, None);
+        }
+        for _ in 0..4 {
+            play.round();
+            let ways: Vec<_> = (0..3).filter_map(|flow| play.switches(FlowId(flow))).collect();
+            assert!(ways.iter().all(|way| !way.contains(&dead)), "{scheme} {ways:?}");
+            assert_eq!(ways.len(), if places(scheme) { 3 } else { 0 }, "{scheme}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_without_any_way_is_left_alone_until_a_link_is_back() {
+    for scheme in CENTRAL {
+        let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
+        let fabric = play.world.view.fabric.clone();
+        let tor = fabric.attachments()[0].tor;
+        let cables: Vec<LinkId> = fabric.switch_ports(tor).iter().map(|port| port.link).collect();
+        play.arrive(OTHER, (0, 9), None);
+        play.rounds(2);
+        assert_eq!(play.switches(OTHER).is_some(), places(scheme), "{scheme}");
+        cables.iter().for_each(|&cable| play.link(cable, false));
+        play.arrive(FLOW, (0, 8), None);
+        play.asked.clear();
+        play.rounds(3);
+        for flow in [FLOW, OTHER] {
+            let named = |action: &&Action| matches!(action, Action::Route { flow: named, .. } | Action::Unroute { flow: named } if *named == flow);
+            assert_eq!(play.asked.iter().find(named), None, "{scheme}: there is nothing to be asked for");
+        }
+        // Two are back: with one alone there is but one way, which flows take without being told.
+        cables.iter().for_each(|&cable| play.link(cable, true));
+        play.rounds(2);
+        for flow in [FLOW, OTHER] {
+            assert_eq!(play.switches(flow).is_some(), places(scheme), "{scheme}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
+    for scheme in CENTRAL {
+        let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
+        play.arrive(FLOW, (0, 8), Some(2_000_000));
+        play.arrive(OTHER, (1, 9), None);
+        play.poll();
+        let pending = play.world.view.flows[&FLOW].pending.is_some();
+        assert_eq!(pending, places(scheme), "{scheme}: its path is on its way");
+        // It ends while its rules are under way, and while a job is that was to place it again.
+        play.world.now = play.world.now.saturating_add(ROUND);
+        play.tell(&Event::RatesMeasured { period: ROUND });
+        play.tell(&Event::FlowFinished { flow: FLOW });
+        play.asked.clear();
+        let job = play.world.solve();
+        play.asked.extend(job.into_iter().flat_map(|(_, asked)| asked));
+        play.tell(&Event::RouteConfirmed { flow: FLOW });
+        play.tell(&Event::RouteRejected { flow: FLOW, why: Rejection::UnknownFlow });
+        play.rounds(3);
+        let names_it = |action: &&Action| match action {
+            Action::Route { flow, .. }
+            | Action::Unroute { flow }
+            | Action::Hold { flow, .. }
+            | Action::Release { flow }
+            | Action::Pace { flow, .. } => *flow == FLOW,
+            _ => false,
+        };
+        assert_eq!(play.asked.iter().find(names_it), None, "{scheme}");
+        assert_eq!(play.switches(OTHER).is_some(), places(scheme), "{scheme}: the other goes on");
+        // Nor is it kept in what survives a restart: no list there is of more flows than stand.
+        let mut fresh = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
+        fresh.world.scheme.restore(play.world.scheme.save()).unwrap();
+        play.tell(&Event::FlowFinished { flow: OTHER });
+        let saved = play.world.scheme.save().0.to_string();
+        for kept in ["\"1\":", "\"2\":"] {
+            assert!(!saved.contains(kept), "{scheme}: {saved}");
+        }
+    }
+}
+
+#[test]
+fn a_rejected_path_is_left_alone_for_a_while_and_asked_for_again() {
+    let refused = |node| Rejection::Refused(NodeId(node), Refusal::TableFull);
+    for scheme in CENTRAL {
+        for why in [refused(0), Rejection::SwitchGone(NodeId(0)), Rejection::WrongEnds, Rejection::Malformed] {
+            let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
+            play.arrive(FLOW, (0, 8), None);
+            play.arrive(OTHER, (1, 9), None);
+            play.poll();
+            assert_eq!(play.world.view.flows[&FLOW].pending.is_some(), places(scheme), "{scheme}");
+            play.asked.clear();
+            play.tell(&Event::RouteRejected { flow: FLOW, why });
+            play.tell(&Event::RouteConfirmed { flow: OTHER });
+            assert!(!play.moved(FLOW), "{scheme}: not at once");
+            let rounds = (1..10).find(|_| {
+                play.poll();
+                play.moved(FLOW)
+            });
+            assert_eq!(rounds.is_some(), places(scheme), "{scheme}");
+            assert!(rounds.is_none_or(|rounds| rounds <= 3), "{scheme}: after {rounds:?} rounds");
+            play.rounds(1);
+            for flow in [FLOW, OTHER] {
+                assert_eq!(play.switches(flow).is_some(), places(scheme), "{scheme}");
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_asks_for_paths_gets_an_empty_offer_at_once() {
+    for scheme in CENTRAL {
+        let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
+        play.arrive(FLOW, (0, 8), None);
+        let before = (play.world.view.clone().flows, play.world.scheme.save());
+        let hosts = play.world.view.fabric.hosts().to_vec();
+        for (request, (dst, count)) in [(1, 0), (1, 2), (8, 1), (8, 4), (8, u32::MAX)].into_iter().enumerate() {
+            play.asked.clear();
+            let request = request as u64;
+            play.tell(&Event::PathsRequested { request, src: hosts[0], dst: hosts[dst], count });
+            assert_eq!(play.asked, [Action::Offer { request, paths: Vec::new() }], "{scheme}");
+        }
+        assert_eq!((play.world.view.flows.clone(), play.world.scheme.save()), before, "{scheme}: nothing else changes");
+    }
+}

@@ -1,0 +1,192 @@
+//! Bad input in whole runs: every central scheme, over a controller and switches that take their time. What each scheme
+//! asks for stands in the tests of `pathloom-schemes`; here it is what comes of it: every transfer ends, every packet is
+//! accounted for, and no rule is left behind.
+
+use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
+use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation, SwitchTables};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::{FlowSpec, Start, Workload};
+use std::sync::Arc;
+
+const CENTRAL: [&str; 10] = [
+    "spt",
+    "ecmp",
+    "hedera:period=100ms",
+    "hedera-sa:period=100ms,iterations=200,cooling=1",
+    "ofpt:period=100ms",
+    "ofpt:period=100ms,sizes=announced",
+    "ofpt:period=100ms,enforce=none,rules=path,migration=tagged",
+    "lessor:period=100ms,min_period=50ms",
+    "lessor:period=100ms,min_period=50ms,sizes=announced",
+    "move:period=100ms",
+];
+const DURATION: Nanos = Nanos::from_secs(20);
+/// Too short to be labelled or announced: no scheme hears of it.
+const SHORT_BYTES: u64 = 1000;
+
+/// A transfer: when, between which hosts by number, and how much; `None` for one that runs to the end.
+type Transfer = (u64, usize, usize, Option<u64>);
+
+fn fat_tree() -> Fabric {
+    fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap()
+}
+
+fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) -> Simulation {
+    let flow = |&(start_ms, src, dst, size_bytes): &Transfer| FlowSpec {
+        start: Start::At(Nanos::from_millis(start_ms)),
+        src: fabric.hosts()[src],
+        dst: fabric.hosts()[dst],
+        size_bytes,
+        coflow: None,
+    };
+    let flows = transfers.iter().map(flow).collect();
+    let settings = SimSettings {
+        workload: Arc::new(Workload { flows, description: "by hand".into(), notes: Vec::new() }),
+        central: pathloom_schemes::parse(scheme).unwrap().central(1).unwrap(),
+        transport: TransportSpec::parse("newreno").unwrap(),
+        control: ControlSettings::parse(control).unwrap(),
+        duration: DURATION,
+        drain: 5,
+        faults: Vec::new(),
+        seed: 1,
+        fabric: Arc::new(fabric),
+    };
+    Simulation::new(settings).unwrap()
+}
+
+/// A run to its end, and what the switches have been told by then.
+fn run(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) -> (Outcome, Vec<SwitchTables>) {
+    let mut simulation = simulation(fabric, scheme, control, transfers);
+    simulation.advance(simulation.end());
+    assert!(simulation.is_done(), "{scheme}");
+    let outcome = simulation.outcome();
+    assert!(outcome.conserves_packets(), "{scheme}: {:?}", outcome.packets);
+    (outcome, simulation.switch_tables())
+}
+
+/// The same, where every transfer has to end well and fast enough.
+fn all_end(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) -> (Outcome, Vec<SwitchTables>) {
+    let (outcome, tables) = run(fabric, scheme, control, transfers);
+    for flow in &outcome.flows {
+        match flow.size_bytes {
+            Some(_) => assert!(flow.finish.is_some(), "{scheme}: {flow:?}"),
+            None => assert!(flow.throughput.is_some_and(|share| share > 0.2), "{scheme}: {flow:?}"),
+        }
+    }
+    (outcome, tables)
+}
+
+#[test]
+fn a_fabric_without_a_tor_tier_carries_everyone() {
+    for scheme in CENTRAL {
+        let mut builder = FabricBuilder::new("ring");
+        let settings = LinkSettings { rate_bps: 10_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
+        let switches: Vec<NodeId> = (0..4).map(|i| builder.switch(format!("c{i}"), Tier::Core, None)).collect();
+        for i in 0..4 {
+            builder.cable(switches[i], switches[(i + 1) % 4], settings);
+        }
+        for i in 0..8 {
+            let host = builder.host(format!("h{i}"), None);
+            builder.cable(host, switches[i / 2], settings);
+        }
+        let transfers = [(1, 0, 4, None), (2, 1, 5, None), (3, 2, 7, Some(3_000_000)), (4, 4, 3, Some(200_000))];
+        let (outcome, _) = all_end(builder.build().unwrap(), scheme, "delay=1ms", &transfers);
+        // The two ways of the ring carry a flow each, where the scheme looks at what flows are on them.
+        let both: f64 = outcome.flows.iter().take(2).filter_map(|flow| flow.throughput).sum();
+        let looks = !["spt", "ecmp", "move"].contains(&scheme.split(':').next().unwrap());
+        assert!(!looks || both > 1.5, "{scheme}: {both:.2}");
+    }
+}
+
+#[test]
+fn transfers_of_unknown_size_share_with_those_of_known_size() {
+    for scheme in CENTRAL {
+        // All leave one host, so that the known ones have to wait for one another under `ofpt:sizes=announced`.
+        let transfers = [(1, 0, 8, None), (2, 0, 12, Some(2_000_000)), (3, 0, 10, Some(1_000_000)), (4, 0, 14, None)];
+        let (outcome, _) = run(fat_tree(), scheme, "delay=1ms", &transfers);
+        for flow in &outcome.flows {
+            assert!(flow.size_bytes.is_none() || flow.finish.is_some(), "{scheme}: {flow:?}");
+            assert!(flow.throughput.is_some_and(|share| share > 0.1), "{scheme}: {flow:?}");
+        }
+    }
+}
+
+#[test]
+fn transfers_within_a_tor_go_their_way_without_a_rule() {
+    for scheme in CENTRAL {
+        let quiet = simulation(fat_tree(), scheme, "delay=1ms", &[(0, 0, 1, Some(SHORT_BYTES))]).switch_tables();
+        let most = quiet.iter().map(|table| table.rules.len()).max().unwrap();
+        let transfers = [(1, 0, 1, None), (2, 1, 0, Some(2_000_000)), (3, 2, 3, Some(2_000_000))];
+        let (outcome, _) = all_end(fat_tree(), scheme, "delay=1ms", &transfers);
+        assert_eq!(outcome.control.reroutes, 0, "{scheme}");
+        // A ToR counts its hosts' flows with a rule for each; paths would take rules in other switches.
+        assert!(outcome.control.rules_max <= most as u64 + 4, "{scheme}: {} {most}", outcome.control.rules_max);
+    }
+}
+
+#[test]
+fn links_without_capacity_and_failed_ones_carry_nothing() {
+    for scheme in CENTRAL {
+        let healthy = fat_tree();
+        let mut builder = FabricBuilder::new("a core without capacity");
+        for node in healthy.nodes() {
+            match node.tier {
+                Tier::Host => builder.host(node.name.clone(), node.pod),
+                tier => builder.switch(node.name.clone(), tier, node.pod),
+            };
+        }
+        let dead = healthy.find("c0").unwrap();
+        for cable in healthy.cables() {
+            let link = healthy.link(cable);
+            let rate_bps = if link.to == dead || link.from == dead { 0 } else { link.settings.rate_bps };
+            builder.cable(link.from, link.to, LinkSettings { rate_bps, ..link.settings });
+        }
+        let fabric = builder.build().unwrap();
+        let of_c3 =
+            |&link: &LinkId| [fabric.link(link).from, fabric.link(link).to].contains(&fabric.find("c3").unwrap());
+        let failed: Vec<LinkId> = fabric.switch_cables().filter(of_c3).take(2).collect();
+        let fabric = fabric.with_failed(failed.clone());
+        let transfers: Vec<Transfer> = (0..16).map(|host| (1, host, (host + 8) % 16, Some(500_000))).collect();
+        let links = fabric.links().to_vec();
+        let (outcome, _) = all_end(fabric, scheme, "delay=1ms", &transfers);
+        for row in &outcome.links {
+            let useless = links[row.link.index()].settings.rate_bps == 0
+                || failed.iter().any(|&link| [link, link.reverse()].contains(&row.link));
+            assert!(!useless || row.sent_packets == 0, "{scheme}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_transfer_that_ends_before_its_rules_arrive_leaves_none() {
+    for scheme in CENTRAL {
+        // Over in less than 200 ms, where a message takes 300; the last one, long after, keeps the run going.
+        let mut transfers: Vec<Transfer> =
+            (0..8).map(|host| (1 + 5 * host as u64, host, 15 - host, Some(150_000))).collect();
+        transfers.push((19_900, 0, 15, Some(SHORT_BYTES)));
+        let control = "delay=300ms,install=50ms";
+        let before = simulation(fat_tree(), scheme, control, &transfers).switch_tables();
+        let (outcome, after) = all_end(fat_tree(), scheme, control, &transfers);
+        let early = outcome.flows.iter().filter(|flow| flow.finish.is_some_and(|at| at < Nanos::from_millis(600)));
+        assert!(early.count() >= 6, "{scheme}: {:?}", outcome.flows);
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before.rules, after.rules, "{scheme}: {:?}", after.switch);
+        }
+    }
+}
+
+#[test]
+fn a_rejected_rule_leaves_transfers_on_the_default_routes() {
+    for scheme in CENTRAL {
+        let defaults = simulation(fat_tree(), scheme, "delay=1ms", &[(0, 0, 1, Some(SHORT_BYTES))]).switch_tables();
+        let room = defaults.iter().map(|table| table.rules.len()).max().unwrap() + 1;
+        let transfers: Vec<Transfer> =
+            (0..16).map(|host| (1 + host as u64, host, (host + 8) % 16, Some(500_000))).collect();
+        let (outcome, _) = all_end(fat_tree(), scheme, &format!("delay=1ms,tcam={room}"), &transfers);
+        assert!(outcome.control.rules_max <= room as u64, "{scheme}");
+        // Room for what was asked for first at most: all the others found a full table.
+        let (free, _) = all_end(fat_tree(), scheme, "delay=1ms", &transfers);
+        let places = !["spt", "ecmp"].contains(&scheme);
+        assert_eq!(free.control.rules_max > room as u64, places, "{scheme}: {} {room}", free.control.rules_max);
+    }
+}
