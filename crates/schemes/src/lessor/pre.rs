@@ -135,3 +135,7 @@ impl Round {
         !self.asked && self.adjust.is_none() && self.next <= now
     }
 }
+
+#[cfg(test)]
+#[path = "pre_tests.rs"]
+mod tests;

@@ -5,6 +5,8 @@
 //! view, from which it starts: what stands in the network, not what was wanted. Its answer is the difference.
 
 mod job;
+#[cfg(test)]
+mod order_tests;
 
 use crate::board::{is_only_way, Board};
 use crate::cost::Cost;
