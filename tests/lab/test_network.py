@@ -63,6 +63,29 @@ def test_a_queue_holds_just_its_buffer(lab: LabCommand, name: str) -> None:
     assert min(receives) > 10_000_000
 
 
+def test_a_host_holds_back_in_its_sockets_what_its_card_has_not_sent(lab: LabCommand, name: str) -> None:
+    # As the simulator's hosts: two segments of a connection in the card, each a packet, however large the window.
+    assert lab("up", SMALL, "--scheme", "spt").code == 0
+    card = ["tc", "-n", Lab(name).blueprint().hosts[0].namespace, "-s", "-json", "qdisc", "show"]
+    sink = "import socket\ns = socket.create_server(('', 7)).accept()[0]\nwhile s.recv(1 << 16): pass"
+    source = "import socket\nsocket.create_connection(('h2', 7), 5).sendall(bytes(2_000_000))"
+    server = subprocess.Popen([*PATHLOOM, "lab", "exec", "h2", "--name", name, "--", "python3", "-c", sink])
+    time.sleep(1)
+    client = subprocess.Popen([*PATHLOOM, "lab", "exec", "h0", "--name", name, "--", "python3", "-c", source])
+    waiting, backlog_bytes = [], []
+    while client.poll() is None:
+        rows = json.loads(subprocess.run(card, capture_output=True, text=True, check=True).stdout)
+        (row,) = [row for row in rows if row["kind"] == "pfifo"]
+        waiting.append(row["qlen"])
+        backlog_bytes.append(row["backlog"])
+    assert client.returncode == 0
+    assert server.wait(10) == 0
+    assert sum(count == 2 for count in waiting) > 10
+    # The answers to SYN and FIN are packets too.
+    assert max(waiting) <= 3
+    assert max(backlog_bytes) <= 2 * 1514 + 66
+
+
 def test_hosts_run_what_they_are_told(lab: LabCommand) -> None:
     names = ["congestion_control", "sack", "recovery", "early_retrans", "frto"]
     show = ["sysctl", "-n", *(f"net.ipv4.tcp_{name}" for name in names)]

@@ -99,6 +99,9 @@ def test_hosts_are_told_what_the_transport_says() -> None:
     stack = hosts.host_stack("newreno", "newreno:iw=12KB,min_rto=250ms,acks=1,mss=1000B")
     assert stack.route == "initcwnd 12 rto_min 250ms advmss 1012 quickack 1"
     assert stack.sysctls["net.ipv4.tcp_sack"] == "0"
+    assert stack.sysctls["net.ipv4.tcp_limit_output_bytes"] == "2800"
     assert hosts.host_stack("linux/bbr", None).route == "congctl bbr"
+    with pytest.raises(_core.PathloomError, match="kernels cannot be told small_queues"):
+        hosts.host_stack("newreno", "newreno:small_queues=off")
     with pytest.raises(_core.PathloomError, match="hosts `linux/a b`: expected newreno"):
         hosts.host_stack("linux/a b", None)

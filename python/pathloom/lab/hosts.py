@@ -13,6 +13,8 @@ from pathloom.lab.links import HOST_QUEUE_PACKETS, shape_lines
 
 WHOLE_LENGTH = 8
 """Every address of a fabric is in 10.0.0.0/8, which is on the link of each host."""
+SEGMENT_OVERHEAD_BYTES = 800
+"""Memory that Linux reckons for a segment besides its payload, about; from half to twice as much serves as well."""
 FIRST_TABLE = 101
 """Routing table of a host's first port, where it has several."""
 
@@ -78,7 +80,8 @@ def host_stack(text: str, transport: str | None) -> HostStack:
 
 def _newreno(settings: dict[str, Any]) -> HostStack:
     usual = _core.transport_settings(None)
-    for key in ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "pace_bps"):
+    told_not = ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "small_queues", "pace_bps")
+    for key in told_not:
         if settings[key] != usual[key]:
             raise bad_input(f"--transport: the lab's kernels cannot be told {key}; leave it at its default")
     if settings["ack_every"] not in (1, 2):
@@ -93,7 +96,10 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
         route.append("quickack 1")
     # The window stands open from the start. Half of a buffer is what the kernel reckons for its own.
     receive = 2 * settings["receive_window_bytes"]
-    memory = {"net.ipv4.tcp_rmem": f"4096 {receive} {receive}"}
+    # A card holds two segments of a connection. The kernel counts their memory, of which payload is a part, and its own
+    # limit follows the pacing rate, which is set high here.
+    held = 2 * settings["mss_bytes"] + SEGMENT_OVERHEAD_BYTES
+    memory = {"net.ipv4.tcp_rmem": f"4096 {receive} {receive}", "net.ipv4.tcp_limit_output_bytes": str(held)}
     return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route))
 
 
@@ -102,7 +108,9 @@ def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
     yield "link set lo up"
     several = len(host.ports) > 1
     for index, port in enumerate(host.ports):
-        yield f"link set {port.interface} up" if port.shape.up else f"link set {port.interface} down"
+        # Whatever the card can do, a kernel's TCP makes super-packets of as many segments as the card allows, and cuts
+        # them up behind its queue: 45 segments would stand there as one packet, and leave it as one.
+        yield f"link set {port.interface} gso_max_segs 1 {'up' if port.shape.up else 'down'}"
         yield f"address add {port.address}/{WHOLE_LENGTH} dev {port.interface} noprefixroute"
         route = f"10.0.0.0/{WHOLE_LENGTH} dev {port.interface} src {port.address} {stack.route}".rstrip()
         if not port.shape.up:

@@ -142,7 +142,8 @@ class Lab:
             system.batch("ip", blueprint.namespace, ["link set lo up", *links.veth_lines(blueprint)], keep)
             interfaces = [port.interface for port in blueprint.switch_ports]
             system.inside(blueprint.namespace, lambda: links.turn_offloads_off(interfaces))
-            links.spread_receiving(blueprint.namespace, os.cpu_count() or 1)
+            own, others = system.share_processors(self.name)
+            links.spread_receiving(blueprint.namespace, others)
             started.result()
             built = pool.submit(switches.add_bridges, target)
             for done in [pool.submit(self._build_host, blueprint, host, stack, arp) for host in blueprint.hosts]:
@@ -150,6 +151,7 @@ class Lab:
             built.result()
         system.batch("tc", blueprint.namespace, links.switch_shape_lines(blueprint), keep)
         switches.widen_buffers()
+        switches.keep_to(own)
 
     def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack, arp: str) -> None:
         def prepare() -> None:

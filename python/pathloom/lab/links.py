@@ -45,14 +45,16 @@ def veth_lines(blueprint: Blueprint) -> Iterator[str]:
         yield f"link set {port.interface} {'up' if port.shape.up else 'down'}"
 
 
-def spread_receiving(namespace: str, processors: int) -> None:
-    """Lets all processors take part in receiving what switches are sent. Raises `ToolError`.
+def spread_receiving(namespace: str, processors: Iterable[int]) -> None:
+    """Lets these processors do the receiving of what switches are sent. Raises `ToolError`.
 
-    The switches' one thread would else do the receiving of every frame that it sends, which is a third of its work.
+    The switches' one thread would else receive every frame that it sends, which is a third of its work.
     """
-    if processors < 2:
-        return
-    mask = f"{(1 << min(processors, 32)) - 1:x}"
+    words = [0]
+    for processor in processors:
+        words += [0] * (processor // 32 + 1 - len(words))
+        words[processor // 32] |= 1 << processor % 32
+    mask = ",".join(f"{word:08x}" for word in reversed(words))
     script = f"for file in /sys/class/net/l*/queues/rx-*/rps_cpus; do echo {mask} > $file; done"
     system.run_tool(["ip", "netns", "exec", namespace, "sh", "-c", script])
 

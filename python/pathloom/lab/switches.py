@@ -23,6 +23,7 @@ TOOLS_AT_ONCE = 4
 SESSIONS_AT_ONCE = 32
 """OpenFlow sessions: they wait for the switches' next round more than they work."""
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_SOL_PACKET, _PACKET_IGNORE_OUTGOING = 263, 23
 _PIDFD_GETFD = 438
 
 
@@ -153,11 +154,17 @@ class OpenVSwitch:
             with duplicate:
                 duplicate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
                 duplicate.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
+                # Else every frame sent is copied to its own port's socket, which throws the copy away.
+                duplicate.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
                 count += 1
         if count <= len(self.blueprint.switch_ports):
             raise ToolError(
                 f"Open vSwitch: found {count} packet sockets, expected one per port and one to send through"
             )
+
+    def keep_to(self, processors: set[int]) -> None:
+        """Keeps the thread that forwards, and no other, on these processors."""
+        os.sched_setaffinity(self._process(), processors)
 
     def buffers(self) -> list[tuple[int, int]]:
         """Send and receive buffer of every packet socket of the daemon, in bytes as the kernel counts them."""
