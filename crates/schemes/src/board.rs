@@ -118,7 +118,7 @@ impl Board {
 
     /// Whether any link is so.
     pub(crate) fn is_crowded(&self) -> bool {
-        (0..self.0.network().links().len() as u32).any(|link| self.is_overfull(link))
+        self.0.overfull_links() > 0
     }
 
     /// The placer itself.

@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Paths are equally light when they differ by less than this part of a flow's demand.
 const SLACK: i64 = 2;
 
+/// Flows on an access link from which on a change of one in so many is not passed on to all of them at once.
+const FEW: u64 = 64;
+
 /// A flow that wants a path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlacedFlow {
@@ -208,7 +211,7 @@ impl Placer {
         self.ledger.leave(slot, access);
         self.slots[slot as usize] = None;
         self.free.push(slot);
-        access.into_iter().flatten().for_each(|link| self.share_link(link));
+        access.into_iter().flatten().for_each(|link| self.share_link(link, None));
         true
     }
 
@@ -279,6 +282,11 @@ impl Placer {
     /// What the flows on a link ask for in all, f(e).
     pub fn load_bps(&self, link: u32) -> u64 {
         self.ledger.load_bps(link)
+    }
+
+    /// Number of links whose flows ask for more than they have in all.
+    pub fn overfull_links(&self) -> usize {
+        self.ledger.overfull()
     }
 
     /// Flows in ascending order of name.
@@ -449,17 +457,28 @@ impl Placer {
             let announced_bps = self.standing(slot).flow.announced_bps;
             self.set_demand(slot, announced_bps.unwrap_or(0));
         }
-        access.into_iter().flatten().for_each(|link| self.share_link(link));
+        access.into_iter().flatten().for_each(|link| self.share_link(link, Some(slot)));
     }
 
-    fn share_link(&mut self, link: u32) {
-        for position in 0..self.ledger.on_link(link).len() {
-            let slot = self.ledger.on_link(link)[position];
-            let flow = self.standing(slot).flow;
-            let share = |link: u32| self.network.capacity_bps(link) / (self.ledger.on_link(link).len() as u64).max(1);
-            let shares = flow.access().into_iter().flatten().map(share);
-            let demand_bps = shares.chain(flow.announced_bps).min().unwrap_or(0);
-            self.set_demand(slot, demand_bps);
+    /// Where many share a link, one more or less changes so little for each that not all are estimated anew every time.
+    fn share_link(&mut self, link: u32, slot: Option<u32>) {
+        let count = self.ledger.on_link(link).len() as u32;
+        let before = self.ledger.shared_by(link);
+        if u64::from(count.abs_diff(before)) * FEW <= u64::from(before) {
+            return slot.into_iter().for_each(|slot| self.share(slot));
         }
+        self.ledger.set_shared_by(link, count);
+        for position in 0..self.ledger.on_link(link).len() {
+            self.share(self.ledger.on_link(link)[position]);
+        }
+    }
+
+    /// Estimates anew what a flow asks for.
+    fn share(&mut self, slot: u32) {
+        let flow = self.standing(slot).flow;
+        let share = |link: u32| self.network.capacity_bps(link) / (self.ledger.on_link(link).len() as u64).max(1);
+        let shares = flow.access().into_iter().flatten().map(share);
+        let demand_bps = shares.chain(flow.announced_bps).min().unwrap_or(0);
+        self.set_demand(slot, demand_bps);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::placer::PlacedFlow;
 use crate::network::Network;
+use std::cell::Cell;
 
 /// A flow and where it is.
 #[derive(Clone, Debug)]
@@ -30,10 +31,14 @@ pub(super) struct Ledger {
     capacity_bps: Vec<i64>,
     /// c(e) − f(e).
     left_bps: Vec<i64>,
-    /// l(e).
-    length: Vec<f64>,
+    /// l(e), worked out when it is asked for; not a number where the load has changed since.
+    length: Vec<Cell<f64>>,
+    /// Links whose flows ask for more than they have.
+    overfull: usize,
     /// Slots of the flows on each link; on an access link, whether they have a path or not.
     on_link: Vec<Vec<u32>>,
+    /// Flows among which each access link was shared out last.
+    shared_by: Vec<u32>,
     ln_growth: f64,
     /// Changes so far.
     version: u64,
@@ -45,8 +50,10 @@ impl Ledger {
         let capacity_bps: Vec<i64> = network.links().iter().map(|link| capacity(link.capacity_bps)).collect();
         Ledger {
             left_bps: capacity_bps.clone(),
-            length: vec![1.0; capacity_bps.len()],
+            length: vec![Cell::new(1.0); capacity_bps.len()],
+            overfull: 0,
             on_link: vec![Vec::new(); capacity_bps.len()],
+            shared_by: vec![0; capacity_bps.len()],
             capacity_bps,
             ln_growth: libm::log1p(epsilon.max(0.0)),
             version: 0,
@@ -76,11 +83,30 @@ impl Ledger {
 
     /// l(e).
     pub(super) fn length(&self, link: u32) -> f64 {
-        self.length[link as usize]
+        let (cell, link) = (&self.length[link as usize], link as usize);
+        if cell.get().is_nan() {
+            let capacity_bps = self.capacity_bps[link];
+            let share = (capacity_bps - self.left_bps[link]) as f64 / capacity_bps.max(1) as f64;
+            cell.set(libm::exp(self.ln_growth * share));
+        }
+        cell.get()
+    }
+
+    /// Number of links whose flows ask for more than they have.
+    pub(super) fn overfull(&self) -> usize {
+        self.overfull
     }
 
     pub(super) fn on_link(&self, link: u32) -> &[u32] {
         self.on_link.get(link as usize).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn shared_by(&self, link: u32) -> u32 {
+        self.shared_by[link as usize]
+    }
+
+    pub(super) fn set_shared_by(&mut self, link: u32, flows: u32) {
+        self.shared_by[link as usize] = flows;
     }
 
     /// Notes a flow on its access links.
@@ -114,10 +140,11 @@ impl Ledger {
         self.version += 1;
         for &link in path {
             let link = link as usize;
+            let was_overfull = self.left_bps[link] < 0;
             self.left_bps[link] -= after_bps as i64 - before_bps as i64;
-            let capacity_bps = self.capacity_bps[link];
-            let share = (capacity_bps - self.left_bps[link]) as f64 / capacity_bps.max(1) as f64;
-            self.length[link] = libm::exp(self.ln_growth * share);
+            self.length[link].set(f64::NAN);
+            self.overfull += usize::from(self.left_bps[link] < 0);
+            self.overfull -= usize::from(was_overfull);
         }
     }
 

@@ -133,7 +133,7 @@ impl Scheme for Lessor {
                 self.carry_out(due, view, actions);
             }
             Event::LinkChanged { link, up } => {
-                if self.router.link_changed(now, view, (*link, *up), actions) {
+                if self.router.link_changed(now, view, (*link, *up), actions).is_some() {
                     self.allocate(view, actions);
                 }
             }

@@ -4,17 +4,22 @@
 //! take no place on any path, and get one anew when their turn comes. `enforce=host` has the hosts pace each flow to its
 //! provision. With neither, flows share by TCP's own rules, and none of this runs.
 
-use super::provision::{provide, Candidate};
+use super::provider::{self, Provider, Remaining};
 use crate::board::access;
 use crate::remaining::payload_bytes;
 use crate::router::{is_short, Router};
 use pathloom_model::Nanos;
-use pathloom_scheme::{Action, FlowId, View};
+use pathloom_scheme::{Action, FlowId, FlowView, View};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A pace is sent again when it differs by more than this share from the one before.
-const PACE_STEP: f64 = 0.02;
+const PACE_STEP: f64 = provider::NEWS;
+
+/// Between two provisions of all flows that nobody waits for at least this much time passes, and for each flow as much.
+/// A flow takes about a microsecond, so that is no more than a twentieth of the controller's time.
+const EVENING_GAP: Nanos = Nanos::from_millis(100);
+const EVENING_REST: Nanos = Nanos(20_000);
 
 /// Settings of a [`Dispatcher`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -42,11 +47,15 @@ struct Charge {
 }
 
 impl Charge {
-    fn advance(&mut self, now: Nanos) {
+    /// Payload bytes sent by now.
+    fn sent_bytes(&self, now: Nanos) -> u64 {
         let ns = u128::from(now.saturating_sub(self.as_of).0);
         let wire_bytes = u128::from(self.rate_bps) * ns / 8_000_000_000;
-        self.sent_bytes += payload_bytes(u64::try_from(wire_bytes).unwrap_or(u64::MAX / 2));
-        self.as_of = now;
+        self.sent_bytes.saturating_add(payload_bytes(u64::try_from(wire_bytes).unwrap_or(u64::MAX / 2)))
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        (self.sent_bytes, self.as_of) = (self.sent_bytes(now), now);
     }
 }
 
@@ -54,6 +63,21 @@ impl Charge {
 pub(super) struct Dispatcher {
     settings: DispatchSettings,
     charges: Charges,
+    /// Long flows that take turns, by their known size.
+    known: BTreeSet<FlowId>,
+    /// Flows that wait.
+    waiting: BTreeSet<FlowId>,
+    provision: Option<Provision>,
+    /// When all were provided for last, and how many they were.
+    last_evening: Option<(Nanos, u64)>,
+}
+
+/// Who gets how much. Whose turn it is at the hosts decides who gets a path; the paths then decide what is left for whom.
+struct Provision {
+    /// All flows on their access links; only while there are flows that take turns.
+    hosts: Option<Provider>,
+    /// Those whose turn it is on everything they cross.
+    paths: Provider,
 }
 
 /// What survives a restart.
@@ -61,17 +85,24 @@ pub(super) struct Dispatcher {
 #[serde(transparent)]
 pub(super) struct Charges(BTreeMap<FlowId, Charge>);
 
-/// A long flow in the view.
-struct Sender {
-    id: FlowId,
-    access: [u32; 2],
-    access_bps: u64,
-    remaining_bytes: Option<u64>,
+impl Charges {
+    /// Payload bytes left of a flow of known size.
+    fn remaining_bytes(&self, now: Nanos, view: &View, id: FlowId) -> Option<u64> {
+        let size_bytes = view.flows.get(&id)?.size_bytes?;
+        Some(size_bytes.saturating_sub(self.0.get(&id).map_or(0, |charge| charge.sent_bytes(now))))
+    }
 }
 
 impl Dispatcher {
     pub(super) fn new(settings: DispatchSettings) -> Dispatcher {
-        Dispatcher { settings, charges: Charges::default() }
+        Dispatcher {
+            settings,
+            charges: Charges::default(),
+            known: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            provision: None,
+            last_evening: None,
+        }
     }
 
     pub(super) fn charges(&self) -> &Charges {
@@ -82,32 +113,50 @@ impl Dispatcher {
         self.charges = charges;
     }
 
+    /// Begins with no flows but those of the view, which are told to be there one by one.
+    pub(super) fn start(&mut self, view: &View) {
+        self.charges.0.retain(|flow, _| view.flows.contains_key(flow));
+        self.known.clear();
+        self.waiting = self.charges.0.iter().filter(|(_, charge)| charge.held).map(|(&flow, _)| flow).collect();
+        (self.provision, self.last_evening) = (None, None);
+    }
+
     /// Whether it has anything to do: where no size is known all flows have a fair share, whether anybody works it out or
     /// not.
-    pub(super) fn is_on(&self, view: &View) -> bool {
-        let knows_sizes = || view.long_flows().any(|(_, flow)| flow.size_bytes.is_some());
-        let waits = || self.charges.0.values().any(|charge| charge.held);
-        self.settings.headroom.is_some() || self.settings.schedule && (knows_sizes() || waits())
+    pub(super) fn is_on(&self) -> bool {
+        self.settings.headroom.is_some() || !self.known.is_empty() || !self.waiting.is_empty()
     }
 
     /// A flow was found under way: another controller may have told it to wait.
     pub(super) fn adopt(&mut self, flow: FlowId) {
-        self.charges.0.entry(flow).or_default().held |= self.settings.schedule;
-    }
-
-    /// A flow is over.
-    pub(super) fn forget(&mut self, flow: FlowId) {
-        self.charges.0.remove(&flow);
-    }
-
-    /// Forgets flows that are gone.
-    pub(super) fn keep_known(&mut self, view: &View) {
-        self.charges.0.retain(|flow, _| view.flows.contains_key(flow));
+        if self.settings.schedule {
+            self.charges.0.entry(flow).or_default().held = true;
+            self.waiting.insert(flow);
+        }
     }
 
     /// Flows that wait.
     pub(super) fn waiting(&self) -> Vec<FlowId> {
-        self.charges.0.iter().filter(|(_, charge)| charge.held).map(|(&flow, _)| flow).collect()
+        self.waiting.iter().copied().collect()
+    }
+
+    /// Whether a provision of all flows has to be worked out.
+    pub(super) fn is_uneven(&self) -> bool {
+        let uneven = |provision: &Provision| {
+            provision.paths.is_uneven() || provision.hosts.as_ref().is_some_and(Provider::is_uneven)
+        };
+        self.provision.as_ref().is_some_and(uneven)
+    }
+
+    /// When it may be worked out again that nobody waits for.
+    pub(super) fn next_evening(&self) -> Nanos {
+        let gap = |flows: u64| EVENING_GAP.max(Nanos(EVENING_REST.0.saturating_mul(flows)));
+        self.last_evening.map_or(Nanos::ZERO, |(last, flows)| last.saturating_add(gap(flows)))
+    }
+
+    /// Whether a flow is long, and between hosts of the fabric.
+    fn is_ours(&self, view: &View, flow: &FlowView) -> bool {
+        !is_short(flow, self.settings.long_bytes) && access(view, flow).is_some()
     }
 
     /// The counters in the view are new: what was estimated from rates is put right, and leases are renewed.
@@ -121,61 +170,149 @@ impl Dispatcher {
         }
     }
 
-    /// Works out anew who sends, and tells the hosts what has changed. A flow that is `gone` counts no more.
-    pub(super) fn update(
+    /// A long flow has come.
+    pub(super) fn arrive(
         &mut self,
         now: Nanos,
         view: &View,
-        gone: Option<FlowId>,
+        id: FlowId,
         router: &mut Router,
         actions: &mut Vec<Action>,
     ) {
-        let senders = self.senders(now, view, gone);
-        let capacity_bps: Vec<u64> = view.fabric.links().iter().map(|link| link.settings.rate_bps).collect();
-        // Whose turn it is at the hosts decides who gets a path; the paths then decide what is left for whom.
-        let at_hosts: Vec<Candidate> = senders.iter().map(|sender| sender.candidate(&[])).collect();
-        let mut rates = provide(&capacity_bps, &at_hosts);
-        for (sender, &rate_bps) in senders.iter().zip(&rates) {
-            if rate_bps > 0 || sender.remaining_bytes.is_none() {
-                router.arrive_again(now, view, sender.id, actions);
+        let Some(flow) = view.flows.get(&id).filter(|flow| self.is_ours(view, flow)) else { return };
+        if self.settings.schedule && flow.size_bytes.is_some() {
+            self.known.insert(id);
+        }
+        if self.is_on() {
+            self.enter(now, view, id, router);
+            self.settle(now, view, vec![id], router, actions);
+        } else {
+            router.arrive(now, view, id, actions);
+        }
+    }
+
+    /// A flow is over.
+    pub(super) fn depart(
+        &mut self,
+        now: Nanos,
+        view: &View,
+        id: FlowId,
+        router: &mut Router,
+        actions: &mut Vec<Action>,
+    ) {
+        self.charges.0.remove(&id);
+        self.known.remove(&id);
+        self.waiting.remove(&id);
+        if let Some(Provision { hosts, paths }) = &mut self.provision {
+            paths.remove(id);
+            if let Some(hosts) = hosts {
+                hosts.remove(id);
+            }
+        }
+        self.settle(now, view, Vec::new(), router, actions);
+        if !self.is_on() {
+            self.provision = None;
+        }
+    }
+
+    /// The paths of these flows have changed.
+    pub(super) fn moved(
+        &mut self,
+        now: Nanos,
+        view: &View,
+        flows: &[FlowId],
+        router: &mut Router,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(Provision { paths, .. }) = &mut self.provision {
+            let here = |id: &&FlowId| paths.rate_bps(**id).is_some();
+            let here: Vec<FlowId> = flows.iter().filter(here).copied().collect();
+            for id in here {
+                put(paths, view, router, id, self.known.contains(&id));
+            }
+            self.settle(now, view, Vec::new(), router, actions);
+        }
+    }
+
+    /// Works out the provision of all flows.
+    pub(super) fn even_out(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+        if self.provision.is_some() {
+            self.last_evening = Some((now, self.charges.0.len() as u64));
+            let here = |id: &&FlowId| view.flows.get(id).is_some_and(|flow| self.is_ours(view, flow));
+            let all = self.charges.0.keys().filter(here).copied().collect();
+            self.settle_by(Provider::settle_all, now, view, all, router, actions);
+        }
+    }
+
+    /// Notes a flow; the first one brings along those that nobody has provided for so far.
+    fn enter(&mut self, now: Nanos, view: &View, id: FlowId, router: &Router) {
+        let capacity_bps = || view.fabric.links().iter().map(|link| link.settings.rate_bps).collect::<Vec<u64>>();
+        let charges = &mut self.charges.0;
+        charges.entry(id).or_insert(Charge { as_of: now, ..Charge::default() });
+        let provision = self.provision.get_or_insert_with(|| {
+            let mut paths = Provider::new(capacity_bps());
+            for (other, _) in view.long_flows().filter(|&(other, _)| other != id && router.links(other).is_some()) {
+                charges.entry(other).or_insert(Charge { as_of: now, ..Charge::default() });
+                put(&mut paths, view, router, other, false);
+            }
+            Provision { hosts: None, paths }
+        });
+        if provision.hosts.is_none() && !self.known.is_empty() {
+            let mut hosts = Provider::new(capacity_bps());
+            for &other in charges.keys().filter(|&&other| other != id) {
+                put_at_hosts(&mut hosts, view, other, self.known.contains(&other));
+            }
+            provision.hosts = Some(hosts);
+        }
+        let known = self.known.contains(&id);
+        provision.hosts.iter_mut().for_each(|hosts| put_at_hosts(hosts, view, id, known));
+    }
+
+    /// Finds out whose turn it is, of all whom a change has touched and of these, and what they get; tells hosts what has
+    /// changed.
+    fn settle(&mut self, now: Nanos, view: &View, these: Vec<FlowId>, router: &mut Router, actions: &mut Vec<Action>) {
+        self.settle_by(Provider::settle, now, view, these, router, actions);
+    }
+
+    fn settle_by(
+        &mut self,
+        settle: fn(&mut Provider, Remaining<'_>) -> Vec<FlowId>,
+        now: Nanos,
+        view: &View,
+        these: Vec<FlowId>,
+        router: &mut Router,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(Provision { hosts, paths }) = &mut self.provision else { return };
+        let remaining = |id: FlowId| self.charges.remaining_bytes(now, view, id);
+        let mut changed: BTreeSet<FlowId> = these.into_iter().collect();
+        if let Some(hosts) = hosts {
+            changed.extend(settle(hosts, &remaining));
+        }
+        for &id in &changed {
+            let known = self.known.contains(&id);
+            if !known || hosts.as_ref().and_then(|hosts| hosts.rate_bps(id)).is_none_or(|rate_bps| rate_bps > 0) {
+                router.arrive_again(now, view, id, actions);
+                put(paths, view, router, id, known);
             } else {
-                router.withdraw(sender.id);
+                router.withdraw(id);
+                paths.remove(id);
             }
         }
-        let turn: Vec<usize> = (0..senders.len()).filter(|&index| rates[index] > 0).collect();
-        let on_paths: Vec<Candidate> = turn
-            .iter()
-            .map(|&index| senders[index].candidate(router.links(senders[index].id).unwrap_or_default()))
-            .collect();
-        for (index, rate_bps) in turn.into_iter().zip(provide(&capacity_bps, &on_paths)) {
-            rates[index] = rate_bps;
-        }
-        for (sender, rate_bps) in senders.iter().zip(rates) {
-            self.tell(sender, rate_bps, actions);
+        changed.extend(settle(paths, &remaining));
+        let rates: Vec<(FlowId, u64)> = changed.into_iter().map(|id| (id, paths.rate_bps(id).unwrap_or(0))).collect();
+        for (id, rate_bps) in rates {
+            self.tell(now, id, rate_bps, actions);
         }
     }
 
-    fn senders(&mut self, now: Nanos, view: &View, gone: Option<FlowId>) -> Vec<Sender> {
-        let mut senders = Vec::new();
-        for (id, flow) in view.long_flows().filter(|(id, _)| Some(*id) != gone) {
-            let Some((access, access_bps)) = access(view, flow) else { continue };
-            if is_short(flow, self.settings.long_bytes) {
-                continue;
-            }
-            let charge = self.charges.0.entry(id).or_insert(Charge { as_of: now, ..Charge::default() });
-            charge.advance(now);
-            let size_bytes = flow.size_bytes.filter(|_| self.settings.schedule);
-            let remaining_bytes = size_bytes.map(|size| size.saturating_sub(charge.sent_bytes));
-            senders.push(Sender { id, access, access_bps, remaining_bytes });
-        }
-        senders
-    }
-
-    fn tell(&mut self, sender: &Sender, rate_bps: u64, actions: &mut Vec<Action>) {
-        let flow = sender.id;
+    /// Tells a flow's host what is new.
+    fn tell(&mut self, now: Nanos, flow: FlowId, rate_bps: u64, actions: &mut Vec<Action>) {
+        let known = self.known.contains(&flow);
         let Some(charge) = self.charges.0.get_mut(&flow) else { return };
+        charge.advance(now);
         charge.rate_bps = rate_bps;
-        let waits = rate_bps == 0 && sender.remaining_bytes.is_some();
+        let waits = rate_bps == 0 && known;
         if waits && !charge.held {
             actions.push(Action::Hold { flow, lease: self.settings.lease });
         }
@@ -191,13 +328,24 @@ impl Dispatcher {
         if charge.held && !waits {
             actions.push(Action::Release { flow });
         }
-        charge.held = waits;
+        if std::mem::replace(&mut charge.held, waits) != waits {
+            match waits {
+                true => self.waiting.insert(flow),
+                false => self.waiting.remove(&flow),
+            };
+        }
     }
 }
 
-impl Sender {
-    fn candidate(&self, path: &[u32]) -> Candidate {
-        let links = self.access.iter().chain(path).copied().collect();
-        Candidate { links, access_bps: self.access_bps, remaining_bytes: self.remaining_bytes }
+/// Everything a flow crosses now. A flow whose path is not known counts on its access links.
+fn put(paths: &mut Provider, view: &View, router: &Router, id: FlowId, known: bool) {
+    let Some((ends, access_bps)) = view.flows.get(&id).and_then(|flow| access(view, flow)) else { return };
+    let links: Vec<u32> = ends.iter().chain(router.links(id).unwrap_or_default()).copied().collect();
+    paths.put(id, &links, access_bps, known);
+}
+
+fn put_at_hosts(hosts: &mut Provider, view: &View, id: FlowId, known: bool) {
+    if let Some((ends, access_bps)) = view.flows.get(&id).and_then(|flow| access(view, flow)) {
+        hosts.put(id, &ends, access_bps, known);
     }
 }

@@ -2,11 +2,12 @@
 //! have more are moved.
 //!
 //! Liu et al., "OFPT: OpenFlow based Parallel Transport in Datacenters", KSII TIIS 10(10), 2016. Algorithm 1 (when to
-//! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`]; Algorithm 3 is the
+//! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`], kept up to date by [`provider`]; Algorithm 3 is the
 //! router's; Algorithm 4 is the controller's, which [`Needs::migration`] asks for. Short flows ride default routes that
 //! spread destination hosts over the spines.
 
 mod dispatch;
+mod provider;
 mod provision;
 
 use crate::board::{access, most_wanted_bps};
@@ -17,7 +18,7 @@ use dispatch::{Charges, DispatchSettings, Dispatcher};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use pathloom_scheme::{
-    Action, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme, State, StateError, View,
+    Action, Detection, Event, FlowId, FlowView, Migration, Needs, RuleSharing, Scheme, State, StateError, View,
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,8 @@ const NAME: &str = "ofpt";
 /// Between two rounds because flows came or went at least this much time passes: what many arrivals and departures at
 /// a time upset is put right at once.
 const ROUND_GAP: Nanos = Nanos::from_millis(100);
+/// And at least so many times as long as the last one took: with ten thousand flows a round is no matter of milliseconds.
+const ROUND_REST: u64 = 10;
 /// Polls that a host waits for the controller before it lets a held flow go.
 const LEASE_POLLS: u64 = 3;
 
@@ -142,7 +145,7 @@ impl Scheme for Ofpt {
             Event::Started => {
                 (self.last_round, self.wants_round) = (None, false);
                 self.router.start(view, actions);
-                self.dispatcher.keep_known(view);
+                self.dispatcher.start(view);
             }
             Event::FlowArrived { flow } => self.arrive(now, view, *flow, actions),
             Event::FlowAdopted { flow } => {
@@ -153,38 +156,41 @@ impl Scheme for Ofpt {
             }
             Event::FlowFinished { flow } => {
                 self.router.depart(*flow);
-                self.dispatcher.forget(*flow);
-                self.dispatch(now, view, Some(*flow), actions);
-                self.round_if_crowded(now, view, actions);
+                self.dispatcher.depart(now, view, *flow, &mut self.router, actions);
+                self.tidy_up(now, view, actions);
             }
             Event::RatesMeasured { .. } => {
                 self.dispatcher.measured(now, view, actions);
-                self.dispatch(now, view, None, actions);
+                self.dispatcher.even_out(now, view, &mut self.router, actions);
                 self.round(now, view, actions);
             }
             Event::LinkChanged { link, up } => {
-                if self.router.link_changed(now, view, (*link, *up), actions) {
-                    self.dispatch(now, view, None, actions);
+                if let Some(changed) = self.router.link_changed(now, view, (*link, *up), actions) {
+                    self.dispatcher.moved(now, view, &changed, &mut self.router, actions);
                     self.round(now, view, actions);
                 }
             }
             Event::Solved { ticket, answer } => {
                 if self.router.solved(now, view, (*ticket, answer), actions) {
-                    self.dispatch(now, view, None, actions);
-                    self.round_if_due(now, view, actions);
+                    self.dispatcher.even_out(now, view, &mut self.router, actions);
+                    self.tidy_up_if_due(now, view, actions);
                 }
             }
-            Event::Timeout => self.round_if_due(now, view, actions),
+            Event::Timeout => self.tidy_up_if_due(now, view, actions),
             Event::RouteConfirmed { flow } => self.router.confirmed(*flow),
-            Event::RouteRejected { flow, why } => self.router.rejected(now, view, *flow, why),
+            Event::RouteRejected { flow, why } => {
+                self.router.rejected(now, view, *flow, why);
+                self.dispatcher.moved(now, view, &[*flow], &mut self.router, actions);
+            }
             Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
             Event::SubflowArrived { .. } => {}
         }
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
-        let waits = self.wants_round && !self.router.is_solving();
-        waits.then(|| self.last_round.map_or(Nanos::ZERO, |last| last.saturating_add(ROUND_GAP)))
+        let round = (self.wants_round && !self.router.is_solving()).then(|| self.next_round());
+        let evening = self.dispatcher.is_uneven().then(|| self.dispatcher.next_evening());
+        round.into_iter().chain(evening).min()
     }
 
     fn solver(&self) -> fn(&View, &State) -> State {
@@ -218,32 +224,29 @@ impl Ofpt {
     }
 
     fn arrive(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
-        if self.dispatcher.is_on(view) {
-            self.dispatch(now, view, None, actions);
-        } else {
-            self.router.arrive(now, view, flow, actions);
-        }
-        self.round_if_crowded(now, view, actions);
+        self.dispatcher.arrive(now, view, flow, &mut self.router, actions);
+        self.tidy_up(now, view, actions);
     }
 
-    fn dispatch(&mut self, now: Nanos, view: &View, gone: Option<FlowId>, actions: &mut Vec<Action>) {
-        if self.dispatcher.is_on(view) {
-            self.dispatcher.update(now, view, gone, &mut self.router, actions);
-        }
+    /// A round if flows could have more on other paths, and a provision of all if it has become uneven.
+    fn tidy_up(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
+        self.wants_round |= self.router.is_crowded();
+        self.tidy_up_if_due(now, view, actions);
     }
 
-    /// A round, if there is anything that it could put right.
-    fn round_if_crowded(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
-        if self.router.is_crowded() {
-            self.wants_round = true;
-            self.round_if_due(now, view, actions);
-        }
-    }
-
-    fn round_if_due(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
-        if self.wants_round && self.last_round.is_none_or(|last| last.saturating_add(ROUND_GAP) <= now) {
+    fn tidy_up_if_due(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
+        if self.wants_round && self.next_round() <= now {
             self.round(now, view, actions);
         }
+        if self.dispatcher.is_uneven() && self.dispatcher.next_evening() <= now {
+            self.dispatcher.even_out(now, view, &mut self.router, actions);
+        }
+    }
+
+    /// When the next round may begin that nobody waits for.
+    fn next_round(&self) -> Nanos {
+        let gap = ROUND_GAP.max(Nanos(self.router.last_cost().0.saturating_mul(ROUND_REST)));
+        self.last_round.map_or(Nanos::ZERO, |last| last.saturating_add(gap))
     }
 
     /// A round over all flows that may send; when the one under way is over, if there is one.
@@ -254,14 +257,19 @@ impl Ofpt {
         }
         self.last_round = Some(now);
         let absent = self.dispatcher.waiting();
-        let shared = !self.dispatcher.is_on(view);
-        let most = view.long_flows().filter_map(|(id, flow)| {
-            // A rate over less than a period says little of a flow that began, or had to wait, within it.
-            let began = now.saturating_sub(flow.arrived) < Nanos(self.settings.period.0.saturating_mul(2));
-            let (_, access_bps) = access(view, flow).filter(|_| !began && shared)?;
-            Some((id, most_wanted_bps(flow.rate_bps?, access_bps)))
-        });
-        let most: Vec<(FlowId, u64)> = most.collect();
+        let most = if self.dispatcher.is_on() { Vec::new() } else { self.most_bps(now, view) };
         self.router.solve(view, most, absent, actions);
+    }
+
+    /// What flows that share are taken to want at most, from what they were seen to send.
+    fn most_bps(&self, now: Nanos, view: &View) -> Vec<(FlowId, u64)> {
+        // A rate over less than a period says little of a flow that began, or had to wait, within it.
+        let least_age = Nanos(self.settings.period.0.saturating_mul(2));
+        let old = |flow: &FlowView| now.saturating_sub(flow.arrived) >= least_age;
+        let most = |(id, flow): (FlowId, &FlowView)| {
+            let (_, access_bps) = access(view, flow).filter(|_| old(flow))?;
+            Some((id, most_wanted_bps(flow.rate_bps?, access_bps)))
+        };
+        view.long_flows().filter_map(most).collect()
     }
 }

@@ -5,80 +5,116 @@
 //! Fig. 2h). Flows of unknown size wait for nobody and keep nobody waiting: they have their max-min fair share, and
 //! share what the others leave.
 
-use pathloom_mcf::{max_min, FlowSet};
+use pathloom_mcf::{max_min, FlowSet, Limit};
 
 /// A flow that is left less than this share of its access link waits: at a trickle it would only keep others from
 /// theirs.
-const LEAST_SHARE: f64 = 0.05;
+pub(super) const LEAST_SHARE: f64 = 0.05;
 
-/// A flow and what is known of it.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Candidate {
-    /// Everything it crosses, access links included.
-    pub links: Vec<u32>,
-    /// Rate of its access link.
-    pub access_bps: u64,
-    /// Payload bytes left, if its size is known.
-    pub remaining_bytes: Option<u64>,
+/// What a flow gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Share {
+    /// Its rate; 0 if it waits.
+    pub rate_bps: u64,
+    /// The link that keeps it from having more; `None` where it has all that its access link could give it.
+    pub limit: Option<u32>,
 }
 
-impl Candidate {
+/// Flows that want to send.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Wishes {
+    /// Everything that each crosses, access links included; as its demand, the rate of its access link.
+    pub flows: FlowSet,
+    /// Payload bytes left of each, if its size is known.
+    pub remaining_bytes: Vec<Option<u64>>,
+}
+
+impl Wishes {
+    /// Adds a flow.
+    pub fn push(&mut self, links: &[u32], access_bps: u64, remaining_bytes: Option<u64>) {
+        self.flows.push_with(links, access_bps as f64, 1.0);
+        self.remaining_bytes.push(remaining_bytes);
+    }
+
+    fn access_bps(&self, flow: usize) -> f64 {
+        self.flows.demand(flow)
+    }
+
     /// Time it would take alone, in nanoseconds.
-    fn remaining_ns(&self) -> Option<u128> {
-        Some(u128::from(self.remaining_bytes?) * 8_000_000_000 / u128::from(self.access_bps.max(1)))
+    pub fn remaining_ns(&self, flow: usize) -> Option<u128> {
+        Some(remaining_ns(self.remaining_bytes[flow]?, self.access_bps(flow) as u64))
     }
 }
 
-/// The rate of each flow in bits per second; 0 for those that wait. Of `capacity_bps` links are the indices; a flow over
-/// a link that is not there gets nothing.
-pub(super) fn provide(capacity_bps: &[u64], flows: &[Candidate]) -> Vec<u64> {
-    let mut left: Vec<f64> = capacity_bps.iter().map(|&bps| bps as f64).collect();
-    let mut rates = vec![0.0; flows.len()];
-    let fair = shares(&left, flows, |_| true);
+/// Time that so many bytes take at a rate.
+pub(super) fn remaining_ns(bytes: u64, rate_bps: u64) -> u128 {
+    u128::from(bytes) * 8_000_000_000 / u128::from(rate_bps.max(1))
+}
+
+/// The share of each flow. Of `capacity_bps` links are the indices; a flow of known size over a link that is not there
+/// gets nothing, and with one of unknown size none of these does.
+pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
     let (known, unknown): (Vec<usize>, Vec<usize>) =
-        (0..flows.len()).partition(|&index| flows[index].remaining_bytes.is_some());
+        (0..wishes.flows.len()).partition(|&index| wishes.remaining_bytes[index].is_some());
+    if known.is_empty() {
+        return fair(capacity_bps, &wishes.flows);
+    }
+    let mut left = capacity_bps.to_vec();
+    let reserved = match unknown.is_empty() {
+        true => Vec::new(),
+        false => fair(capacity_bps, &wishes.flows),
+    };
     for &index in &unknown {
-        take(&mut left, &flows[index], fair[index]);
+        take(&mut left, wishes.flows.links(index), reserved[index].rate_bps as f64);
     }
-    let mut in_turn = known;
-    in_turn.sort_by_key(|&index| (flows[index].remaining_ns(), index));
-    for index in in_turn {
-        let flow = &flows[index];
-        let room =
-            flow.links.iter().map(|&link| left.get(link as usize).copied().unwrap_or(0.0)).fold(f64::MAX, f64::min);
-        let rate = room.min(flow.access_bps as f64);
-        if rate >= LEAST_SHARE * flow.access_bps as f64 {
-            take(&mut left, flow, rate);
-            rates[index] = rate;
-        }
-    }
+    let mut shares = vec![Share::default(); wishes.flows.len()];
+    serve_in_turn(&mut left, wishes, known, &mut shares);
+    let mut others = FlowSet::new();
     for &index in &unknown {
-        take(&mut left, &flows[index], -fair[index]);
+        take(&mut left, wishes.flows.links(index), -(reserved[index].rate_bps as f64));
+        others.push_with(wishes.flows.links(index), wishes.access_bps(index), 1.0);
     }
-    for (index, share) in shares(&left, flows, |flow| flow.remaining_bytes.is_none()).into_iter().enumerate() {
-        if flows[index].remaining_bytes.is_none() {
-            rates[index] = share;
-        }
+    for (index, share) in unknown.into_iter().zip(fair(&left, &others)) {
+        shares[index] = share;
     }
-    rates.into_iter().map(|rate| rate as u64).collect()
+    shares
 }
 
-/// Max-min fair rates of those flows that `counts`; 0 for the others, and for all where links are missing.
-fn shares(left: &[f64], flows: &[Candidate], counts: impl Fn(&Candidate) -> bool) -> Vec<f64> {
-    let mut set = FlowSet::new();
-    for flow in flows {
-        match counts(flow) {
-            true => set.push_with(&flow.links, flow.access_bps as f64, 1.0),
-            false => set.push_with(&[], 0.0, 1.0),
-        };
+/// Flows of known size take all that is left for them, minimum remaining time first.
+fn serve_in_turn(left: &mut [f64], wishes: &Wishes, mut known: Vec<usize>, shares: &mut [Share]) {
+    known.sort_by_cached_key(|&index| (wishes.remaining_ns(index), index));
+    for index in known {
+        let (links, access_bps) = (wishes.flows.links(index), wishes.access_bps(index));
+        let room_on = |link: u32| left.get(link as usize).copied().unwrap_or(0.0);
+        let tightest = links.iter().copied().min_by(|&a, &b| room_on(a).total_cmp(&room_on(b)));
+        let room = tightest.map_or(f64::MAX, room_on);
+        let rate = room.min(access_bps);
+        let limit = tightest.filter(|_| room < access_bps);
+        if rate >= LEAST_SHARE * access_bps {
+            // Cut to whole bits per second, so that sums of rates stay within what there is.
+            take(left, links, rate.floor());
+            shares[index] = Share { rate_bps: rate as u64, limit };
+        } else {
+            shares[index] = Share { rate_bps: 0, limit };
+        }
     }
+}
+
+/// Max-min fair shares; 0 for all where links are missing.
+fn fair(left: &[f64], flows: &FlowSet) -> Vec<Share> {
     // Sums of rates come off again with rounding.
     let left: Vec<f64> = left.iter().map(|left| left.max(0.0)).collect();
-    max_min(&left, &set).map_or_else(|_| vec![0.0; flows.len()], |result| result.rates)
+    let Ok(result) = max_min(&left, flows) else { return vec![Share::default(); flows.len()] };
+    let limit = |limit| match limit {
+        Limit::Link(link) => Some(link),
+        Limit::Demand => None,
+    };
+    let shares = result.rates.into_iter().zip(result.limits);
+    shares.map(|(rate, by)| Share { rate_bps: rate as u64, limit: limit(by) }).collect()
 }
 
-fn take(left: &mut [f64], flow: &Candidate, rate: f64) {
-    for &link in &flow.links {
+fn take(left: &mut [f64], links: &[u32], rate: f64) {
+    for &link in links {
         if let Some(left) = left.get_mut(link as usize) {
             *left -= rate;
         }
@@ -90,49 +126,54 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Links, rate of the access link, bytes left.
+    type Candidate = (Vec<u32>, u64, Option<u64>);
+
     fn flow(links: &[u32], remaining_bytes: Option<u64>) -> Candidate {
-        Candidate { links: links.to_vec(), access_bps: 100, remaining_bytes }
+        (links.to_vec(), 100, remaining_bytes)
+    }
+
+    fn rates(capacity_bps: &[u64], flows: &[Candidate]) -> Vec<u64> {
+        let mut wishes = Wishes::default();
+        flows.iter().for_each(|(links, access_bps, bytes)| wishes.push(links, *access_bps, *bytes));
+        let capacity: Vec<f64> = capacity_bps.iter().map(|&bps| bps as f64).collect();
+        provide(&capacity, &wishes).into_iter().map(|share| share.rate_bps).collect()
     }
 
     #[test]
     fn the_shorter_goes_first_and_the_longer_waits() {
         let flows = [flow(&[0], Some(80)), flow(&[0], Some(20)), flow(&[1], Some(60)), flow(&[1], Some(40))];
-        assert_eq!(provide(&[100, 100], &flows), [0, 100, 0, 100]);
-        assert_eq!(provide(&[100, 100], &flows[2..]), [0, 100]);
-        assert_eq!(provide(&[150, 100], &flows), [50, 100, 0, 100]);
-        assert_eq!(provide(&[104, 100], &flows), [0, 100, 0, 100], "a trickle is not worth starting for");
+        assert_eq!(rates(&[100, 100], &flows), [0, 100, 0, 100]);
+        assert_eq!(rates(&[100, 100], &flows[2..]), [0, 100]);
+        assert_eq!(rates(&[150, 100], &flows), [50, 100, 0, 100]);
+        assert_eq!(rates(&[104, 100], &flows), [0, 100, 0, 100], "a trickle is not worth starting for");
     }
 
     #[test]
     fn flows_of_unknown_size_share() {
         let flows = [flow(&[0], None), flow(&[0], None), flow(&[0, 1], None)];
-        assert_eq!(provide(&[90, 100], &flows), [30, 30, 30]);
+        assert_eq!(rates(&[90, 100], &flows), [30, 30, 30]);
         // A flow of known size gets what the shares leave, here nothing but its own.
         let flows = [flow(&[0], None), flow(&[0], Some(5)), flow(&[0], Some(6))];
-        assert_eq!(provide(&[90], &flows), [30, 60, 0]);
+        assert_eq!(rates(&[90], &flows), [30, 60, 0]);
         // What is left by it goes to the others.
         let flows = [flow(&[0], None), flow(&[0, 1], Some(5))];
-        assert_eq!(provide(&[90, 30], &flows), [60, 30]);
+        assert_eq!(rates(&[90, 30], &flows), [60, 30]);
     }
 
     #[test]
     fn bad_links_give_nothing() {
-        assert_eq!(provide(&[0], &[flow(&[0], Some(1)), flow(&[0], None)]), [0, 0]);
-        assert_eq!(provide(&[9], &[flow(&[7], Some(1)), flow(&[7], None)]), [0, 0]);
-        let nowhere = Candidate { links: vec![0], access_bps: 0, remaining_bytes: Some(u64::MAX) };
-        assert_eq!(provide(&[9], &[nowhere]), [0]);
-        assert_eq!(provide(&[], &[]), Vec::<u64>::new());
+        assert_eq!(rates(&[0], &[flow(&[0], Some(1)), flow(&[0], None)]), [0, 0]);
+        assert_eq!(rates(&[9], &[flow(&[7], Some(1)), flow(&[7], None)]), [0, 0]);
+        let nowhere = (vec![0], 0, Some(u64::MAX));
+        assert_eq!(rates(&[9], &[nowhere]), [0]);
+        assert_eq!(rates(&[], &[]), Vec::<u64>::new());
     }
 
     fn candidate() -> impl Strategy<Value = Candidate> {
         let size = prop::option::of(0u64..1000);
-        (prop::collection::btree_set(0u32..6, 1..4), 1u64..100, size).prop_map(
-            |(links, access_bps, remaining_bytes)| Candidate {
-                links: links.into_iter().collect(),
-                access_bps,
-                remaining_bytes,
-            },
-        )
+        (prop::collection::btree_set(0u32..6, 1..4), 1u64..100, size)
+            .prop_map(|(links, access_bps, remaining_bytes)| (links.into_iter().collect(), access_bps, remaining_bytes))
     }
 
     proptest! {
@@ -142,19 +183,19 @@ mod tests {
         fn no_link_is_overbooked_and_nobody_starves_without_need(
             capacity in prop::collection::vec(1u64..1000, 6), flows in prop::collection::vec(candidate(), 0..12),
         ) {
-            let rates = provide(&capacity, &flows);
+            let rates = rates(&capacity, &flows);
             let mut used = [0u64; 6];
-            for (flow, &rate) in flows.iter().zip(&rates) {
-                prop_assert!(rate <= flow.access_bps);
-                flow.links.iter().for_each(|&link| used[link as usize] += rate);
+            for ((links, access_bps, _), &rate) in flows.iter().zip(&rates) {
+                prop_assert!(rate <= *access_bps);
+                links.iter().for_each(|&link| used[link as usize] += rate);
             }
             for (used, &capacity) in used.iter().zip(&capacity) {
                 prop_assert!(*used <= capacity, "{used} of {capacity}");
             }
-            for (flow, &rate) in flows.iter().zip(&rates).filter(|(_, &rate)| rate == 0) {
-                let room = flow.links.iter().map(|&link| capacity[link as usize] - used[link as usize]).min().unwrap();
+            for ((links, access_bps, bytes), &rate) in flows.iter().zip(&rates).filter(|(_, &rate)| rate == 0) {
+                let room = links.iter().map(|&link| capacity[link as usize] - used[link as usize]).min().unwrap();
                 // Rates are cut to whole numbers, one for each flow.
-                prop_assert!((room as f64) < LEAST_SHARE * flow.access_bps as f64 + 13.0, "{rate} {room} {flow:?}");
+                prop_assert!((room as f64) < LEAST_SHARE * *access_bps as f64 + 13.0, "{rate} {room} {bytes:?}");
             }
         }
     }

@@ -169,25 +169,25 @@ impl Router {
         }
     }
 
-    /// A link came up or went down: flows on it get another path at once, least remaining time first. Tells whether that
-    /// is news: both directions of a cable are reported.
+    /// A link came up or went down: flows on it get another path at once, least remaining time first. Returns those whose
+    /// path changed or was lost; `None` if it is no news: both directions of a cable are reported.
     pub(crate) fn link_changed(
         &mut self,
         now: Nanos,
         view: &View,
         (link, up): (LinkId, bool),
         actions: &mut Vec<Action>,
-    ) -> bool {
+    ) -> Option<Vec<FlowId>> {
         let board = self.board(view);
         if board.is_up(link) == up {
-            return false;
+            return None;
         }
         let mut changed = board.set_cable(link, up);
         changed.sort_by_cached_key(|flow| self.remaining(view, *flow));
-        for flow in changed {
+        for &flow in &changed {
             self.route(now, view, flow, actions);
         }
-        true
+        Some(changed)
     }
 
     /// The path of a flow is there.
@@ -201,6 +201,11 @@ impl Router {
         if let Some(board) = &mut self.board {
             board.put_back(view, flow);
         }
+    }
+
+    /// Modelled time of the last round.
+    pub(crate) fn last_cost(&self) -> Nanos {
+        self.memory.cost.foretell(self.memory.cost.flows)
     }
 
     /// Whether a round is under way.

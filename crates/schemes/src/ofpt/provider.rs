@@ -1,0 +1,662 @@
+//! Keeps the provision up to date while flows come and go, by looking at those flows alone that share a bottleneck with
+//! one that did.
+//!
+//! What is kept true of every flow, but for [`TOLERANCE`]: it has all that its access link could give it, or the link
+//! that limits it is full and carries nobody who has more. That is what makes rates max-min fair (Bertsekas and Gallager,
+//! Data Networks, §6.5.2). Of flows that take turns, none waits or sends less than it could while there is room; those that
+//! come before others by their remaining time push them aside where they are limited. When a flow comes or goes, those it
+//! shares a bottleneck with are served anew ([`provide`]) with what all others leave; then those others are looked for that
+//! could now have more, or have too much beside them, and so on in rings. After [`MOST_LOOKS`] it stops, and
+//! [`Provider::is_uneven`] tells that all flows have to be served anew, exactly ([`Provider::settle_all`]); until they are,
+//! one ring is all that is served. Links are overbooked by [`SLACK`] at most, but where even the first ring is too large:
+//! there the new flow gets as much as each of the others, on top of theirs.
+
+use super::provision::{provide, remaining_ns, Share, Wishes, LEAST_SHARE};
+use pathloom_scheme::FlowId;
+use rustc_hash::FxHashMap;
+
+/// Share of a link, or of a rate, that is not worth serving anybody anew for.
+pub(super) const TOLERANCE: f64 = 0.02;
+/// Share of a link by which it may be overbooked before those it limits are served anew. Where many share a link, one more
+/// takes so little of each that telling them would be all that the controller does.
+pub(super) const SLACK: f64 = 0.015;
+/// A flow's rate is news when it differs by more than this share from the one told before.
+pub(super) const NEWS: f64 = 0.02;
+/// Links of flows looked at for one change, at most.
+const MOST_LOOKS: usize = 3000;
+/// No place.
+const NONE: u32 = u32::MAX;
+
+/// Payload bytes left of a flow, if its size is known.
+pub(super) type Remaining<'a> = &'a dyn Fn(FlowId) -> Option<u64>;
+
+/// A flow and its share.
+#[derive(Clone, Debug)]
+struct Served {
+    id: FlowId,
+    links: Box<[u32]>,
+    access_bps: u64,
+    share: Share,
+    /// The rate that was last returned as new.
+    told_bps: Option<u64>,
+    /// Whether it takes its turn, by its known size.
+    known: bool,
+    /// Whether it is in the region.
+    inside: bool,
+    /// Whether it has not been served yet.
+    fresh: bool,
+}
+
+impl Served {
+    /// Whether its rate differs from the one returned last by enough to be told.
+    fn is_news(&self) -> bool {
+        let rate_bps = self.share.rate_bps;
+        self.told_bps
+            .is_none_or(|told| (told == 0) != (rate_bps == 0) || told.abs_diff(rate_bps) as f64 > NEWS * told as f64)
+    }
+}
+
+/// The flows that are served anew, and the links they cross.
+#[derive(Clone, Debug, Default)]
+struct Region {
+    members: Vec<u32>,
+    /// New flows that have their share already.
+    squeezed: Vec<u32>,
+    /// Number of a link among those of the region, by link.
+    local: Vec<u32>,
+    links: Vec<Crossed>,
+    looks: usize,
+}
+
+/// A link that flows of the region cross.
+#[derive(Clone, Copy, Debug)]
+struct Crossed {
+    link: u32,
+    /// Members on it.
+    inside: u32,
+    /// Members that it limits.
+    limited: u32,
+    /// Least rate of those of unknown size.
+    level_bps: u64,
+    /// Greatest rate of a member on it.
+    most_bps: u64,
+    /// First of those of known size in the order of remaining time.
+    first_ns: Option<u128>,
+}
+
+/// Serves flows. Links are indices.
+#[derive(Clone, Debug)]
+pub(super) struct Provider {
+    capacity_bps: Vec<u64>,
+    used_bps: Vec<u64>,
+    /// Flows that each link limits.
+    limited: Vec<u32>,
+    /// Least rate of those of unknown size among them, since there was none.
+    level_bps: Vec<u64>,
+    on_link: Vec<Vec<u32>>,
+    slots: Vec<Option<Served>>,
+    free: Vec<u32>,
+    /// Looked up, never walked.
+    names: FxHashMap<FlowId, u32>,
+    /// Flows that came, and links that flows left, since all was settled.
+    fresh: Vec<FlowId>,
+    left: Vec<u32>,
+    uneven: bool,
+    region: Region,
+}
+
+impl Provider {
+    /// No flows on links of these rates.
+    pub(super) fn new(capacity_bps: Vec<u64>) -> Provider {
+        let links = capacity_bps.len();
+        Provider {
+            used_bps: vec![0; links],
+            limited: vec![0; links],
+            level_bps: vec![0; links],
+            on_link: vec![Vec::new(); links],
+            region: Region { local: vec![NONE; links], ..Region::default() },
+            capacity_bps,
+            slots: Vec::new(),
+            free: Vec::new(),
+            names: FxHashMap::default(),
+            fresh: Vec::new(),
+            left: Vec::new(),
+            uneven: false,
+        }
+    }
+
+    /// What a flow gets; `None` if it is not here.
+    pub(super) fn rate_bps(&self, id: FlowId) -> Option<u64> {
+        let slot = *self.names.get(&id)?;
+        self.slots[slot as usize].as_ref().map(|served| served.share.rate_bps)
+    }
+
+    /// Whether shares are further from what they should be than the tolerance, because too many flows were to be served.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.uneven
+    }
+
+    /// Takes in a flow over these links, or notes that its way has changed. Links that are not there do not count.
+    pub(super) fn put(&mut self, id: FlowId, links: &[u32], access_bps: u64, known: bool) {
+        if let Some(&slot) = self.names.get(&id) {
+            let same = |served: &Served| *served.links == *links && served.known == known;
+            if self.slots[slot as usize].as_ref().is_some_and(same) {
+                return;
+            }
+            self.remove(id);
+        }
+        let links: Box<[u32]> = links.iter().copied().filter(|&link| (link as usize) < self.used_bps.len()).collect();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        links.iter().for_each(|&link| self.on_link[link as usize].push(slot));
+        let share = Share::default();
+        self.slots[slot as usize] =
+            Some(Served { id, links, access_bps, share, told_bps: None, known, inside: false, fresh: true });
+        self.names.insert(id, slot);
+        self.fresh.push(id);
+    }
+
+    /// Takes a flow out; tells whether it was here.
+    pub(super) fn remove(&mut self, id: FlowId) -> bool {
+        let Some(slot) = self.names.remove(&id) else { return false };
+        self.withdraw(slot);
+        let Some(served) = self.slots[slot as usize].take() else { return false };
+        for &link in &served.links {
+            let slots = &mut self.on_link[link as usize];
+            if let Some(position) = slots.iter().position(|&other| other == slot) {
+                slots.swap_remove(position);
+            }
+            self.left.push(link);
+        }
+        self.free.push(slot);
+        true
+    }
+
+    /// Serves all flows anew, exactly. Returns those whose rate is news, ascending.
+    pub(super) fn settle_all(&mut self, remaining: Remaining<'_>) -> Vec<FlowId> {
+        self.fresh.clear();
+        self.left.clear();
+        for slot in 0..self.slots.len() as u32 {
+            if self.slots[slot as usize].is_some() {
+                self.enter(slot);
+            }
+        }
+        self.serve(remaining);
+        self.uneven = false;
+        self.end()
+    }
+
+    /// Serves those who are to be served anew. Returns the flows whose rate is news, ascending.
+    pub(super) fn settle(&mut self, remaining: Remaining<'_>) -> Vec<FlowId> {
+        self.begin();
+        let mut served = 0;
+        while served < self.region.members.len() {
+            let looks = self.looks_to_serve();
+            if self.region.looks + looks > MOST_LOOKS {
+                self.uneven = true;
+                break;
+            }
+            self.region.looks += looks;
+            served = self.region.members.len();
+            self.serve(remaining);
+            if self.uneven {
+                // Further rings would find what is uneven anyway, time and again.
+                break;
+            }
+            self.enter_neighbours(remaining);
+        }
+        if served == 0 && self.uneven {
+            self.make_do();
+        }
+        self.end()
+    }
+
+    /// Shares of the region are taken off; what they were is known by `before_bps`.
+    fn withdraw(&mut self, slot: u32) {
+        let Some(served) = &mut self.slots[slot as usize] else { return };
+        let Share { rate_bps, limit } = std::mem::take(&mut served.share);
+        served.links.iter().for_each(|&link| self.used_bps[link as usize] -= rate_bps);
+        limit.into_iter().for_each(|link| self.limited[link as usize] -= 1);
+    }
+
+    fn grant(&mut self, slot: u32, share: Share) {
+        let Some(served) = &mut self.slots[slot as usize] else { return };
+        served.share = share;
+        served.links.iter().for_each(|&link| self.used_bps[link as usize] += share.rate_bps);
+        if let Some(link) = share.limit {
+            let alone = self.limited[link as usize] == 0;
+            self.limited[link as usize] += 1;
+            if !served.known {
+                let level_bps = &mut self.level_bps[link as usize];
+                *level_bps = if alone { share.rate_bps } else { share.rate_bps.min(*level_bps) };
+            }
+        }
+    }
+
+    fn served(&self, slot: u32) -> &Served {
+        self.slots[slot as usize].as_ref().expect("slots on links hold a flow")
+    }
+
+    fn enter(&mut self, slot: u32) {
+        let served = self.slots[slot as usize].as_mut().expect("slots on links hold a flow");
+        if !std::mem::replace(&mut served.inside, true) {
+            self.region.members.push(slot);
+        }
+    }
+
+    /// The first ring: who came, who shares a bottleneck with them, and who can have what others left.
+    fn begin(&mut self) {
+        for id in std::mem::take(&mut self.fresh) {
+            let Some(&slot) = self.names.get(&id) else { continue };
+            if self.squeeze_in(slot) {
+                self.region.squeezed.push(slot);
+                continue;
+            }
+            self.enter(slot);
+            let served = self.served(slot);
+            // In turn, those who come later find out when it is their link that the new flow fills.
+            let links = if served.known { Box::default() } else { served.links.clone() };
+            links.iter().for_each(|&link| self.enter_limited(link));
+        }
+        for link in std::mem::take(&mut self.left) {
+            if self.is_overbooked(link) {
+                self.enter_if(link, |_| true);
+            } else if self.has_room(link) {
+                self.enter_limited(link);
+            }
+        }
+    }
+
+    /// Gives a new flow as much as the others have, where they are so many that it fits beside them.
+    fn squeeze_in(&mut self, slot: u32) -> bool {
+        let served = self.served(slot);
+        let fits = |link: &u32, rate_bps: u64| {
+            let link = *link as usize;
+            (self.used_bps[link] + rate_bps) as f64 <= self.capacity_bps[link] as f64 * (1.0 + SLACK)
+        };
+        let part = |link: &u32| {
+            let link = *link as usize;
+            let room_bps = self.capacity_bps[link].saturating_sub(self.used_bps[link]);
+            if self.limited[link] > 0 {
+                self.level_bps[link]
+            } else {
+                room_bps
+            }
+        };
+        let tightest = served.links.iter().copied().min_by_key(|link| part(link));
+        let Some(link) = tightest.filter(|&link| served.fresh && !served.known && self.limited[link as usize] > 0)
+        else {
+            return false;
+        };
+        let rate_bps = part(&link);
+        if rate_bps == 0 || rate_bps >= served.access_bps || !served.links.iter().all(|link| fits(link, rate_bps)) {
+            return false;
+        }
+        self.grant(slot, Share { rate_bps, limit: Some(link) });
+        self.slots[slot as usize].iter_mut().for_each(|served| served.fresh = false);
+        true
+    }
+
+    fn is_overbooked(&self, link: u32) -> bool {
+        let (used, capacity) = (self.used_bps[link as usize], self.capacity_bps[link as usize]);
+        used as f64 > capacity as f64 * (1.0 + SLACK) + 1.0
+    }
+
+    fn has_room(&self, link: u32) -> bool {
+        let (used, capacity) = (self.used_bps[link as usize], self.capacity_bps[link as usize]);
+        capacity.saturating_sub(used) as f64 > TOLERANCE * capacity as f64
+    }
+
+    /// Takes in those of a link that are limited by it.
+    fn enter_limited(&mut self, link: u32) {
+        if self.limited[link as usize] == 0 {
+            return;
+        }
+        let room = self.capacity_bps[link as usize].saturating_sub(self.used_bps[link as usize]);
+        self.enter_if(link, |served| {
+            let waits = served.known && served.share.rate_bps == 0;
+            served.share.limit == Some(link) && !(waits && (room as f64) < LEAST_SHARE * served.access_bps as f64)
+        });
+    }
+
+    fn enter_if(&mut self, link: u32, wanted: impl Fn(&Served) -> bool) {
+        self.region.looks += self.on_link[link as usize].len();
+        for position in 0..self.on_link[link as usize].len() {
+            let slot = self.on_link[link as usize][position];
+            if wanted(self.served(slot)) {
+                self.enter(slot);
+            }
+        }
+    }
+
+    fn looks_to_serve(&self) -> usize {
+        self.region.members.iter().map(|&slot| self.served(slot).links.len()).sum()
+    }
+
+    /// Serves the region with what all others leave.
+    fn serve(&mut self, remaining: Remaining<'_>) {
+        let members = std::mem::take(&mut self.region.members);
+        self.forget_links();
+        let mut wishes = Wishes::default();
+        let mut numbers = Vec::new();
+        for &slot in &members {
+            self.withdraw(slot);
+            let served = self.slots[slot as usize].as_ref().expect("members are flows");
+            numbers.clear();
+            numbers.extend(served.links.iter().map(|&link| self.region.cross(link)));
+            let left = if served.known { Some(remaining(served.id).unwrap_or(0)) } else { None };
+            wishes.push(&numbers, served.access_bps, left);
+        }
+        let fair = wishes.remaining_bytes.iter().all(Option::is_none);
+        let left = |crossed: &Crossed| {
+            let link = crossed.link as usize;
+            // By now only flows that are not of the region are noted there. Nobody gets more than its part of the slack.
+            let inside = f64::from(crossed.inside) / self.on_link[link].len().max(1) as f64;
+            let slack = if self.limited[link] > 0 && fair { SLACK * inside } else { 0.0 };
+            (self.capacity_bps[link] as f64 * (1.0 + slack) - self.used_bps[link] as f64).max(0.0)
+        };
+        let left: Vec<f64> = self.region.links.iter().map(left).collect();
+        for (index, share) in provide(&left, &wishes).into_iter().enumerate() {
+            if let Some(local) = share.limit {
+                let crossed = &mut self.region.links[local as usize];
+                crossed.limited += 1;
+                match wishes.remaining_ns(index) {
+                    None => crossed.level_bps = crossed.level_bps.min(share.rate_bps),
+                    Some(ns) => {
+                        crossed.first_ns = Some(crossed.first_ns.map_or(ns, |first| first.min(ns)));
+                    }
+                }
+            }
+            for &local in wishes.flows.links(index) {
+                let crossed = &mut self.region.links[local as usize];
+                crossed.most_bps = crossed.most_bps.max(share.rate_bps);
+            }
+            let limit = share.limit.map(|local| self.region.links[local as usize].link);
+            self.grant(members[index], Share { limit, ..share });
+        }
+        self.region.members = members;
+    }
+
+    /// The next ring: who could have more now, or has more than those beside them.
+    fn enter_neighbours(&mut self, remaining: Remaining<'_>) {
+        for index in 0..self.region.links.len() {
+            let Crossed { link, inside, limited, level_bps, most_bps, first_ns } = self.region.links[index];
+            let on_link = self.on_link[link as usize].len() as u32;
+            if on_link == inside {
+                continue;
+            }
+            let others = self.limited[link as usize] > limited;
+            let excess = most_bps as f64 > self.level_bps[link as usize] as f64 * (1.0 + TOLERANCE) + 1.0;
+            if others && (self.has_room(link) || excess && first_ns.is_none()) {
+                self.enter_limited(link);
+            }
+            if let Some(first_ns) = first_ns {
+                self.enter_if(link, |served| {
+                    let later = || remaining(served.id).is_some_and(|b| remaining_ns(b, served.access_bps) > first_ns);
+                    served.share.rate_bps > 0 && (!served.known || later())
+                });
+            }
+            if level_bps < u64::MAX {
+                let most_bps = (level_bps as f64 * (1.0 + TOLERANCE)) as u64 + 1;
+                self.enter_if(link, |served| served.share.rate_bps > most_bps);
+            }
+        }
+    }
+
+    /// Too many are to be served: those who came have to have something until all are served. As many as there are on a
+    /// link, that each has its part of it; what that is too much is as little as one more among many makes.
+    fn make_do(&mut self) {
+        for position in 0..self.region.members.len() {
+            let slot = self.region.members[position];
+            let served = self.served(slot);
+            if !served.fresh || served.known {
+                continue;
+            }
+            let part = |link: &u32| {
+                let link = *link as usize;
+                let left = self.capacity_bps[link].saturating_sub(self.used_bps[link]);
+                left.max(self.capacity_bps[link] / self.on_link[link].len().max(1) as u64)
+            };
+            let tightest = served.links.iter().copied().min_by_key(|link| part(link));
+            let rate_bps = tightest.map_or(u64::MAX, |link| part(&link)).min(served.access_bps);
+            let limit = tightest.filter(|_| rate_bps < served.access_bps);
+            self.grant(slot, Share { rate_bps, limit });
+        }
+    }
+
+    /// The region is dissolved. Returns the flows with new rates.
+    fn end(&mut self) -> Vec<FlowId> {
+        self.forget_links();
+        self.region.looks = 0;
+        let mut changed = Vec::new();
+        let mut members = std::mem::take(&mut self.region.members);
+        // One that others pulled in after all is there twice, but no news the second time.
+        members.append(&mut self.region.squeezed);
+        for &slot in &members {
+            let served = self.slots[slot as usize].as_mut().expect("members are flows");
+            (served.inside, served.fresh) = (false, false);
+            if served.is_news() {
+                served.told_bps = Some(served.share.rate_bps);
+                changed.push(served.id);
+            }
+        }
+        self.region.members = members;
+        self.region.members.clear();
+        changed.sort_unstable();
+        changed
+    }
+
+    fn forget_links(&mut self) {
+        for crossed in self.region.links.drain(..) {
+            self.region.local[crossed.link as usize] = NONE;
+        }
+    }
+}
+
+impl Region {
+    /// The number of a link that one more member crosses.
+    fn cross(&mut self, link: u32) -> u32 {
+        let local = &mut self.local[link as usize];
+        if *local == NONE {
+            *local = self.links.len() as u32;
+            self.links.push(Crossed { link, inside: 0, limited: 0, level_bps: u64::MAX, most_bps: 0, first_ns: None });
+        }
+        self.links[*local as usize].inside += 1;
+        *local
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINKS: u32 = 12;
+
+    /// What happens to a provider.
+    #[derive(Clone, Debug)]
+    enum Change {
+        Put { links: Vec<u32>, access_bps: u64, bytes: Option<u64> },
+        Remove(usize),
+        Reroute(usize, Vec<u32>),
+    }
+
+    #[derive(Clone, Debug)]
+    struct Flow {
+        links: Vec<u32>,
+        access_bps: u64,
+        bytes: Option<u64>,
+    }
+
+    /// Sizes of all, or of none, or of some.
+    fn changes(known: impl Strategy<Value = bool> + Clone + 'static) -> impl Strategy<Value = Vec<Change>> {
+        let links =
+            || prop::collection::btree_set(0..LINKS, 1..5).prop_map(|links| links.into_iter().collect::<Vec<_>>());
+        let put =
+            (links(), 100_000u64..2_000_000, known, 0u64..1_000_000).prop_map(|(links, access_bps, known, bytes)| {
+                Change::Put { links, access_bps, bytes: known.then_some(bytes) }
+            });
+        let change = prop_oneof![
+            4 => put,
+            2 => any::<usize>().prop_map(Change::Remove),
+            1 => (any::<usize>(), links()).prop_map(|(flow, links)| Change::Reroute(flow, links)),
+        ];
+        prop::collection::vec(change, 1..60)
+    }
+
+    /// Plays changes; after each, the flows that stand and what the provider gives them.
+    fn play(capacity_bps: &[u64], changes: &[Change], check: impl Fn(&Provider, &[(FlowId, Flow)])) {
+        let mut provider = Provider::new(capacity_bps.to_vec());
+        let mut flows: Vec<(FlowId, Flow)> = Vec::new();
+        let mut known = std::collections::BTreeMap::new();
+        for (number, change) in changes.iter().enumerate() {
+            match change {
+                Change::Put { links, access_bps, bytes } => {
+                    let id = FlowId(number as u64);
+                    provider.put(id, links, *access_bps, bytes.is_some());
+                    flows.push((id, Flow { links: links.clone(), access_bps: *access_bps, bytes: *bytes }));
+                }
+                Change::Remove(index) if !flows.is_empty() => {
+                    let (id, _) = flows.swap_remove(index % flows.len());
+                    assert!(provider.remove(id) && !provider.remove(id));
+                }
+                Change::Reroute(index, links) if !flows.is_empty() => {
+                    let index = index % flows.len();
+                    let (id, flow) = &mut flows[index];
+                    flow.links = links.clone();
+                    provider.put(*id, links, flow.access_bps, flow.bytes.is_some());
+                }
+                Change::Remove(_) | Change::Reroute(..) => {}
+            }
+            let bytes = |id: FlowId| flows.iter().find(|(other, _)| *other == id).and_then(|(_, flow)| flow.bytes);
+            let told = provider.settle(&bytes);
+            for &id in &told {
+                known.insert(id, provider.rate_bps(id).unwrap());
+            }
+            for (id, _) in &flows {
+                let (rate_bps, told) = (provider.rate_bps(*id).unwrap() as f64, known[id] as f64);
+                assert!((rate_bps - told).abs() <= NEWS * told, "{id:?} was told {told}, not {rate_bps}");
+            }
+            assert!(!provider.is_uneven(), "so few flows are all served at once");
+            check(&provider, &flows);
+        }
+    }
+
+    fn used_bps(provider: &Provider, flows: &[(FlowId, Flow)]) -> Vec<u64> {
+        let mut used = vec![0; LINKS as usize];
+        for (id, flow) in flows {
+            flow.links.iter().for_each(|&link| used[link as usize] += provider.rate_bps(*id).unwrap());
+        }
+        assert_eq!(used, provider.used_bps);
+        used
+    }
+
+    fn exactly(capacity_bps: &[u64], flows: &[(FlowId, Flow)]) -> Vec<u64> {
+        let mut wishes = Wishes::default();
+        flows.iter().for_each(|(_, flow)| wishes.push(&flow.links, flow.access_bps, flow.bytes));
+        let capacity: Vec<f64> = capacity_bps.iter().map(|&bps| bps as f64).collect();
+        provide(&capacity, &wishes).into_iter().map(|share| share.rate_bps).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Every flow has a bottleneck: all of its access link, or a full link on which nobody has more, but for the
+        /// tolerance. The exact fill is what that comes to without one.
+        #[test]
+        fn fair_shares_are_those_of_the_whole_fill(
+            capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(false)),
+        ) {
+            play(&capacity, &changes, |provider, flows| {
+                let used = used_bps(provider, flows);
+                assert!(used.iter().zip(&capacity).all(|(&used, &capacity)| used as f64 <= capacity as f64 * (1.0 + SLACK) + 1.0));
+                let rate = |id: &FlowId| provider.rate_bps(*id).unwrap();
+                for (id, flow) in flows {
+                    let mine = rate(id) as f64 * (1.0 + TOLERANCE + SLACK) + 2.0;
+                    let bottleneck = flow.links.iter().any(|&link| {
+                        let full = capacity[link as usize] as f64 * (1.0 - TOLERANCE) <= used[link as usize] as f64 + 60.0;
+                        let others = flows.iter().filter(|(_, other)| other.links.contains(&link));
+                        full && others.map(|(other, _)| rate(other)).all(|other| other as f64 <= mine)
+                    });
+                    assert!(rate(id) + 1 >= flow.access_bps || bottleneck, "{id:?} of {flows:?} has {}", rate(id));
+                }
+                let mut evened = provider.clone();
+                evened.settle_all(&|_| None);
+                for ((id, _), exact) in flows.iter().zip(exactly(&capacity, flows)) {
+                    assert!(evened.rate_bps(*id).unwrap().abs_diff(exact) <= 1, "{id:?} of {flows:?}");
+                    let (is, exact) = (rate(id) as f64, exact as f64);
+                    assert!((is - exact).abs() <= 0.15 * exact + 2.0, "{id:?} has {is}, not {exact}: {flows:?}");
+                }
+            });
+        }
+
+        /// In turn: nobody waits who could start in what is left, and nobody sends less than is left. (Who would have to
+        /// come before whom is looked at again whenever all are provided for.)
+        #[test]
+        fn nobody_waits_who_could_send(
+            capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(true)),
+        ) {
+            play(&capacity, &changes, |provider, flows| {
+                let used = used_bps(provider, flows);
+                assert!(used.iter().zip(&capacity).all(|(&used, &capacity)| used as f64 <= capacity as f64 * (1.0 + SLACK) + 1.0));
+                for (id, flow) in flows {
+                    let rate_bps = provider.rate_bps(*id).unwrap();
+                    let least = if rate_bps == 0 { LEAST_SHARE * flow.access_bps as f64 } else { 0.0 };
+                    let kept = flow.links.iter().any(|&link| {
+                        let room = capacity[link as usize].saturating_sub(used[link as usize]) as f64;
+                        room <= least.max(TOLERANCE * capacity[link as usize] as f64) + 1.0
+                    });
+                    assert!(rate_bps + 1 >= flow.access_bps || kept, "{id:?} of {flows:?} has {rate_bps}");
+                }
+            });
+        }
+
+        /// Of known and unknown size, on links that may have no capacity: nobody has more than there is.
+        #[test]
+        fn no_link_is_overbooked(
+            capacity in prop::collection::vec(prop_oneof![Just(0u64), 1u64..4_000_000], LINKS as usize),
+            changes in changes(any::<bool>()),
+        ) {
+            play(&capacity, &changes, |provider, flows| {
+                let used = used_bps(provider, flows);
+                assert!(used.iter().zip(&capacity).all(|(&used, &capacity)| used as f64 <= capacity as f64 * (1.0 + SLACK) + 1.0));
+            });
+        }
+    }
+
+    #[test]
+    fn too_many_at_once_are_left_to_a_whole_fill() {
+        let (capacity, flows) = (vec![1_000_000, 50_000_000], 2_000u64);
+        let mut provider = Provider::new(capacity);
+        let told: usize = (0..flows)
+            .map(|id| {
+                provider.put(FlowId(id), &[0, 1], 1_000_000, false);
+                provider.settle(&|_| None).len()
+            })
+            .sum();
+        assert!(provider.is_uneven());
+        assert!(told < 400 * flows as usize, "{told} flows were told of new rates");
+        // The last to come has what is its due, and nobody has more than the first had when it stopped.
+        assert_eq!(provider.rate_bps(FlowId(flows - 1)), Some(1_000_000 / flows));
+        let told = provider.settle_all(&|_| None);
+        assert!(told.contains(&FlowId(0)) && !told.contains(&FlowId(flows - 1)), "{told:?}");
+        assert!(!provider.is_uneven());
+        assert!((0..flows).all(|id| provider.rate_bps(FlowId(id)) == Some(500)));
+        // One that goes leaves too little to serve all others anew.
+        assert!(provider.remove(FlowId(0)));
+        assert_eq!(provider.settle(&|_| None), []);
+        assert!(!provider.is_uneven());
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_trouble() {
+        let mut provider = Provider::new(vec![100]);
+        provider.put(FlowId(1), &[7, 0], 50, false);
+        assert_eq!(provider.settle(&|_| None), [FlowId(1)]);
+        assert_eq!((provider.rate_bps(FlowId(1)), provider.rate_bps(FlowId(2))), (Some(50), None));
+        assert_eq!(provider.settle_all(&|_| None), []);
+        assert!(!provider.remove(FlowId(2)));
+    }
+}
