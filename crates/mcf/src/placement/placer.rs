@@ -14,7 +14,7 @@ use std::sync::Arc;
 const SLACK: i64 = 2;
 
 /// Flows on an access link from which on a change of one in so many is not passed on to all of them at once.
-const FEW: u64 = 64;
+const FEW: u64 = 32;
 
 /// A flow that wants a path.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const PACE_STEP: f64 = provider::NEWS;
 
 /// Between two provisions of all flows that nobody waits for at least this much time passes, and for each flow as much.
-/// A flow takes about a microsecond, so that is no more than a twentieth of the controller's time.
+/// A flow takes about a microsecond, so that is a tenth of the controller's time.
 const EVENING_GAP: Nanos = Nanos::from_millis(100);
-const EVENING_REST: Nanos = Nanos(20_000);
+const EVENING_REST: Nanos = Nanos(10_000);
 
 /// Settings of a [`Dispatcher`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -339,13 +339,26 @@ impl Dispatcher {
 
 /// Everything a flow crosses now. A flow whose path is not known counts on its access links.
 fn put(paths: &mut Provider, view: &View, router: &Router, id: FlowId, known: bool) {
-    let Some((ends, access_bps)) = view.flows.get(&id).and_then(|flow| access(view, flow)) else { return };
+    let Some((ends, most_bps)) = view.flows.get(&id).and_then(|flow| most(view, flow)) else { return };
     let links: Vec<u32> = ends.iter().chain(router.links(id).unwrap_or_default()).copied().collect();
-    paths.put(id, &links, access_bps, known);
+    paths.put(id, &links, most_bps, known);
 }
 
 fn put_at_hosts(hosts: &mut Provider, view: &View, id: FlowId, known: bool) {
-    if let Some((ends, access_bps)) = view.flows.get(&id).and_then(|flow| access(view, flow)) {
-        hosts.put(id, &ends, access_bps, known);
+    if let Some((ends, most_bps)) = view.flows.get(&id).and_then(|flow| most(view, flow)) {
+        hosts.put(id, &ends, most_bps, known);
     }
+}
+
+/// The access links of a flow, and the most that it can have: what they carry, or the fastest of the links between its ToRs
+/// and the rest of the fabric. Were that left out, a flow would keep others of its host waiting for a rate that no path has.
+fn most(view: &View, flow: &FlowView) -> Option<([u32; 2], u64)> {
+    let (ends, access_bps) = access(view, flow)?;
+    let fastest_bps = |tor| {
+        let ports = view.fabric.switch_ports(tor).iter();
+        ports.map(|port| view.fabric.link(port.link).settings.rate_bps).max()
+    };
+    let within = flow.src_tor == flow.dst_tor;
+    let between_bps = if within { None } else { fastest_bps(flow.src_tor).min(fastest_bps(flow.dst_tor)) };
+    Some((ends, access_bps.min(between_bps.unwrap_or(u64::MAX))))
 }
