@@ -373,6 +373,9 @@ class Placer:
     def arrive(self, flow_id: int, src: int, dst: int) -> list[int] | None:
         """Takes a flow in and places it at once; the links of its path between its ToRs."""
 
+    def path(self, flow_id: int) -> list[int] | None:
+        """The links of a flow's path between its ToRs; None without one."""
+
     def depart(self, flow_id: int) -> bool:
         """Takes a flow out; whether it was there."""
 

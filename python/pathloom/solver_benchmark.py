@@ -97,6 +97,7 @@ def _row(name: str, ours: dict[str, Any], best: dict[str, Any] | None) -> dict[s
         "epsilon": EPSILON,
         "time_s": ours["time_s"],
         "lambda": ours.get("lambda"),
+        "lambda_place": ours.get("lambda_place"),
         "bound": ours.get("bound"),
         "lambda_opt": best.get("lambda_opt"),
         "opt_time_s": best.get("opt_time_s"),

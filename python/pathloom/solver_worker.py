@@ -52,7 +52,26 @@ def ours(task: dict[str, Any]) -> dict[str, Any]:
     fabric = _core.Fabric.from_spec(task["fabric"])
     flows = demands(fabric, task["pattern"], task["seed"])
     time_s, (level, bound, rounds, _) = fastest(lambda: _core.max_concurrent_flow(fabric, flows, task["epsilon"]))
-    return {"time_s": time_s, "lambda": level, "bound": bound, "rounds": rounds}
+    placed = lambda_place(fabric, flows)
+    return {"time_s": time_s, "lambda": level, "lambda_place": placed, "bound": bound, "rounds": rounds}
+
+
+def lambda_place(fabric: _core.Fabric, flows: list[Flow]) -> float | None:
+    """The same λ, the least part of what any pair of ToRs demands, where one round has put each flow on one path.
+
+    None where nothing leaves its ToR, and 0 where a flow is left without a path.
+    """
+    placer = _core.Placer(fabric)
+    for index, (src, dst, _) in enumerate(flows):
+        placer.wait(index, src, dst)
+    if placer.round(len(flows))[2] > 0:
+        return 0.0
+    demand_bps = dict[int, float]()
+    for index, (_, _, flow_bps) in enumerate(flows):
+        for link in placer.path(index) or ():
+            demand_bps[link] = demand_bps.get(link, 0.0) + flow_bps
+    rate_bps = fabric.links()["rate_bps"]
+    return min((float(rate_bps[link]) / wanted for link, wanted in demand_bps.items()), default=None)
 
 
 def optimum(task: dict[str, Any]) -> dict[str, Any]:

@@ -42,9 +42,28 @@ def test_a_case_has_all_its_figures() -> None:
     ours = solver_worker.ours({**task, "epsilon": 0.05})
     best = solver_worker.optimum({**task, "kind": "concurrent", "time_limit_s": 60.0})
     assert ours["lambda"] == pytest.approx(best["lambda_opt"], rel=0.01)
+    # Colours put each flow of a permutation on links of its own.
+    assert ours["lambda_place"] == pytest.approx(1.0)
+    assert ours["lambda_place"] <= ours["lambda"] * (1 + 1e-6)
     assert ours["time_s"] > 0
     assert best["opt_exact"]
     assert json.dumps({**ours, **best})
+
+
+@pytest.mark.parametrize(("more", "least"), [("", 0.5), (",fail=0.05,fail_seed=1", 0.3)])
+def test_single_paths_serve_no_more_than_split_flows(more: str, least: float) -> None:
+    fabric = _core.Fabric.from_spec(f"fat-tree:k=8,rate=1Gbps{more}")
+    flows = solver_worker.demands(fabric, "random-4", seed=2)
+    _, bound, _, _ = _core.max_concurrent_flow(fabric, flows, 0.05)
+    placed = solver_worker.lambda_place(fabric, flows)
+    assert placed is not None
+    assert least * bound <= placed <= bound * (1 + 1e-6)
+
+
+def test_within_a_tor_nothing_is_placed() -> None:
+    fabric = _core.Fabric.from_spec("fat-tree:k=4,rate=1Gbps")
+    first, second, *_ = solver_worker.hosts_of(fabric)
+    assert solver_worker.lambda_place(fabric, [(first, second, 1e9)]) is None
 
 
 def test_a_placer_in_python() -> None:
@@ -55,6 +74,8 @@ def test_a_placer_in_python() -> None:
     assert path is not None
     assert len(path) == 4
     placer.wait(2, first, last)
+    assert placer.path(1) == path
+    assert placer.path(2) is None
     assert placer.round(9)[:3] == (1, 0, 0)
     assert placer.max_min_bps().tolist() == pytest.approx([5e8, 5e8])
     assert placer.depart(1)

@@ -67,6 +67,10 @@ impl Placer {
         Ok(self.lock().arrive(flow_id, flow)?.map(<[u32]>::to_vec))
     }
 
+    fn path(&self, flow_id: u64) -> Option<Vec<u32>> {
+        self.lock().path(flow_id).map(<[u32]>::to_vec)
+    }
+
     fn depart(&self, flow_id: u64) -> bool {
         self.lock().depart(flow_id)
     }
