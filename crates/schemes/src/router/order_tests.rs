@@ -91,8 +91,8 @@ proptest! {
         let time = |wanted: &Wanted| remaining_time(&view.flows[&wanted.flow], wanted.rate_bps);
         prop_assert!(found.is_sorted_by_key(|wanted| !stands(wanted)), "all of ΔR_0, then all of ΔR_n");
         let (moved, new): (Vec<Wanted>, Vec<Wanted>) = found.iter().cloned().partition(stands);
-        prop_assert!(moved.iter().rev().is_sorted_by_key(|wanted| time(wanted)));
-        prop_assert!(new.iter().is_sorted_by_key(|wanted| time(wanted)));
+        prop_assert!(moved.iter().rev().is_sorted_by_key(&time));
+        prop_assert!(new.iter().is_sorted_by_key(time));
         let mut names: Vec<FlowId> = found.iter().map(|wanted| wanted.flow).collect();
         names.sort();
         prop_assert_eq!(names, wanted.iter().map(|wanted| wanted.flow).collect::<Vec<_>>());
