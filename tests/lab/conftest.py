@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pathloom.lab.lab import Lab
 from support import FIGURES, Outcome, call, left_of
 
 TOKEN = f"t{os.getpid():x}{secrets.token_hex(2)}"
@@ -53,7 +54,7 @@ def name() -> Iterator[str]:
     """A name for a lab, which is taken down in the end and must leave nothing."""
     chosen = f"{TOKEN}-{next(_numbers)}"
     yield chosen
-    call("down", "--name", chosen)
+    Lab(chosen).down()
     assert left_of(chosen) == []
 
 

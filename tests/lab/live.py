@@ -175,10 +175,6 @@ class Live:
 
         return system.inside(self.blueprint.namespace, act)
 
-    def ip(self, *lines: str) -> None:
-        """Runs lines of `ip` among the switches."""
-        system.batch("ip", self.blueprint.namespace, lines)
-
     def probes(self, pairs: Sequence[tuple[str, str]], **more: float) -> Probes:
         """Probes between pairs of hosts."""
         return Probes(self.blueprint, self.lab.directory, pairs, **more)  # type: ignore[arg-type]

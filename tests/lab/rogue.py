@@ -77,6 +77,8 @@ class Session:
                 if not data:
                     return False
                 self.heard += data
+            except ConnectionError:
+                return False
             except BlockingIOError:
                 if time.monotonic() >= end:
                     return True
@@ -167,6 +169,8 @@ def attack(place: int, how: str, seconds: float, dpid: int) -> dict[str, int]:
                 if not session.serve(0):
                     counts["sent_away"] += 1
                     break
+            else:
+                counts["sent_away"] += not session.serve(0.2)
             session.door.close()
     return counts
 

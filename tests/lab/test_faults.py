@@ -19,8 +19,11 @@ from support import figures
 STATE = '[state]\ndirectory = "{}"'
 
 
+LONG = pytest.mark.long
+
+
 @pytest.mark.parametrize("remembers", [False, True], ids=["adopts", "remembers"])
-@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=LONG)])
 def test_a_controller_killed_costs_no_packet_and_no_rule(name: str, times: int, remembers: bool) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)
@@ -46,8 +49,10 @@ def test_a_controller_killed_costs_no_packet_and_no_rule(name: str, times: int, 
         assert sum(track.duplicated for track in tracks) == 0
 
 
-@pytest.mark.parametrize("migration", ["sfmm", "tagged"])
-@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("times", "migration"),
+    [(2, "sfmm"), pytest.param(20, "sfmm", marks=LONG), pytest.param(20, "tagged", marks=LONG)],
+)
 def test_plans_that_a_crash_interrupts_are_ended_in_5_s(name: str, times: int, migration: str) -> None:
     chance = random.Random(11)
     moving = f"move:period=60ms,migration={migration}"
@@ -84,7 +89,7 @@ def cut_and_mend(live: Live, pairs: Sequence[tuple[str, str]], links: Sequence[i
     return spans
 
 
-@pytest.mark.parametrize("cuts", [4, pytest.param(24, marks=pytest.mark.long)])
+@pytest.mark.parametrize("cuts", [2, pytest.param(24, marks=LONG)])
 def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)
@@ -117,7 +122,7 @@ def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]]) 
     assert calm == 0
 
 
-@pytest.mark.parametrize("pause_s", [3, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("pause_s", [3, pytest.param(10, marks=LONG)])
 def test_a_session_that_was_away_is_reconciled(name: str, pause_s: int) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)

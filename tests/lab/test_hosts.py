@@ -25,7 +25,7 @@ PAYLOAD_BPS = 4e6 * 1448 / 1514
 def test_ofpt_fills_the_fabric_live_and_ecmp_does_not() -> None:
     # A machine with other work still carries this rate in full.
     fabric = ["--fabric", "fat-tree:k=4,rate=4Mbps,buffer=150", "--traffic", "long-lived:pattern=stride"]
-    content = compared(*fabric, "--schemes", "ofpt,ecmp", "--duration", "8s", *LIVE)
+    content = compared(*fabric, "--schemes", "ofpt,ecmp", "--duration", "6s", *LIVE)
     ofpt, ecmp = content["schemes"]
     assert ofpt["throughput"]["mean"] > 0.93
     assert ofpt["throughput"]["min"] > 0.9
@@ -35,7 +35,7 @@ def test_ofpt_fills_the_fabric_live_and_ecmp_does_not() -> None:
 def test_a_longer_transfer_waits_for_a_shorter_one(tmp_path: Path) -> None:
     flows = f"start_s,src,dst,size_bytes\n0,h0,h2,{LONG_BYTES}\n0.3,h0,h3,{SHORT_BYTES}\n"
     (tmp_path / "flows.csv").write_text(flows, encoding="ascii")
-    traffic = ["--fabric", DUMBBELL, "--traffic", f"flows:file={tmp_path}/flows.csv", "--duration", "8s"]
+    traffic = ["--fabric", DUMBBELL, "--traffic", f"flows:file={tmp_path}/flows.csv", "--duration", "6s"]
     compared(*traffic, "--schemes", "ofpt:sizes=announced,ofpt:enforce=none", *LIVE, "--out", str(tmp_path / "out"))
     found = pl.read_parquet(tmp_path / "out" / "flows.parquet")
     fct_s = {

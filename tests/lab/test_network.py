@@ -35,7 +35,7 @@ def test_iperf3_finds_the_rate_of_a_link_and_the_queue_its_length(lab: LabComman
         [*PATHLOOM, "lab", "exec", "h2", "--name", name, "--", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
     )
     time.sleep(1)
-    client = lab("exec", "h0", "--", "iperf3", "--json", "--time", "8", "--client", "h2")
+    client = lab("exec", "h0", "--", "iperf3", "--json", "--time", "5", "--client", "h2")
     assert client.code == 0, client.out
     assert server.wait(10) == 0
     measured = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]

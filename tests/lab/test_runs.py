@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pathloom.lab.lab import RUN_DIRECTORY
 from support import K4, PATHLOOM, compared, left_of
 
 AS_LINUX = "newreno:impatient=off,byte_counting=on,jitter=1ms"
@@ -51,7 +52,7 @@ def test_flows_that_wait_for_others_start_after_them(tmp_path: Path) -> None:
 
 def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
     traffic = ["--fabric", "dumbbell:hosts=3,rate=10Mbps,buffer=60", "--traffic", "long-lived:pattern=stride"]
-    content = compared(*traffic, "--schemes", "spt", "--duration", "15s", "--runs", "1", "--worlds", "sim,lab")
+    content = compared(*traffic, "--schemes", "spt", "--duration", "10s", "--runs", "1", "--worlds", "sim,lab")
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
     assert live == pytest.approx(simulated, abs=0.05)
     assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
@@ -96,7 +97,7 @@ def test_simulator_and_lab_agree_on_completion_times() -> None:
         ),
         (["--schemes", "ecmp", "--lab", "pin=of"], "lab `pin=of`: expected hosts=newreno"),
         (["--schemes", "ecmp", "--worlds", "lap"], "did you mean `lab`"),
-        (["--schemes", "ecmp", "--transport", "newreno:pace=1Mbps"], "cannot be told pace_bps"),
+        (["--schemes", "ecmp", "--transport", "newreno:max_rto=1s"], "cannot be told max_rto"),
     ],
 )
 def test_what_the_lab_cannot_do_is_said_before_anything_is_built(arguments: list[str], text: str) -> None:
@@ -108,11 +109,21 @@ def test_what_the_lab_cannot_do_is_said_before_anything_is_built(arguments: list
     assert len(done.stderr.splitlines()) == 1
 
 
+def await_flows(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """Waits until the lab of a run stands and its flows are under way."""
+    deadline = time.monotonic() + 30
+    while not (RUN_DIRECTORY / f"run-{process.pid}" / "agent.log").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_takes_its_lab_down(number: signal.Signals) -> None:
     command = [*PATHLOOM, "lab", "run", *STRIDE[:6], "--schemes", "ecmp", "--duration", "30s"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    time.sleep(6)
+    await_flows(process)
     assert left_of(f"run-{process.pid}") != []
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
@@ -124,7 +135,7 @@ def test_an_interrupted_run_takes_its_lab_down(number: signal.Signals) -> None:
 def test_a_killed_run_is_cleaned_up_by_down() -> None:
     command = [*PATHLOOM, "lab", "run", *STRIDE[:6], "--schemes", "ecmp", "--duration", "30s"]
     process = subprocess.Popen(command)
-    time.sleep(5)
+    await_flows(process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert subprocess.run([*PATHLOOM, "lab", "down", "--name", f"run-{process.pid}"], check=False).returncode == 0

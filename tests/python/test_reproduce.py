@@ -14,6 +14,7 @@ from pathloom import PathloomError, _core
 from pathloom.experiments.execution import Execution, Wrappers
 from pathloom.experiments.python_schemes import load_scheme
 from pathloom.experiments.settings import Settings
+from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure, pictures, texts
 from pathloom.reproduction.definitions import Figure, read_figure
 from pathloom.reproduction.library import figures, identities
@@ -91,6 +92,19 @@ def test_every_figure_can_be_set_up(figure: Figure, quick: bool) -> None:
         for scheme in one.settings.schemes:
             assert load_scheme(scheme) if is_python_spec(scheme) else _core.scheme_name(scheme)
     assert "{" not in "".join(one.settings.traffic + one.settings.fabric for one in plans)
+
+
+@pytest.mark.parametrize("figure", [one for one in figures("all") if one.lab is not None], ids=lambda figure: figure.id)
+def test_the_testbeds_figures_are_set_up_for_the_lab(figure: Figure) -> None:
+    live = figure.in_lab()
+    for one in measure.plan(live, False, 1, "lab"):
+        assert (one.world, one.settings.lab, one.settings.control) == ("lab", "controller=pathloom", None)
+        assert set(Fabric(one.settings.fabric).links["rate_bps"]) <= {10**6, 10**7}
+        # The controller is a program of its own: it runs the registry's schemes.
+        assert [scheme for scheme in one.settings.schemes if is_python_spec(scheme)] == []
+        assert all(live.name_of(scheme) != scheme for scheme in one.settings.schemes)
+    assert all("simulator" not in note for note in live.notes)
+    assert [row.published for row in live.rows if row.cause] == []
 
 
 def test_a_difference_asks_for_its_cause(tiny: measure.Reproduced) -> None:
@@ -243,6 +257,9 @@ def test_the_list_names_every_figure(cli: Cli) -> None:
         (["../ofpt"], ["no paper", "`..`"]),
         (["ofpt/fig4a", "--jobs", "0"], ["--jobs", "`0`"]),
         (["ofpt/fig4a", "--seed", "x"], ["--seed", "`x`"]),
+        (["ofpt/fig4a", "--world", "lab"], ["figure ofpt/fig4a", "not run in the lab"]),
+        (["ofpt/fig11", "--world", "lap"], ["--world `lap`", "expected sim or lab"]),
+        (["ofpt/fig11", "--world", "lab", "--quick"], ["--quick", "one form"]),
         (["ofpt/fig4a", "--out", "a-file"], ["--out", "a-file", "name a folder"]),
     ],
 )

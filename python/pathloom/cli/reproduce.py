@@ -9,6 +9,7 @@ import typer
 
 from pathloom.cli import Interrupted, console
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, whole_number
+from pathloom.errors import bad_input
 
 if TYPE_CHECKING:
     from pathloom.reproduction.definitions import Figure
@@ -20,6 +21,8 @@ FOLDER = Path("results/reproduction")
 RUNS = "runs"
 """Where --resume keeps runs, in the folder of the pictures."""
 SCHEMA = 1
+SIM, LAB = "sim", "lab"
+"""As `pathloom.experiments.settings` has them, which takes time to load."""
 
 
 def reproduce(
@@ -38,17 +41,30 @@ def reproduce(
             help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left.",
         ),
     ] = False,
+    world: Annotated[
+        str,
+        typer.Option(
+            "--world", metavar="WORLD", help="sim, or lab: live, at rates that one machine carries; needs root."
+        ),
+    ] = SIM,
     json: JsonOption = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="Folder for the pictures, and for one page with all.")
-    ] = FOLDER,
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Folder for the pictures, and for one page with all.",
+            show_default=f"{FOLDER}, or {FOLDER}-lab",
+        ),
+    ] = None,
     jobs: JobsOption = None,
     seed: SeedOption = None,
 ) -> int:
     """Run published figures again and print what was published beside what is measured.
 
     Without --quick the set-up is the published one, which takes from seconds to hours per figure; with --resume it can
-    be interrupted and gone on with. Where published and measured differ by more than 5 points, a line says why.
+    be interrupted and gone on with. With --world lab, the testbeds' figures run live on this machine. Where published
+    and measured differ by more than 5 points, a line says why.
 
     Examples: pathloom reproduce list, pathloom reproduce ofpt/fig4a --quick, pathloom reproduce all --out
     docs/reproduction
@@ -62,13 +78,16 @@ def reproduce(
     from pathloom.reproduction.library import figures
     from pathloom.reproduction.runs import Memory
 
-    wanted = figures(target)
-    folder = OutFolder(out)
-    runs = OutFolder(out / RUNS) if resume else None
+    wanted = figures(target) if world == SIM else _in_lab(figures(target), world, quick)
+    place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
+    folder = OutFolder(place)
+    runs = OutFolder(place / RUNS) if resume else None
     memory = Memory(runs.path if runs is not None else None)
     done: list[Reproduced] = []
     try:
-        _carry_out(wanted, quick, 1 if first_seed is None else first_seed, workers, folder.path, memory, json, done)
+        _carry_out(
+            wanted, (quick, 1 if first_seed is None else first_seed, world), workers, folder.path, memory, json, done
+        )
     except KeyboardInterrupt:
         kept = f", kept in {folder.path}" if done else ""
         again = "; the same command goes on from here" if resume else ""
@@ -84,10 +103,18 @@ def reproduce(
     return 0
 
 
+def _in_lab(wanted: list[Figure], world: str, quick: bool) -> list[Figure]:
+    """The figures as they are run in the lab; of several, those that are."""
+    if world != LAB:
+        raise bad_input(f"--world `{world}`: expected {SIM} or {LAB}")
+    if quick:
+        raise bad_input("--quick: is for the simulator; in the lab a figure has one form")
+    return [figure.in_lab() for figure in wanted if figure.lab is not None or len(wanted) == 1]
+
+
 def _carry_out(
     wanted: list[Figure],
-    quick: bool,
-    seed: int,
+    how: tuple[bool, int, str],
     jobs: int | None,
     folder: Path,
     memory: Memory,
@@ -98,7 +125,8 @@ def _carry_out(
     from pathloom.reproduction import measure
     from pathloom.reproduction.page import save
 
-    plans = [measure.plan(figure, quick, seed) for figure in wanted]
+    quick, seed, world = how
+    plans = [measure.plan(figure, quick, seed, world) for figure in wanted]
     for figure, planned in zip(wanted, plans, strict=True):
         with console.progress_bar(figure.id, measure.runs_to_do(figure, planned, memory)) as report:
             result = measure.reproduce(figure, planned, quick, jobs or default_threads(), memory, report)

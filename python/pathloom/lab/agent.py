@@ -112,6 +112,9 @@ class Agent:
         self.expected: dict[Key, Transfer] = {}
         self.listeners: dict[int, tuple[socket.socket, str, int]] = {}
         self.sockets: dict[int, tuple[Transfer, socket.socket]] = {}
+        self.pace_bps: int | None = plan.get("pace_bps")
+        self.sample_ns: list[int] = list(plan.get("sample_ns", ()))
+        self.samples: list[int] = []
         self.epoll = select.epoll()
         self.zero_ns = 0
         self._descriptors: dict[str, int] = {}
@@ -140,6 +143,9 @@ class Agent:
             if now >= report_ns:
                 _say({"now_ns": max(now, 0), "open": len(self.open)})
                 report_ns = now + REPORT_NS
+            while self.sample_ns and self.sample_ns[0] <= now:
+                self.sample_ns.pop(0)
+                self._sample()
             if now >= self.duration_ns and not stopped:
                 stopped = True
                 self._stop_long_lived()
@@ -153,14 +159,24 @@ class Agent:
             if now >= self.end_ns or (stopped and not self.open and not self.due):
                 break
             limits = [report_ns, self.end_ns, *([] if stopped else [self.duration_ns])]
-            limits += [until for until, _ in self.leases[:1]]
+            limits += [*(until for until, _ in self.leases[:1]), *self.sample_ns[:1]]
             next_ns = min([*limits, self.due[0][0]] if self.due else limits)
             for descriptor, events in self.epoll.poll(max(next_ns - self.now_ns(), 0) / 1e9, 512):
                 self._serve(descriptor, events)
         end_ns = min(self.now_ns(), self.end_ns)
         for transfer in list(self.open):
             self._close(transfer)
-        return {"flows": [transfer.row() for transfer in self.transfers], "end_ns": end_ns}
+        for _ in self.sample_ns:
+            self._sample()
+        rows = [transfer.row() for transfer in self.transfers]
+        return {"flows": rows, "end_ns": end_ns, "samples": self.samples}
+
+    def _sample(self) -> None:
+        """Notes what all applications have received."""
+        for transfer in list(self.open):
+            if transfer.receiver is not None:
+                self._receive(transfer, transfer.receiver)
+        self.samples.append(sum(transfer.received for transfer in self.transfers))
 
     def _socket(self, address: str) -> socket.socket:
         """A socket of the host with that address."""
@@ -211,6 +227,8 @@ class Agent:
             sender.close()
             return False
         transfer.sender, transfer.src_port, transfer.dst_port = sender, key[1], key[3]
+        if self.pace_bps is not None:
+            self._pace(transfer, None)
         self.expected[key] = transfer
         if number not in (0, errno.EINPROGRESS):
             self._fail(transfer, number)
@@ -319,7 +337,7 @@ class Agent:
         if 0 <= self.lost_ns < now - PACES_KEPT_NS:
             self.lost_ns = -1
             for transfer in [one for one in self.open if one.paced]:
-                _pace(transfer, None)
+                self._pace(transfer, None)
         try:
             self._connect_to_controller()
         except (OSError, OrdersError) as error:
@@ -365,8 +383,17 @@ class Agent:
             elif verb == "release":
                 self._release(transfer)
             else:
-                _pace(transfer, value)
+                self._pace(transfer, value)
         return None
+
+    def _pace(self, transfer: Transfer, rate_bps: int | None) -> None:
+        """Has the kernel pace a connection to what the controller says, and the plan; None lifts the former."""
+        transfer.paced = rate_bps is not None
+        if transfer.sender is None:
+            return
+        bounds = [bound for bound in (rate_bps, self.pace_bps) if bound is not None]
+        payload = max(min(bounds) * PAYLOAD_BYTES // (8 * FRAME_BYTES), 1) if bounds else _NO_PACE
+        transfer.sender.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", payload))
 
     def _hold(self, transfer: Transfer, lease_ms: int) -> None:
         transfer.held_until_ns = self.now_ns() + lease_ms * 1_000_000
@@ -424,15 +451,6 @@ class Agent:
             transfer.packets += struct.unpack_from("=I", info, 136)[0]
         if len(info) >= 242:
             transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
-
-
-def _pace(transfer: Transfer, rate_bps: int | None) -> None:
-    """Has the kernel pace a connection; None lifts it."""
-    transfer.paced = rate_bps is not None
-    if transfer.sender is None:
-        return
-    payload = _NO_PACE if rate_bps is None else max(rate_bps * PAYLOAD_BYTES // (8 * FRAME_BYTES), 1)
-    transfer.sender.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", payload))
 
 
 def _say(line: dict[str, Any]) -> None:

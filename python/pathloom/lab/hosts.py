@@ -80,7 +80,7 @@ def host_stack(text: str, transport: str | None) -> HostStack:
 
 def _newreno(settings: dict[str, Any]) -> HostStack:
     usual = _core.transport_settings(None)
-    told_not = ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "small_queues", "pace_bps")
+    told_not = ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "small_queues")
     for key in told_not:
         if settings[key] != usual[key]:
             raise bad_input(f"--transport: the lab's kernels cannot be told {key}; leave it at its default")

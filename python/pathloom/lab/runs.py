@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Thread
@@ -23,7 +23,7 @@ import numpy as np
 
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
-from pathloom.experiments.execution import Progress, RunOutcome, Wrappers, interruptible, simulation
+from pathloom.experiments.execution import Progress, RunOutcome, Sample, Wrappers, interruptible, simulation
 from pathloom.experiments.settings import LAB, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
@@ -47,7 +47,7 @@ _SILENCE_S = 10.0
 
 
 @dataclass
-class Sample:
+class Counters:
     """The counters of all links at one moment: by link number, bytes, packets, drops and packets waiting."""
 
     links: dict[int, tuple[int, int, int, int]]
@@ -56,8 +56,13 @@ class Sample:
 class LabExecution:
     """All runs of an experiment in the lab, one after another, in one lab of its own."""
 
-    def __init__(self, settings: Settings, fabric: Fabric, wrappers: Wrappers) -> None:
-        """Prepares the first run of every scheme, so that bad input is found before any lab is built."""
+    def __init__(
+        self, settings: Settings, fabric: Fabric, wrappers: Wrappers, sample_at_s: Sequence[float] = ()
+    ) -> None:
+        """Prepares the first run of every scheme, so that bad input is found before any lab is built.
+
+        `sample_at_s` are moments of a run, ascending, at which what has arrived so far is noted.
+        """
         if wrappers.pcap:
             raise bad_input("the lab writes no --pcap; `pathloom lab exec` reaches its interfaces")
         self.event_log = wrappers.event_log
@@ -71,6 +76,8 @@ class LabExecution:
         self.fabric = fabric
         self.options = LabSettings.parse(settings.lab)
         self.stack = hosts.host_stack(self.options.hosts, settings.transport)
+        self.pace_bps: int | None = _core.transport_settings(settings.transport)["pace_bps"]
+        self.sample_at_s = tuple(sample_at_s)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
         self.notes: list[str] = []
@@ -90,8 +97,17 @@ class LabExecution:
     def _simulation(self, job: Job) -> _core.Simulation:
         return simulation(self.settings, self.fabric.text, job, Wrappers())
 
-    def run(self, _threads: int, progress: Progress = lambda _job, _share: None) -> None:
-        """Carries out all runs. After a Ctrl-C `interrupted` is set; `outcomes` holds the runs that were finished."""
+    def run(
+        self,
+        _threads: int,
+        progress: Progress = lambda _job, _share: None,
+        take: Callable[[RunOutcome], None] | None = None,
+    ) -> None:
+        """Carries out all runs, one after another.
+
+        With `take`, each run is given to it as soon as it is finished, and not kept in `outcomes`. After a Ctrl-C
+        `interrupted` is set; `outcomes` holds the runs that were finished.
+        """
         lab = Lab(f"run-{os.getpid()}")
         system.end_in_order()
         try:
@@ -99,7 +115,11 @@ class LabExecution:
                 blueprint = lab.up(self.fabric, self.target, self.jobs[0].scheme, self.stack)
                 self._note(links.departures(blueprint))
                 for job in self.jobs:
-                    self.outcomes.append(self._carry_out(lab, job, progress))
+                    outcome = self._carry_out(lab, job, progress)
+                    if take is None:
+                        self.outcomes.append(outcome)
+                    else:
+                        take(outcome)
         except KeyboardInterrupt:
             self.interrupted = True
 
@@ -144,7 +164,8 @@ class LabExecution:
             "end_ns": result["end_ns"],
         }
         progress(job, 1.0)
-        return RunOutcome(job, outcome, time.perf_counter() - started)
+        samples = tuple(map(Sample, self.sample_at_s, result["samples"]))
+        return RunOutcome(job, outcome, time.perf_counter() - started, samples=samples)
 
     def _control(self, lab: Lab, began_ns: int, busy_ns: int) -> dict[str, Any]:
         """What the controller did in a run, which ends it."""
@@ -185,12 +206,14 @@ class LabExecution:
         return {
             "duration_ns": round(self.settings.duration_s * 1e9),
             "drain": DRAIN,
+            "pace_bps": self.pace_bps,
+            "sample_ns": [round(at_s * 1e9) for at_s in self.sample_at_s],
             "namespaces": namespaces,
             "flows": [{key: flow[key] for key in keys} for flow in offered],
             "orders": str(lab.directory / controller.HOSTS_SOCKET) if self.target is not None else None,
         }
 
-    def _packets(self, job: Job, counts: Sample, result: dict[str, Any]) -> dict[str, int]:
+    def _packets(self, job: Job, counts: Counters, result: dict[str, Any]) -> dict[str, int]:
         nodes, ends = self.fabric.nodes, self.fabric.links
         is_host = [node["tier"] == "host" for node in nodes]
         sent = delivered = dropped = hops = forwarded = taken = 0
@@ -280,7 +303,7 @@ def run_agent(
     return lines[-1]
 
 
-def _counters(lab: Lab) -> Sample:
+def _counters(lab: Lab) -> Counters:
     """What every link has sent so far."""
     blueprint = lab.blueprint()
     found = {int(name[1:]): counts for name, counts in link_counters(blueprint).items()}
@@ -288,27 +311,30 @@ def _counters(lab: Lab) -> Sample:
         text = system.run_tool(["tc", "-n", host.namespace, "-s", "-json", "qdisc", "show"])
         by_name = links.counters(json.loads(text))
         found.update({port.link: by_name[port.interface] for port in host.ports if port.interface in by_name})
-    return Sample(found)
+    return Counters(found)
 
 
 def _await_silence(lab: Lab) -> None:
     """Waits until what is on its way to closed connections has arrived, so that nothing moves while it is counted."""
+    own = {port.link for host in lab.blueprint().hosts for port in host.ports}
     last, deadline = None, time.monotonic() + _SILENCE_S
     while time.monotonic() < deadline:
-        now = _counters(lab).links
-        if now == last:
+        links = _counters(lab).links
+        # Between switches, a controller's probes never end.
+        now = {link: counts for link, counts in links.items() if link in own or counts[3]}
+        if now == last and not any(counts[3] for counts in now.values()):
             return
         last = now
         time.sleep(0.1)
 
 
-def _difference(before: Sample, after: Sample) -> Sample:
+def _difference(before: Counters, after: Counters) -> Counters:
     none = (0, 0, 0, 0)
     rows = {}
     for link, (sent_bytes, packets, drops, waiting) in after.links.items():
         old = before.links.get(link, none)
         rows[link] = (sent_bytes - old[0], packets - old[1], drops - old[2], waiting)
-    return Sample(rows)
+    return Counters(rows)
 
 
 def _flow_columns(offered: list[dict[str, Any]], result: dict[str, Any], duration_s: float) -> dict[str, Any]:
@@ -351,7 +377,7 @@ def _throughput(flow: dict[str, Any], row: dict[str, Any], duration_s: float) ->
     return min(float(flow["ideal_fct_ns"] / max(row["finish_ns"] - row["start_ns"], 1)), 1.0)
 
 
-def _link_columns(fabric: Fabric, counts: Sample, waiting: dict[int, list[int]], end_s: float) -> dict[str, Any]:
+def _link_columns(fabric: Fabric, counts: Counters, waiting: dict[int, list[int]], end_s: float) -> dict[str, Any]:
     rates = fabric.links["rate_bps"]
     none = (0, 0, 0, 0)
     rows = [counts.links.get(link, none) for link in range(len(rates))]

@@ -20,6 +20,9 @@ POINTS = 5.0
 """A difference of more than this many points asks for a cause: percentage points, or per cent of another unit."""
 
 
+NOT_LIVE = ("reordered",)
+"""Metrics that the lab's kernels do not count."""
+
 HERE = "{here}"
 """Stands in a file for the folder of all experiments, where traces and schemes of figures are."""
 
@@ -89,6 +92,17 @@ class Quick(Overrides):
 
     cases: tuple[str, ...] | None = None
     """The cases that are run; all, when left out."""
+
+
+class InLab(Overrides):
+    """What `--world lab` sets otherwise: what one machine carries, under the native controller."""
+
+    cases: tuple[str, ...] | None = None
+    """The cases that are run; all, when left out."""
+    notes: tuple[str, ...] = ()
+    """In place of the figure's own, which speak of the simulator."""
+    cause: str | None = None
+    """Why ours differs there."""
 
 
 class Variant(Measure):
@@ -193,6 +207,8 @@ class Figure(_Part):
     x: tuple[float, ...] = ()
     """Short for one case per value, which takes the place of `{x}`."""
     quick: Quick = Quick()
+    lab: InLab | None = None
+    """None for what is not run in the lab."""
     plot: Plot
     rows: tuple[Row, ...] = ()
     cause: str | None = None
@@ -212,10 +228,39 @@ class Figure(_Part):
                     raise bad_input(f"row `{row.label}`: scheme `{scheme}` is not one of {', '.join(schemes)}")
             if row.scheme is None and row.metric is not None and len(schemes) > 1:
                 raise bad_input(f"row `{row.label}`: says no scheme; expected one of {', '.join(schemes)}")
-        for label in self.quick.cases or ():
-            if label not in labels:
-                raise bad_input(f"quick: case `{label}` is not one of {', '.join(labels)}")
+        for part, cases in (("quick", self.quick.cases), ("lab", self.lab.cases if self.lab is not None else None)):
+            for label in cases or ():
+                if label not in labels:
+                    raise bad_input(f"{part}: case `{label}` is not one of {', '.join(labels)}")
+        if self.lab is not None and len(self.lab.schemes or self.setup.schemes) != len(self.setup.schemes):
+            raise bad_input(f"lab: schemes: expected {len(self.setup.schemes)}, one for each of the figure")
         return self
+
+    def in_lab(self) -> Figure:
+        """The figure as it is run in the lab. Raises `PathloomError` if it is not."""
+        if self.lab is None:
+            raise bad_input(f"figure {self.id}: is not run in the lab")
+        given = self.lab.model_dump(exclude={"cases", "notes", "cause"}, exclude_none=True)
+        labels = self.lab.cases or tuple(case.label for case in self.all_cases())
+        # One scheme in another's place bears its name; why the simulator differs says nothing here.
+        names = dict(self.names)
+        if self.lab.schemes is not None:
+            names.update(
+                {new: self.name_of(old) for old, new in zip(self.setup.schemes, self.lab.schemes, strict=True)}
+            )
+        rows = [row for row in self.rows if (row.case is None or row.case in labels) and row.metric not in NOT_LIVE]
+        return self.model_copy(
+            update={
+                "setup": self.setup.model_copy(update={**given, "control": None}),
+                "x": tuple(value for value in self.x if f"{value:g}" in labels),
+                "cases": tuple(case for case in self.cases if case.label in labels),
+                "rows": tuple(row.model_copy(update={"cause": None}) for row in rows),
+                "quick": Quick(),
+                "notes": self.lab.notes,
+                "cause": self.lab.cause,
+                "names": names,
+            }
+        )
 
     def all_cases(self) -> tuple[Case, ...]:
         """The cases as published; a single one without a label where there are none."""

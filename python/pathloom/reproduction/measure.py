@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.experiments.execution import Execution, Progress, RunOutcome, Wrappers, interruptible
 from pathloom.experiments.python_schemes import load_scheme
-from pathloom.experiments.settings import SIM, Job, Settings
+from pathloom.experiments.settings import LAB, SIM, Job, Settings
 from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.summary import run_summary
 from pathloom.experiments.tables import flow_table
@@ -21,6 +21,11 @@ from pathloom.reproduction.metrics import RunData
 from pathloom.reproduction.runs import Kept, Memory, identity, keep, key
 from pathloom.specs import is_python_spec
 
+if TYPE_CHECKING:
+    from pathloom.lab.runs import LabExecution
+
+LIVE = "controller=pathloom"
+"""What the lab is told for figures: every scheme runs in the native controller."""
 NOT_EXPLAINED = "not explained yet"
 """What stands where a cause is missing: never a guess."""
 
@@ -38,6 +43,11 @@ class Planned:
     unbuilt: tuple[str, ...]
     """Schemes of the case that the registry does not have."""
     sample_at_s: tuple[float, ...]
+
+    @property
+    def world(self) -> str:
+        """Where it is run."""
+        return self.settings.worlds[0]
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,11 @@ class Reproduced:
     """What the paper prints numbers of, then every other point of the picture."""
 
     @property
+    def world(self) -> str:
+        """Where it was run."""
+        return self.plans[0].world
+
+    @property
     def schemes(self) -> list[str]:
         """Schemes that were run, in order."""
         return list(dict.fromkeys(scheme for plan in self.plans for scheme in plan.settings.schemes))
@@ -111,15 +126,20 @@ class Reproduced:
             "id": self.figure.id,
             "title": self.figure.title,
             "quick": self.quick,
+            "world": self.world,
             "seed": self.seed,
             "runs": self.plans[0].settings.runs,
             "rows": [line.as_json() for line in self.lines],
         }
 
 
-def plan(figure: Figure, quick: bool, seed: int) -> list[Planned]:
-    """The cases to run, with their settings checked. Raises `PathloomError`."""
+def plan(figure: Figure, quick: bool, seed: int, world: str = SIM) -> list[Planned]:
+    """The cases to run, with their settings checked. Raises `PathloomError`.
+
+    For the lab, the figure is what `Figure.in_lab` gives.
+    """
     plans = []
+    place: dict[str, Any] = {"worlds": (LAB,), "lab": LIVE} if world == LAB else {}
     for case in figure.all_cases():
         if quick and figure.quick.cases is not None and case.label not in figure.quick.cases:
             continue
@@ -130,7 +150,7 @@ def plan(figure: Figure, quick: bool, seed: int) -> list[Planned]:
         known, unbuilt = _split(values["schemes"])
         texts = {key: _filled(value, case) if isinstance(value, str) else value for key, value in values.items()}
         settings = Settings.of(
-            {**texts, "schemes": known or ("ecmp",), "seed": seed}, f"figure {figure.id}, case `{case.label}`"
+            {**texts, **place, "schemes": known or ("ecmp",), "seed": seed}, f"figure {figure.id}, case `{case.label}`"
         )
         settings = settings.model_copy(update={"schemes": known})
         plans.append(Planned(case, settings, unbuilt, _sample_times(figure.setup.sample, settings.duration_s)))
@@ -149,7 +169,7 @@ def reproduce(
     data: dict[tuple[str, str], list[Kept]] = {}
     for one in plans:
         _fill(figure, one, jobs, memory, progress)
-        for job in one.settings.jobs(SIM):
+        for job in one.settings.jobs(one.world):
             kept = memory.find(one.settings, job, one.sample_at_s, figure.measures())
             data.setdefault((one.case.label, job.scheme), []).extend([kept] if kept is not None else [])
     seed = plans[0].settings.seed
@@ -180,7 +200,7 @@ def _sample_times(every: str | None, duration_s: float) -> tuple[float, ...]:
 def _missing(figure: Figure, one: Planned, memory: Memory) -> list[Job]:
     """The runs of a case that are still to be carried out."""
     asked = figure.measures()
-    jobs = one.settings.jobs(SIM) if one.settings.schemes else []
+    jobs = one.settings.jobs(one.world) if one.settings.schemes else []
     return [job for job in jobs if memory.find(one.settings, job, one.sample_at_s, asked) is None]
 
 
@@ -198,8 +218,7 @@ def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Pro
     try:
         fabric = interruptible(lambda: Fabric(settings.fabric))
         access_bps = float(min(fabric.summary()["host_rate_bps"]))
-        in_python = {scheme: load_scheme(scheme) for scheme in settings.schemes if is_python_spec(scheme)}
-        execution = Execution(settings, None, Wrappers(), in_python, one.sample_at_s)
+        execution = _execution(settings, fabric, one)
         execution.jobs = missing
 
         def take(outcome: RunOutcome) -> None:
@@ -212,6 +231,16 @@ def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Pro
         raise bad_input(f"figure {figure.id}: {error}") from None
     if execution.interrupted:
         raise Stopped
+
+
+def _execution(settings: Settings, fabric: Fabric, one: Planned) -> Execution | LabExecution:
+    """What carries out the runs of a case, in its world."""
+    if one.world == LAB:
+        from pathloom.lab.runs import LabExecution
+
+        return LabExecution(settings, fabric, Wrappers(), one.sample_at_s)
+    in_python = {scheme: load_scheme(scheme) for scheme in settings.schemes if is_python_spec(scheme)}
+    return Execution(settings, None, Wrappers(), in_python, one.sample_at_s)
 
 
 def _vector(measure: Measure, runs: Iterable[Kept]) -> list[float]:

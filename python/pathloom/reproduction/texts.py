@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathloom.experiments.settings import SIM
 from pathloom.reproduction.definitions import Overrides, Setup
 from pathloom.reproduction.library import FOLDER
 from pathloom.reproduction.measure import Line, Reproduced
@@ -86,6 +87,7 @@ def setup_lines(result: Reproduced) -> list[tuple[str, str]]:
     setup = figure.setup
     lines = [("fabric", setup.fabric), ("traffic", setup.traffic)]
     lines += [(word, text) for word, text in (("transport", setup.transport), ("control", setup.control)) if text]
+    lines += [("world", "network namespaces, Open vSwitch, the native controller")] if result.world != SIM else []
     cases = [_case_text(plan.case.label, plan.case, setup) for plan in result.plans if plan.case.label]
     if figure.x:
         lines.append(("x", ", ".join(plan.case.label for plan in result.plans)))
@@ -115,5 +117,6 @@ def _case_text(label: str, case: Overrides, setup: Setup) -> str:
 def command(result: Reproduced) -> str:
     """The command that gives these numbers again."""
     quick = " --quick" if result.quick else ""
+    world = f" --world {result.world}" if result.world != SIM else ""
     seed = f" --seed {result.seed}" if result.seed != 1 else ""
-    return f"pathloom reproduce {result.figure.id}{quick}{seed}"
+    return f"pathloom reproduce {result.figure.id}{quick}{world}{seed}"
