@@ -41,7 +41,9 @@ impl Hub {
     /// A message that is in place but cannot be read is answered by an error, and the session goes on.
     pub(crate) fn misread(&mut self, id: LinkId, kind: u8, xid: u32, problem: &str) {
         let Some(link) = self.link_mut(id) else { return };
-        tracing::warn!(peer = %link.peer, kind, problem, "a message cannot be read");
+        if let Some(count) = link.complain() {
+            tracing::warn!(peer = %link.peer, kind, problem, count, "a message cannot be read");
+        }
         let standing = matches!(link.stage, Stage::Up { .. });
         if standing && kind != pathloom_openflow::Kind::ERROR {
             self.reply(id, &Message::Error(ErrorMessage { kind: BAD_REQUEST, code: 1, data: &[] }), xid);
@@ -86,10 +88,12 @@ impl Hub {
                 return scout.frame(now, place, packet.data);
             }
         }
-        if self.limiter.as_mut().is_some_and(|limiter| !limiter.admit(now, place)) {
+        // Ports that a switch makes up have one allowance between them.
+        let told_of = self.link_mut(id).is_some_and(|link| link.has_port(in_port.0));
+        let payer = if told_of { place } else { Place::new(dpid, 0) };
+        if let Some(refused) = self.limiter.as_mut().and_then(|limiter| limiter.admit_or_count(now, payer).err()) {
             self.counts.limited += 1;
-            if self.counts.limited.is_power_of_two() {
-                let refused = self.counts.limited;
+            if refused.is_power_of_two() {
                 tracing::warn!(switch = %place.dpid, port = in_port.0, refused, "a port sends too many packets here");
             }
             return;
@@ -189,7 +193,10 @@ impl Hub {
         if self.scout.as_ref().is_some_and(|scout| scout.is_duplicate(dpid, ports)) {
             return self.offence(id, "another switch of this datapath identifier is connected; give each its own");
         }
-        self.link_mut(id).into_iter().for_each(|link| link.stage = Stage::Up { dpid });
+        if let Some(link) = self.link_mut(id) {
+            link.stage = Stage::Up { dpid };
+            ports.iter().for_each(|port| link.note_port(port.number));
+        }
         self.counts.sessions += 1;
         if let Some(scout) = &mut self.scout {
             scout.switch_up(self.clock.now(), dpid, ports);
@@ -215,8 +222,9 @@ impl Hub {
             return;
         }
         let gone = status.reason == PortReason::Deleted;
-        let Some(Link { stage: Stage::Up { dpid }, node, .. }) = self.link_mut(id) else { return };
-        let (dpid, node) = (*dpid, *node);
+        let Some(link) = self.link_mut(id) else { return };
+        let (Stage::Up { dpid }, node) = (link.stage, link.node) else { return };
+        link.note_port(port);
         let mut up = !gone && status.port.is_up();
         if let Some(scout) = &mut self.scout {
             scout.port_status(now, dpid, &status.port, gone);
@@ -245,7 +253,9 @@ impl Hub {
             return self.answered(now, id, xid);
         }
         let why = convert::refusal(error);
-        tracing::warn!(peer = %link.peer, node = ?link.node, xid, kind, code, %why, "a switch refused a message");
+        if let Some(count) = link.complain() {
+            tracing::warn!(peer = %link.peer, node = ?link.node, xid, kind, code, %why, count, "a switch refused a message");
+        }
         self.up(now, id, |switch| Input::Refused { switch, xid, why });
     }
 
@@ -287,8 +297,11 @@ impl Hub {
                 return self.offence(id, &format!("it answered something else than what was asked: {pending:.20}"));
             }
         }
-        if !reply.more {
-            self.answered(now, id, xid);
+        let endless = link.pending.get(&xid).is_some_and(|pending| pending.is_endless(link.dump.as_ref()));
+        match (reply.more, endless) {
+            (true, true) => self.offence(id, "an answer of it has more rows than any switch, and goes on"),
+            (true, false) => {}
+            (false, _) => self.answered(now, id, xid),
         }
     }
 

@@ -19,6 +19,8 @@ mod learning;
 mod link;
 mod load;
 mod metrics;
+#[cfg(test)]
+mod offenders_tests;
 mod outgoing;
 mod persist;
 mod punts;

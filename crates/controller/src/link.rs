@@ -8,6 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
+/// Ports of one switch that are told apart, as many as discovery looks after.
+const MOST_PORTS: usize = 4096;
+/// Rows that one answer may have.
+const MOST_ROWS: usize = 1 << 20;
+/// So many complaints about one connection are logged each; after that the log names it ever more seldom.
+const PLAIN_COMPLAINTS: u64 = 16;
+
 /// Name of a connection within this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub(crate) usize);
@@ -41,6 +48,22 @@ pub(crate) enum Pending {
     PortStats(Vec<PortStats>),
     /// A third of a dump.
     Dump,
+}
+
+impl Pending {
+    /// Whether an answer with so many rows more has no end: no switch is that large.
+    pub(crate) fn is_endless(&self, dump: Option<&Dump>) -> bool {
+        let (rows, most) = match self {
+            Pending::Description => (0, 1),
+            Pending::Ports(ports) => (ports.len(), MOST_PORTS),
+            Pending::FlowStats { rows, .. } => (rows.len(), MOST_ROWS),
+            Pending::PortStats(rows) => (rows.len(), MOST_PORTS),
+            Pending::Dump => {
+                (dump.map_or(0, |dump| dump.rules.len() + dump.groups.len() + dump.meters.len()), MOST_ROWS)
+            }
+        };
+        rows > most
+    }
 }
 
 /// Rules, groups and meters read so far, and the requests that are still to be answered.
@@ -78,6 +101,9 @@ pub(crate) struct Link {
     /// Groups and meters that the switch has, as far as is known: to be replaced and not added.
     pub groups: BTreeSet<u32>,
     pub meters: BTreeSet<u32>,
+    /// Ports that the switch has told of.
+    ports: BTreeSet<u32>,
+    complaints: u64,
     xid: u32,
 }
 
@@ -100,6 +126,8 @@ impl Link {
             dump: None,
             groups: BTreeSet::new(),
             meters: BTreeSet::new(),
+            ports: BTreeSet::new(),
+            complaints: 0,
             xid: 0,
         }
     }
@@ -122,6 +150,24 @@ impl Link {
         if let Err(problem) = message.emit(xid, &mut self.out) {
             tracing::error!(peer = %self.peer, %problem, "a message was not sent");
         }
+    }
+
+    /// Notes a port that the switch has told of.
+    pub(crate) fn note_port(&mut self, number: u32) {
+        if self.ports.len() < MOST_PORTS {
+            self.ports.insert(number);
+        }
+    }
+
+    /// Whether the switch has told of a port.
+    pub(crate) fn has_port(&self, number: u32) -> bool {
+        self.ports.contains(&number)
+    }
+
+    /// Counts one more complaint about this connection; `None` if the log has heard enough of it for now.
+    pub(crate) fn complain(&mut self) -> Option<u64> {
+        self.complaints += 1;
+        (self.complaints <= PLAIN_COMPLAINTS || self.complaints.is_power_of_two()).then_some(self.complaints)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

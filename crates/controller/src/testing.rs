@@ -63,22 +63,34 @@ pub(crate) struct Lab {
 
 /// Starts one of a k=4 FatTree; `more` is added to its configuration, and the switches connect if they are to.
 pub(crate) fn lab(directory: Directory, more: &str, switches: bool) -> Lab {
+    start(directory, more, |_| switches)
+}
+
+/// The same with all switches but those of these datapath identifiers.
+pub(crate) fn lab_without(directory: Directory, more: &str, absent: &[u64]) -> Lab {
+    start(directory, more, |dpid| !absent.contains(&dpid))
+}
+
+fn start(directory: Directory, more: &str, connects: impl Fn(u64) -> bool) -> Lab {
     directory.write("tokens", 0o600, &format!("read looker {READ}\noperate doer {OPERATE}\n"));
     // The switches forward nothing, so no probe gets through.
     let fabric = "fabric = { spec = \"fat-tree:k=4,rate=10Mbps\" }\ndiscovery = { links = \"off\" }";
     let text = format!("{fabric}\n{more}");
     let ready = check(&text, &directory.0).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || run(ready, switches, |places| sender.send(places).unwrap()));
+    let dpids = ready.fabric.switches().iter().map(|switch| u64::from(switch.0) + 1);
+    let dpids: Vec<u64> = dpids.filter(|&dpid| connects(dpid)).collect();
+    let sessions = dpids.len();
+    std::thread::spawn(move || run(ready, &dpids, |places| sender.send(places).unwrap()));
     let (api, openflow) = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
     let lab = Lab { api, openflow, _directory: directory };
-    if switches {
-        wait("all sessions stand", || lab.get("/v1/state")["sessions"] == 20);
+    if sessions > 0 {
+        wait("all sessions stand", || lab.get("/v1/state")["sessions"] == sessions);
     }
     lab
 }
 
-fn run(ready: Ready, switches: bool, told: impl FnOnce((SocketAddr, u16))) {
+fn run(ready: Ready, dpids: &[u64], told: impl FnOnce((SocketAddr, u16))) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let persist = Persist::new(None);
@@ -90,9 +102,9 @@ fn run(ready: Ready, switches: bool, told: impl FnOnce((SocketAddr, u16))) {
         tokio::task::spawn_local(keep_time(shared.clone()));
         tokio::task::spawn_local(look_after(shared.clone(), persist));
         tokio::task::spawn_local(crate::api::answer(shared.clone(), questions));
-        for &switch in ready.fabric.switches().iter().filter(|_| switches) {
-            let ports = ready.fabric.node(switch).ports.len() as u32;
-            let fake = Fake::new(u64::from(switch.0) + 1, ports, Common::default());
+        for &dpid in dpids {
+            let ports = ready.fabric.node(ready.datapaths[&dpid]).ports.len() as u32;
+            let fake = Fake::new(dpid, ports, Common::default());
             connect(port, fake, Idle, Rc::new(Notify::new()));
         }
         told((address, port));

@@ -58,7 +58,8 @@ impl Bucket {
 #[derive(Clone, Debug)]
 pub struct PortLimiter {
     rate: Rate,
-    buckets: BTreeMap<Place, Bucket>,
+    /// With each the number of frames refused so far.
+    buckets: BTreeMap<Place, (Bucket, u64)>,
 }
 
 impl PortLimiter {
@@ -69,7 +70,17 @@ impl PortLimiter {
 
     /// Whether a frame from this port may be looked at now. A refused one costs next to nothing.
     pub fn admit(&mut self, now: Nanos, place: Place) -> bool {
-        self.buckets.entry(place).or_insert_with(|| Bucket::new(now, self.rate)).take(now)
+        self.admit_or_count(now, place).is_ok()
+    }
+
+    /// The same; of a port that may not, how many frames it was refused so far.
+    pub fn admit_or_count(&mut self, now: Nanos, place: Place) -> Result<(), u64> {
+        let (bucket, refused) = self.buckets.entry(place).or_insert_with(|| (Bucket::new(now, self.rate), 0));
+        if bucket.take(now) {
+            return Ok(());
+        }
+        *refused += 1;
+        Err(*refused)
     }
 
     /// Drops the bucket of a port that no longer exists.

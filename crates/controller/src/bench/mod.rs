@@ -9,7 +9,7 @@ pub(crate) mod fake;
 mod inside;
 pub(crate) mod load_generator;
 mod path_per_flow;
-mod paths;
+pub(crate) mod paths;
 mod report;
 mod served;
 mod subject;

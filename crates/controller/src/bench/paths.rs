@@ -138,7 +138,8 @@ impl Opening {
     }
 }
 
-fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) {
+/// Appends the packet-in of a labelled flow's first packet, a SYN that came in by `port`.
+pub(crate) fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) {
     let mut payload = [0u8; 40];
     payload[..10].copy_from_slice(&[0x45, LONG_FLOW_DSCP << 2, 0, 40, 0, 0, 0, 0, 64, PROTO_TCP]);
     payload[12..16].copy_from_slice(&five_tuple.src.octets());

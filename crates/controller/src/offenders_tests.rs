@@ -1,0 +1,347 @@
+//! Switches that mean no good, and people without a token, at a controller that others use: the offender is limited and
+//! named in the log, and everyone else goes on. What hosts do is tried in `pathloom-discovery`, all of it again with real
+//! switches in `tests/lab/test_offenders.py`.
+
+use crate::bench::fake::{say, Common, Fake};
+use crate::bench::paths::first_packet;
+use crate::testing::{api, lab_without, wait, Directory, Idle, Lab, READ};
+use pathloom_model::{FiveTuple, PROTO_TCP};
+use pathloom_openflow::{Kind, Message, MultipartReply, Port, Reply, Request};
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Mutex, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A ToR of the fabric that no flow of others passes, so that its place can be a rogue's.
+const TOR: u64 = 1;
+
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+struct Sink;
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lines of the log, of all controllers of this process, with these words in them.
+fn logged(words: &[&str]) -> Vec<String> {
+    let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = String::from_utf8_lossy(&log);
+    text.lines().filter(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned).collect()
+}
+
+const MORE: &str = "[scheme]\nspec = \"ofpt:sizes=announced\"\n";
+
+/// A controller whose log is kept, and whose switches of these identifiers are the test's business.
+fn standing(absent: &[u64]) -> Lab {
+    static KEPT: Once = Once::new();
+    KEPT.call_once(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Sink).init());
+    lab_without(Directory::new(), &api(MORE), absent)
+}
+
+/// Everyone else: a transfer from ToR e1_0 to e2_0 gets its path, promptly, and `sessions` stand.
+fn goes_on(lab: &Lab, src_port: u16, sessions: u64) {
+    let five_tuple = json!({"src": "10.0.2.1", "dst": "10.0.4.1", "src_port": src_port, "dst_port": 80});
+    let begun = Instant::now();
+    let (status, answer) =
+        lab.change("POST", "/v1/flows", &json!({"five_tuple": five_tuple, "size_bytes": 10_000_000}).to_string());
+    assert_eq!(status, 202, "{answer}");
+    let flow = answer["flow"]["id"].as_str().unwrap().to_owned();
+    wait("a flow of others is on its path", || lab.get(&format!("/v1/flows/{flow}"))["phase"] == "own path");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(lab.get("/v1/state")["sessions"], sessions);
+}
+
+/// A connection to the controller that does what a switch does when it is asked to.
+struct Rogue {
+    stream: TcpStream,
+    fake: Fake,
+    heard: Vec<u8>,
+    work: Idle,
+}
+
+impl Rogue {
+    fn connect(lab: &Lab, dpid: u64, ports: u32) -> Rogue {
+        let stream = TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+        let fake = Fake::new(dpid, ports, Common::default());
+        let mut rogue = Rogue { stream, fake, heard: Vec::new(), work: Idle };
+        let mut hello = Vec::new();
+        rogue.fake.hello(&mut hello);
+        rogue.send(&hello);
+        rogue
+    }
+
+    /// As the controller names it.
+    fn peer(&self) -> String {
+        self.stream.local_addr().unwrap().to_string()
+    }
+
+    /// Sends these bytes; whether there is somebody to take them.
+    fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// Answers what has come. Whether the connection still stands.
+    fn serve(&mut self) -> bool {
+        let mut buffer = [0; 1 << 16];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(count) => self.heard.extend_from_slice(&buffer[..count]),
+            Err(problem) => {
+                return matches!(problem.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+            }
+        }
+        let mut out = Vec::new();
+        let used = self.fake.read(&self.heard, &mut out, &mut self.work).unwrap();
+        self.heard.drain(..used);
+        self.send(&out)
+    }
+
+    fn serve_for(&mut self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            if !self.serve() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Serves until the controller has its session.
+    fn stand(&mut self) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.fake.common.standing.get() == 0 {
+            assert!(self.serve() && Instant::now() < end, "the handshake");
+        }
+        assert!(self.serve_for(Duration::from_millis(300)), "the session");
+    }
+
+    /// Serves until it is sent away.
+    fn is_sent_away(&mut self, within: Duration) -> bool {
+        !self.serve_for(within)
+    }
+}
+
+/// A message that a switch might send.
+fn sample(rng: &mut Pcg64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let five_tuple = FiveTuple {
+        src: [10, 0, 0, 1].into(),
+        dst: [10, 0, 7, 1].into(),
+        proto: PROTO_TCP,
+        src_port: rng.random(),
+        dst_port: 80,
+    };
+    let mut body = [0u8; 24];
+    rng.fill(&mut body);
+    match rng.random_range(0..4) {
+        0 => first_packet(five_tuple, rng.random_range(1..5), &mut out),
+        1 => say(&Message::EchoRequest(&body), rng.random(), &mut out),
+        2 => say(&Message::MultipartReply(MultipartReply { more: true, reply: Reply::Flows(Vec::new()) }), 7, &mut out),
+        _ => {
+            let kind =
+                [Kind::ERROR, Kind::FLOW_REMOVED, Kind::PORT_STATUS, Kind::FEATURES_REPLY][rng.random_range(0..4)];
+            out.extend([4, kind, 0, 32, 0, 0, 0, 1]);
+            out.extend(body);
+        }
+    }
+    out
+}
+
+/// Something that no switch should send.
+fn spoiled(how: &str, rng: &mut Pcg64) -> Vec<u8> {
+    let mut bytes = sample(rng);
+    match how {
+        "random" => {
+            bytes.resize(rng.random_range(1..400), 0);
+            rng.fill(&mut bytes[..]);
+        }
+        "mutated" => {
+            for _ in 0..rng.random_range(1..6) {
+                let at = rng.random_range(0..bytes.len());
+                match rng.random_range(0..3) {
+                    0 => bytes[at] = rng.random(),
+                    1 => bytes.insert(at, rng.random()),
+                    _ => bytes.extend_from_within(at..),
+                }
+            }
+        }
+        _ => {
+            // The length in the header, or some count further in.
+            let at = if rng.random() { 2 } else { rng.random_range(8..bytes.len() - 1) };
+            let length = [0, 1, 7, bytes.len() as u16 + 1, u16::MAX, rng.random()][rng.random_range(0..6)];
+            bytes[at..at + 2].copy_from_slice(&length.to_be_bytes());
+        }
+    }
+    bytes
+}
+
+#[test]
+fn switches_that_talk_nonsense_are_sent_away_and_named() {
+    let lab = standing(&[TOR]);
+    let mut rng = Pcg64::new(5, 5);
+    for how in ["random", "mutated", "lengths"] {
+        let (mut away, mut peers) = (0, Vec::new());
+        for _ in 0..4 {
+            let mut rogue = Rogue::connect(&lab, TOR, 4);
+            peers.push(rogue.peer());
+            if how != "random" {
+                rogue.stand();
+            }
+            let stands = (0..2000).all(|turn| rogue.send(&spoiled(how, &mut rng)) && (turn % 8 > 0 || rogue.serve()));
+            away += u32::from(!stands);
+        }
+        goes_on(&lab, 1000, 19);
+        assert!(away >= 2, "{how}: {away}");
+        let named = |peer: &&String| !logged(&["a connection is closed", peer]).is_empty();
+        wait("they are named", || peers.iter().filter(named).count() as u32 >= away);
+        for peer in peers {
+            assert!(logged(&[&peer]).len() < 40, "{how}: {:?}", logged(&[&peer]));
+        }
+    }
+}
+
+#[test]
+fn a_switch_whose_messages_cannot_be_read_does_not_fill_the_log() {
+    let lab = standing(&[TOR]);
+    let mut rogue = Rogue::connect(&lab, TOR, 4);
+    rogue.stand();
+    // Of the right length, with a reason that is none; and errors that nobody caused.
+    let mut bytes = Vec::new();
+    for _ in 0..500 {
+        bytes.extend([4, Kind::PORT_STATUS, 0, 12, 0, 0, 0, 1, 9, 9, 9, 9]);
+        bytes.extend([4, Kind::ERROR, 0, 12, 0, 0, 0, 1, 0, 1, 0, 1]);
+    }
+    for _ in 0..20 {
+        assert!(rogue.send(&bytes) && rogue.serve());
+    }
+    goes_on(&lab, 1000, 20);
+    let peer = rogue.peer();
+    wait("all was read", || logged(&[&peer, "count=16384"]).len() == 1);
+    assert!(!logged(&[&peer, "a message cannot be read"]).is_empty());
+    let lines = logged(&[&peer]);
+    assert!(lines.len() < 40, "{lines:?}");
+    assert!(rogue.serve_for(Duration::from_millis(100)), "it may have a quirk: the session goes on");
+}
+
+#[test]
+fn an_answer_without_end_is_cut_off() {
+    let lab = standing(&[TOR]);
+    let mut rogue = Rogue::connect(&lab, TOR, 4);
+    let (peer, end) = (rogue.peer(), Instant::now() + Duration::from_secs(10));
+    let port = |number: u32| Port { number, name: "p".into(), ..Port::default() };
+    let mut buffer = [0; 1 << 16];
+    loop {
+        assert!(Instant::now() < end, "it is never cut off");
+        match rogue.stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => rogue.heard.extend_from_slice(&buffer[..count]),
+            Err(problem) if problem.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(_) => {}
+        }
+        let heard = std::mem::take(&mut rogue.heard);
+        let (mut at, mut out) = (0, Vec::new());
+        while let Some((header, body, length)) = pathloom_openflow::frame(&heard[at..]).unwrap() {
+            match Message::parse(header, body).unwrap() {
+                Message::MultipartRequest(asked) if asked.request == Request::PortDesc => {
+                    // Asked for its ports, it goes on describing them.
+                    for part in 0..20 {
+                        let reply = Reply::PortDesc((1..=900).map(|number| port(900 * part + number)).collect());
+                        say(&Message::MultipartReply(MultipartReply { more: true, reply }), header.xid, &mut out);
+                    }
+                }
+                _ => drop(rogue.fake.read(&heard[at..at + length], &mut out, &mut rogue.work).unwrap()),
+            }
+            at += length;
+        }
+        rogue.heard.extend_from_slice(&heard[at..]);
+        rogue.send(&out);
+    }
+    wait("it is named", || logged(&[&peer, "a connection is closed", "goes on"]).len() == 1);
+    goes_on(&lab, 1000, 19);
+}
+
+#[test]
+fn a_second_switch_of_the_same_name_is_sent_away_and_named() {
+    let lab = standing(&[]);
+    for _ in 0..2 {
+        let mut rogue = Rogue::connect(&lab, 3, 4);
+        let peer = rogue.peer();
+        assert!(rogue.is_sent_away(Duration::from_secs(20)));
+        wait("it is named", || logged(&[&peer, "a connection is closed", "is connected from"]).len() == 1);
+    }
+    goes_on(&lab, 1000, 20);
+    assert_eq!(lab.get("/v1/state")["sessions"], 20, "the first keeps its session");
+}
+
+#[test]
+fn a_host_that_sends_100_000_packets_here_is_limited_alone_and_named() {
+    let fabric = pathloom_model::fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap();
+    let at = fabric.attachments()[0];
+    assert_eq!(u64::from(at.tor.0) + 1, TOR);
+    let port = fabric.link(at.uplink).to_port.0;
+    let lab = standing(&[TOR]);
+    let mut rogue = Rogue::connect(&lab, TOR, 4);
+    rogue.stand();
+    wait("all sessions stand", || lab.get("/v1/state")["sessions"] == 20);
+    let packets = |port: u32, from: u16| {
+        let mut out = Vec::new();
+        for src_port in from..from + 500 {
+            let five_tuple =
+                FiveTuple { src: at.address, dst: [10, 0, 7, 1].into(), proto: PROTO_TCP, src_port, dst_port: 80 };
+            first_packet(five_tuple, port, &mut out);
+        }
+        out
+    };
+    let flood = packets(port, 1000);
+    let begun = Instant::now();
+    for _ in 0..200 {
+        assert!(rogue.send(&flood) && rogue.serve());
+    }
+    // In the midst of it.
+    goes_on(&lab, 1000, 20);
+    let switch = format!("{TOR:016x}");
+    wait("it is named", || {
+        !logged(&[&switch, &format!("port={port} "), "refused=65536", "too many packets"]).is_empty()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // Ports that the switch makes up get no allowance each, and the last one is named as well.
+    for made_up in 0..20 {
+        assert!(rogue.send(&packets(1000 + made_up, 1000)) && rogue.serve());
+    }
+    wait("ports made up are limited", || !logged(&[&switch, "port=10", "refused=4096", "too many packets"]).is_empty());
+    assert!(logged(&[&switch, "too many packets"]).len() < 60);
+    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+    let limited = metrics.lines().find_map(|line| line.strip_prefix("pathloom_packet_ins_limited_total ")).unwrap();
+    assert!(limited.parse::<u64>().unwrap() > 90_000, "{limited}");
+}
+
+#[test]
+fn who_shows_no_token_is_named_ever_more_seldom() {
+    let lab = standing(&[]);
+    let named = || logged(&["a request to the API was refused", "peer=127.0.0.1"]).len();
+    let before = named();
+    for number in 0..300 {
+        let shown = if number % 2 == 0 { "" } else { "Bearer of bad news" };
+        assert_eq!(lab.call("GET", "/v1/state", shown, "").status, 401);
+    }
+    let lines = named() - before;
+    // The first, the second, the fourth and so on; tests beside this one are sent away as well.
+    assert!((9..40).contains(&lines), "{lines}");
+    goes_on(&lab, 1000, 20);
+    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+    assert!(metrics.contains("pathloom_api_requests_total{status=\"401\"} 300"), "{metrics}");
+}
