@@ -44,6 +44,11 @@ impl Rests {
         self.0.get(&flow).is_some_and(|rest| now < rest.over)
     }
 
+    /// All flows that are to be left where they are, ascending.
+    pub(crate) fn resting(&self, now: Nanos) -> Vec<FlowId> {
+        self.0.iter().filter(|(_, rest)| now < rest.over).map(|(&flow, _)| flow).collect()
+    }
+
     /// Forgets flows that are gone.
     pub(crate) fn keep(&mut self, known: impl Fn(FlowId) -> bool) {
         self.0.retain(|&flow, _| known(flow));
@@ -68,6 +73,7 @@ mod tests {
             rests.rejected(now, flow, &refused);
             let over = now.saturating_add(s(length));
             assert!(rests.holds(over.saturating_sub(Nanos(1)), flow) && !rests.holds(over, flow), "{length}");
+            assert_eq!((rests.resting(now), rests.resting(over)), (vec![flow], vec![]));
             now = over;
         }
         rests.end(flow);

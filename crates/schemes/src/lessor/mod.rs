@@ -126,21 +126,21 @@ impl Scheme for Lessor {
             }
             Event::RatesMeasured { .. } => {
                 let due = self.pre.answered(now, view);
-                self.carry_out(due, view, actions);
+                self.carry_out(now, due, view, actions);
             }
             Event::Timeout => {
                 let due = self.pre.wake(now, view);
-                self.carry_out(due, view, actions);
+                self.carry_out(now, due, view, actions);
             }
             Event::LinkChanged { link, up } => {
                 if self.router.link_changed(now, view, (*link, *up), actions).is_some() {
-                    self.allocate(view, actions);
+                    self.allocate(now, view, actions);
                 }
             }
             Event::Solved { ticket, answer } => {
                 let ours = self.router.solved(now, view, (*ticket, answer), actions);
                 if ours && std::mem::take(&mut self.stale) {
-                    self.allocate(view, actions);
+                    self.allocate(now, view, actions);
                 }
             }
             Event::RouteConfirmed { flow } => self.router.confirmed(*flow),
@@ -178,17 +178,17 @@ impl Lessor {
         Lessor { settings, pre: Pre::new(period), router: Router::new(settings.router), stale: false }
     }
 
-    fn carry_out(&mut self, due: Due, view: &View, actions: &mut Vec<Action>) {
+    fn carry_out(&mut self, now: Nanos, due: Due, view: &View, actions: &mut Vec<Action>) {
         if due.ask {
             actions.push(Action::Measure);
         }
         if due.allocate {
-            self.allocate(view, actions);
+            self.allocate(now, view, actions);
         }
     }
 
     /// PMPT over all flows, with what they are predicted to send.
-    fn allocate(&mut self, view: &View, actions: &mut Vec<Action>) {
+    fn allocate(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
         if self.router.is_solving() {
             self.stale = true;
             return;
@@ -198,6 +198,6 @@ impl Lessor {
             Some((id, most_wanted_bps(self.pre.predicted(id)?, access_bps)))
         });
         let most: Vec<(FlowId, u64)> = most.collect();
-        self.router.solve(view, most, Vec::new(), actions);
+        self.router.solve(now, view, most, Vec::new(), actions);
     }
 }

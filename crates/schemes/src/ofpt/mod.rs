@@ -258,7 +258,7 @@ impl Ofpt {
         self.last_round = Some(now);
         let absent = self.dispatcher.waiting();
         let most = if self.dispatcher.is_on() { Vec::new() } else { self.most_bps(now, view) };
-        self.router.solve(view, most, absent, actions);
+        self.router.solve(now, view, most, absent, actions);
     }
 
     /// What flows that share are taken to want at most, from what they were seen to send.

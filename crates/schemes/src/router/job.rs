@@ -21,6 +21,9 @@ pub(crate) struct Job {
     /// Flows that take no part, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<FlowId>,
+    /// Flows that are left where they are, ascending: a switch refused their path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resting: Vec<FlowId>,
 }
 
 /// A flow, and the path it is to be on.
@@ -67,11 +70,16 @@ pub(crate) fn is_short(flow: &FlowView, long_bytes: u64) -> bool {
 const OPERATIONS_PER_FLOW: u64 = 100;
 /// The same to make a network of a link, for every job begins with one.
 const OPERATIONS_PER_LINK: u64 = 8;
+/// A smaller gain, as a share of a flow's demand, is rounding.
+const LEAST_GAIN: f64 = 1e-6;
 
 fn run(view: &View, job: &Job) -> Answer {
     let mut board = Board::new(view, PlacerSettings { epsilon: job.epsilon, ..PlacerSettings::default() });
-    let takes_part =
-        |(id, flow): &(FlowId, &FlowView)| !is_short(flow, job.long_bytes) && job.absent.binary_search(id).is_err();
+    let rests = |id: FlowId| job.resting.binary_search(&id).is_ok();
+    let takes_part = |&(id, flow): &(FlowId, &FlowView)| {
+        let nowhere = rests(id) && flow.intended_route().is_none();
+        !is_short(flow, job.long_bytes) && job.absent.binary_search(&id).is_err() && !nowhere
+    };
     let flows = || view.long_flows().filter(takes_part);
     for (id, flow) in flows() {
         match flow.intended_route().is_some() {
@@ -79,10 +87,7 @@ fn run(view: &View, job: &Job) -> Answer {
             false => board.wait(view, id),
         }
     }
-    for &(id, most_bps) in &job.most_bps {
-        // It fails for flows that have gone.
-        let _ = board.placer().set_announced(id.0, Some(most_bps));
-    }
+    limit(&mut board, job, |_| true);
     let flow_count = flows().count() as u64;
     let links = view.fabric.links().len() as u64;
     let operations =
@@ -91,16 +96,30 @@ fn run(view: &View, job: &Job) -> Answer {
     let mut standing = Outcome::of(&mut board);
     if board.is_crowded() {
         let before = standing;
-        let round = board.placer().round(usize::MAX);
+        let mut round = board.placer().round(usize::MAX);
         cost.operations += round.operations;
+        // What is gained must not hang on a flow that will not be moved: the rest would come back in the next round.
+        let (back, moved): (Vec<u64>, Vec<u64>) = round.moved.drain(..).partition(|&id| rests(FlowId(id)));
+        back.iter().for_each(|&id| board.put_back(view, FlowId(id)));
+        limit(&mut board, job, rests);
         let after = Outcome::of(&mut board);
-        let better = after.satisfaction - before.satisfaction >= job.gain * round.moved.len() as f64;
+        let gained = after.satisfaction - before.satisfaction;
+        // Moves that bring nothing would be made back in the next round, and for ever.
+        let better = gained > LEAST_GAIN && gained >= job.gain * moved.len() as f64;
         standing = if better { after } else { before };
     }
     let differs = |id: &FlowId, path: &Path| view.flows[id].intended_route() != Some(path);
     let routes = standing.paths.into_iter().filter(|(id, (path, _))| differs(id, path));
     let routes = routes.map(|(flow, (path, rate_bps))| Wanted { flow, path, rate_bps }).collect();
     Answer { routes, cost }
+}
+
+/// Tells the placer what flows want at most.
+fn limit(board: &mut Board, job: &Job, whom: impl Fn(FlowId) -> bool) {
+    for &(id, most_bps) in job.most_bps.iter().filter(|&&(id, _)| whom(id)) {
+        // It fails for flows that have gone.
+        let _ = board.placer().set_announced(id.0, Some(most_bps));
+    }
 }
 
 /// Where flows are, and what they get there.

@@ -217,6 +217,7 @@ impl Router {
     /// where that is known.
     pub(crate) fn solve(
         &mut self,
+        now: Nanos,
         view: &View,
         most_bps: Vec<(FlowId, u64)>,
         absent: Vec<FlowId>,
@@ -230,7 +231,8 @@ impl Router {
         let ticket = self.memory.next_ticket;
         self.memory.next_ticket += 1;
         self.solving = Some(ticket);
-        let input = Job { epsilon, gain, long_bytes, most_bps, absent };
+        let resting = self.memory.rests.resting(now);
+        let input = Job { epsilon, gain, long_bytes, most_bps, absent, resting };
         actions.push(Action::Solve { ticket, input: input.into(), modelled: self.memory.cost.foretell(flows) });
     }
 
