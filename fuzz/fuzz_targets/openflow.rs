@@ -36,7 +36,11 @@ fn look_into(message: &Message<'_>) {
         Message::MultipartReply(reply) => match &reply.reply {
             Reply::Flows(rows) => rows.iter().for_each(|row| drop(convert::read_rule(row))),
             Reply::GroupDesc(rows) => rows.iter().for_each(|row| drop(convert::read_group(row))),
-            Reply::MeterConfigs(rows) => rows.iter().for_each(|row| drop(convert::read_meter(row))),
+            Reply::MeterConfigs(rows) => {
+                for row in rows {
+                    let _ = convert::read_meter(row);
+                }
+            }
             _ => {}
         },
         _ => {}

@@ -319,6 +319,25 @@ pub enum Output {
     },
 }
 
+impl Input {
+    /// The switch whose session it comes by, or is about; `None` for what hosts, applications and the driver itself tell.
+    pub fn switch(&self) -> Option<NodeId> {
+        match *self {
+            Input::SwitchUp { switch, .. }
+            | Input::SwitchDown { switch }
+            | Input::PortStatus { switch, .. }
+            | Input::PacketIn { switch, .. }
+            | Input::FlowStats { switch, .. }
+            | Input::PortStats { switch, .. }
+            | Input::RuleRemoved { switch, .. }
+            | Input::Refused { switch, .. }
+            | Input::BarrierReply { switch, .. }
+            | Input::RuleDump { switch, .. } => Some(switch),
+            _ => None,
+        }
+    }
+}
+
 impl Output {
     /// The switch it is for; `None` for what hosts, solvers and applications get.
     pub fn switch(&self) -> Option<NodeId> {

@@ -72,7 +72,7 @@ pub enum Action {
     Offer {
         /// The request.
         request: u64,
-        /// The paths found, best first.
+        /// The paths found, best first; none where the scheme gives applications no paths.
         paths: Vec<Path>,
     },
 }

@@ -46,7 +46,8 @@ pub enum Event {
         /// Its new state.
         up: bool,
     },
-    /// An application asks for up to `count` paths between two hosts.
+    /// An application asks for up to `count` paths between two hosts. A scheme answers at once, by
+    /// [`crate::Action::Offer`]; an empty offer says that it has none, and the application goes on with the default routes.
     PathsRequested {
         /// Names the request.
         request: u64,

@@ -117,7 +117,7 @@ impl ControlPlane {
 
     /// Something happened at a switch or host that the controller is told of.
     pub(crate) fn tell(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
-        let switch = sender(&input);
+        let switch = input.switch();
         if switch.is_none_or(|switch| self.connected[switch.index()]) {
             let sent = switch.map(|switch| (switch, self.sessions[switch.index()]));
             agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), sent });
@@ -382,21 +382,6 @@ impl ControlPlane {
             polls: self.controller.counts().polls,
             busy_share: if now == 0 { 0.0 } else { (self.busy as f64 / now as f64).min(1.0) },
         }
-    }
-}
-
-/// The switch that a message to the controller comes from; `None` for hosts and for the driver itself.
-fn sender(input: &Input) -> Option<NodeId> {
-    match *input {
-        Input::PacketIn { switch, .. }
-        | Input::PortStatus { switch, .. }
-        | Input::RuleRemoved { switch, .. }
-        | Input::FlowStats { switch, .. }
-        | Input::PortStats { switch, .. }
-        | Input::Refused { switch, .. }
-        | Input::BarrierReply { switch, .. }
-        | Input::RuleDump { switch, .. } => Some(switch),
-        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! thread and draws nothing but from its seed: the same settings give the same outcome, bit for bit.
 
 mod agenda;
+mod before;
 mod cache;
 mod connection;
 mod control_plane;

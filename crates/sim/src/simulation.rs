@@ -1,6 +1,7 @@
 //! The run: hosts, network and control plane under one virtual clock.
 
 use crate::agenda::{Agenda, Event};
+use crate::before::{check, longest_way};
 use crate::connection::{Connections, Endpoints};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::flows::Flows;
@@ -12,12 +13,11 @@ use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use pathloom_control::{Config, Controller, Input, Output};
 use pathloom_model::{
-    Damage, Fabric, Fault, FaultTarget, FiveTuple, Headers, LinkId, LinkState, Nanos, NodeId, LONG_FLOW_DSCP, TCP_ACK,
-    TCP_FIN, TCP_SYN,
+    Damage, Fabric, Fault, FaultTarget, FiveTuple, Headers, LinkId, LinkState, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN,
+    TCP_SYN,
 };
 use pathloom_scheme::Detection;
 use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
-use pathloom_workload::Workload;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustc_hash::FxHashMap;
@@ -576,35 +576,4 @@ fn packet_of(slot: usize, segment: &Segment) -> Packet {
     };
     let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
     Packet::new(lane, segment.seq, segment.len as u16, wire, flags)
-}
-
-fn check(settings: &SimSettings) -> Result<(), SimError> {
-    let Workload { flows, .. } = &*settings.workload;
-    let whole = settings.duration.0.checked_mul(u64::from(settings.drain) + 1);
-    if flows.is_empty() {
-        return Err(SimError::NoFlows);
-    }
-    if settings.duration == Nanos::ZERO {
-        return Err(SimError::NoDuration);
-    }
-    if whole.is_none_or(|whole| whole > Nanos::from_secs(200 * 86_400).0) {
-        return Err(SimError::TooLong);
-    }
-    let hosts = settings.fabric.hosts();
-    let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();
-    match flows.iter().position(|flow| !is_host(&flow.src) || !is_host(&flow.dst) || flow.src == flow.dst) {
-        Some(flow) => Err(SimError::NotHosts { flow }),
-        None => Ok(()),
-    }
-}
-
-/// Switches on the longest shortest way between two ToRs, and some to spare for detours; seen from a sample of ToRs.
-fn longest_way(fabric: &Fabric) -> usize {
-    let state = LinkState::of(fabric);
-    let step = fabric.tors().len().div_ceil(16).max(1);
-    let hops = fabric.tors().iter().step_by(step).flat_map(|&tor| {
-        let distances = pathloom_model::search::distances_to(fabric, &state, tor);
-        fabric.tors().iter().filter_map(|&other| distances.hops(other)).max()
-    });
-    hops.max().unwrap_or(0) as usize + 1 + 2
 }

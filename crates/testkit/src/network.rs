@@ -306,7 +306,7 @@ impl Network {
             Happening::AtSwitch(session, output) => self.at_switch(session, output),
             Happening::Work(session, output) => self.work(session, output),
             Happening::AtController(session, input) => {
-                let current = input_switch(&input).is_none_or(|switch| self.sessions[switch.index()] == session);
+                let current = input.switch().is_none_or(|switch| self.sessions[switch.index()] == session);
                 if current && !self.controller_dead {
                     self.feed(input);
                 }
@@ -510,22 +510,6 @@ fn answer(switch: NodeId, fake: &FakeSwitch, request: &Output) -> Option<Input> 
             groups: fake.groups.values().cloned().collect(),
             meters: fake.meters.values().copied().collect(),
         }),
-        _ => None,
-    }
-}
-
-fn input_switch(input: &Input) -> Option<NodeId> {
-    match *input {
-        Input::SwitchUp { switch, .. }
-        | Input::SwitchDown { switch }
-        | Input::PortStatus { switch, .. }
-        | Input::PacketIn { switch, .. }
-        | Input::FlowStats { switch, .. }
-        | Input::PortStats { switch, .. }
-        | Input::RuleRemoved { switch, .. }
-        | Input::Refused { switch, .. }
-        | Input::BarrierReply { switch, .. }
-        | Input::RuleDump { switch, .. } => Some(switch),
         _ => None,
     }
 }

@@ -1,0 +1,37 @@
+//! What is looked at before a run begins.
+
+use crate::settings::{SimError, SimSettings};
+use pathloom_model::{Fabric, LinkState, Nanos, NodeId};
+use pathloom_workload::Workload;
+
+/// Whether a run can be set up: there is something to send, between hosts, and an end.
+pub(crate) fn check(settings: &SimSettings) -> Result<(), SimError> {
+    let Workload { flows, .. } = &*settings.workload;
+    let whole = settings.duration.0.checked_mul(u64::from(settings.drain) + 1);
+    if flows.is_empty() {
+        return Err(SimError::NoFlows);
+    }
+    if settings.duration == Nanos::ZERO {
+        return Err(SimError::NoDuration);
+    }
+    if whole.is_none_or(|whole| whole > Nanos::from_secs(200 * 86_400).0) {
+        return Err(SimError::TooLong);
+    }
+    let hosts = settings.fabric.hosts();
+    let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();
+    match flows.iter().position(|flow| !is_host(&flow.src) || !is_host(&flow.dst) || flow.src == flow.dst) {
+        Some(flow) => Err(SimError::NotHosts { flow }),
+        None => Ok(()),
+    }
+}
+
+/// Switches on the longest shortest way between two ToRs, and some to spare for detours; seen from a sample of ToRs.
+pub(crate) fn longest_way(fabric: &Fabric) -> usize {
+    let state = LinkState::of(fabric);
+    let step = fabric.tors().len().div_ceil(16).max(1);
+    let hops = fabric.tors().iter().step_by(step).flat_map(|&tor| {
+        let distances = pathloom_model::search::distances_to(fabric, &state, tor);
+        fabric.tors().iter().filter_map(|&other| distances.hops(other)).max()
+    });
+    hops.max().unwrap_or(0) as usize + 1 + 2
+}
