@@ -93,10 +93,7 @@ impl Controller {
             // There is nothing below priority 0.
             return None;
         }
-        if self.loads.is_none() {
-            self.loads = Some(self.link_loads());
-        }
-        let (flow, loads) = (self.flows.get(id)?, self.loads.as_ref()?);
+        let flow = self.flows.get(id)?;
         let mut staying = flow.staying();
         let (source, None) = (staying.next()?, staying.next()) else { return None };
         let old = flow.version(source.plan).filter(|old| source.confirmed && !old.low && !old.is_shared())?;
@@ -104,6 +101,11 @@ impl Controller {
         if flow.level_below(source.level).is_none() || self.drains_on(flow, old.tag, path) {
             return None;
         }
+        // Only now, and not for every new flow: all flows have to be looked at.
+        if self.loads.is_none() {
+            self.loads = Some(self.link_loads());
+        }
+        let loads = self.loads.as_ref()?;
         let bottleneck = order::bottleneck(&self.fabric, before, path, loads)?;
         let order = (self.order)(&self.fabric, before, path, bottleneck)?;
         Some((InPlace { old: old.plan, order, copy: None, next: None }, old.tag))
