@@ -33,7 +33,7 @@ test-long: build bench-ns3  ## The tests that take long: large fabrics, and the 
 	pytest -m long
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
 
-lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 6 minutes)
+lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 7 minutes)
 	scripts/prepare.sh lab
 	$(call say,The lab: namespaces and a private Open vSwitch)
 	pytest tests/lab
