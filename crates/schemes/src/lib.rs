@@ -20,5 +20,6 @@ mod remaining;
 mod rests;
 mod router;
 mod spt;
+mod state;
 
 pub use registry::{entries, names, parse, EntryInfo, HostProgram, KeyInfo, SchemeSpec, SwitchProgram};

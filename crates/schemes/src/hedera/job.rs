@@ -2,6 +2,7 @@
 
 use super::{placing, Annealing};
 use crate::cost::Cost;
+use crate::state::pack;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowId, State, View};
 use serde::{Deserialize, Serialize};
@@ -52,21 +53,8 @@ pub(super) struct Move {
     pub rate_bps: u64,
 }
 
-impl From<Job> for State {
-    fn from(job: Job) -> State {
-        State(serde_json::to_value(job).unwrap_or_default())
-    }
-}
-
-impl From<&State> for Answer {
-    /// What is no answer moves nothing.
-    fn from(state: &State) -> Answer {
-        Answer::deserialize(&state.0).unwrap_or_default()
-    }
-}
-
 /// The solver: a plain function of a view and a [`Job`]. What is no job moves nothing.
 pub(super) fn solve(view: &View, input: &State) -> State {
     let answer = Job::deserialize(&input.0).map(|job| placing::place(view, &job)).unwrap_or_default();
-    State(serde_json::to_value(answer).unwrap_or_default())
+    pack(&answer)
 }

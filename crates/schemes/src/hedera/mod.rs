@@ -11,6 +11,7 @@ mod placing;
 use crate::cost::Cost;
 use crate::defaults_only::no_paths;
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use crate::state::{pack, unpack};
 use job::{Answer, Job};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
@@ -210,12 +211,12 @@ impl Hedera {
             slots: memory.slots.clone(),
         });
         let input = Job { nic_share: self.settings.nic_share, resting: resting.collect(), annealing };
-        actions.push(Action::Solve { ticket, input: input.into(), modelled: memory.cost.foretell(flows) });
+        actions.push(Action::Solve { ticket, input: pack(&input), modelled: memory.cost.foretell(flows) });
     }
 
     /// Moves the flows that are to move and are still as the job took them to be.
     fn apply(&mut self, answer: &State, view: &View, actions: &mut Vec<Action>) {
-        let Answer { moves, unroute, slots, cost } = answer.into();
+        let Answer { moves, unroute, slots, cost } = unpack(answer);
         self.memory.slots = slots;
         self.memory.cost = cost;
         let routed = |flow: FlowId| view.flows.get(&flow).map(|flow| flow.intended_route());

@@ -2,6 +2,7 @@
 
 use crate::board::Board;
 use crate::cost::Cost;
+use crate::state::pack;
 use pathloom_mcf::placement::PlacerSettings;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowId, FlowView, State, View};
@@ -42,23 +43,10 @@ pub(crate) struct Answer {
     pub cost: Cost,
 }
 
-impl From<Job> for State {
-    fn from(job: Job) -> State {
-        State(serde_json::to_value(job).unwrap_or_default())
-    }
-}
-
-impl From<&State> for Answer {
-    /// What is no answer moves nothing.
-    fn from(state: &State) -> Answer {
-        Answer::deserialize(&state.0).unwrap_or_default()
-    }
-}
-
 /// The solver: a plain function of a view and a [`Job`]. What is no job moves nothing.
 pub(crate) fn solve(view: &View, input: &State) -> State {
     let answer = Job::deserialize(&input.0).map(|job| run(view, &job)).unwrap_or_default();
-    State(serde_json::to_value(answer).unwrap_or_default())
+    pack(&answer)
 }
 
 /// Whether a flow is short: it was announced, and with less than `long_bytes`.

@@ -13,6 +13,7 @@ use crate::cost::Cost;
 use crate::registry::KeyInfo;
 use crate::remaining::remaining_time;
 use crate::rests::Rests;
+use crate::state::{pack, unpack};
 pub(crate) use job::{is_short, solve};
 use job::{Answer, Job, Wanted};
 use pathloom_mcf::placement::PlacerSettings;
@@ -233,7 +234,7 @@ impl Router {
         self.solving = Some(ticket);
         let resting = self.memory.rests.resting(now);
         let input = Job { epsilon, gain, long_bytes, most_bps, absent, resting };
-        actions.push(Action::Solve { ticket, input: input.into(), modelled: self.memory.cost.foretell(flows) });
+        actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.cost.foretell(flows) });
     }
 
     /// A job is done. Tells whether it was the one under way, and carries out what it found (OFPT Alg. 3).
@@ -248,7 +249,7 @@ impl Router {
             return false;
         }
         self.solving = None;
-        let Answer { routes, cost } = answer.into();
+        let Answer { routes, cost } = unpack(answer);
         self.memory.cost = cost;
         for Wanted { flow, path, rate_bps } in in_order(view, routes) {
             if self.board(view).has(flow) && path.is_up(&view.links) && !self.memory.rests.holds(now, flow) {
