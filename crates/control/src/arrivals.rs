@@ -115,8 +115,7 @@ impl Controller {
             return None;
         }
         let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst, meter: None };
-        let flow = Flow::new(key, self.fabric.link(src.uplink).settings.rate_bps);
-        self.insert_flow(Flow { plans, ..flow }, long);
+        self.insert_flow(Flow { plans, ..Flow::new(key) }, long);
         self.fresh.push(key.id);
         Some(key.id)
     }

@@ -20,6 +20,7 @@ use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{Action, Event, FlowId, Needs, Scheme, State, View};
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Events handed to a scheme within one input, at least, before the rest waits for a moment: a scheme that answers every
@@ -69,7 +70,7 @@ pub struct Controller {
     solving: BTreeMap<u64, (u64, Option<Cause>)>,
     /// Jobs given to the driver.
     solved: u64,
-    pub(crate) moves: u32,
+    pub(crate) moves: NonZeroU32,
     pub(crate) xid: u32,
     pub(crate) events: VecDeque<Event>,
     actions: Vec<Action>,
@@ -111,7 +112,7 @@ impl Controller {
             loads: None,
             solving: BTreeMap::new(),
             solved: 0,
-            moves: 0,
+            moves: NonZeroU32::MIN,
             xid: 0,
             events: VecDeque::new(),
             actions: Vec::new(),

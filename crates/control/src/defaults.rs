@@ -9,7 +9,7 @@ use crate::config::Priorities;
 use crate::cookies::{Cookie, RuleKind};
 use crate::spread::Spread;
 use crate::tables;
-use pathloom_model::rules::{Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
+use pathloom_model::rules::{Actions, Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
 use pathloom_model::search::RouteTable;
 use pathloom_model::{Fabric, LinkState, NodeId, PortNo, Prefix};
 use pathloom_scheme::DefaultRoutes;
@@ -216,9 +216,9 @@ fn tie_break(tor: usize, switch: NodeId) -> u64 {
 /// The rule for a prefix.
 pub(crate) fn route_rule(priorities: &Priorities, epoch: u16, prefix: Prefix, choice: Choice) -> Rule {
     let actions = match choice {
-        Choice::Drop => vec![],
-        Choice::Port(port) => vec![RuleAction::Output(port)],
-        Choice::Group(id) => vec![RuleAction::Group(id)],
+        Choice::Drop => Actions::NONE,
+        Choice::Port(port) => [RuleAction::Output(port)].into(),
+        Choice::Group(id) => [RuleAction::Group(id)].into(),
     };
     let matches = Match { dst: Some(prefix), ..Match::default() };
     let mut rule = tables::rule(tables::DEFAULTS, priorities.default + u16::from(prefix.len), matches, actions, None);

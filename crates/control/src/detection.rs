@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::cookies::{Cookie, RuleKind};
 use crate::tables::{self, CONTROL, DEFAULTS, LONG_FLOWS};
-use pathloom_model::rules::{Match, Rule, RuleAction};
+use pathloom_model::rules::{Actions, Match, Rule, RuleAction};
 use pathloom_model::{
     Fabric, Headers, MptcpOption, NodeId, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_SYN,
 };
@@ -14,15 +14,15 @@ use pathloom_scheme::{Detection, Needs};
 pub(crate) fn rules(config: &Config, needs: &Needs, fabric: &Fabric, switch: NodeId) -> Vec<Rule> {
     let priorities = &config.priorities;
     let mut rules = vec![
-        tables::rule(CONTROL, 0, Match::default(), vec![], Some(LONG_FLOWS)),
-        tables::rule(LONG_FLOWS, 0, Match::default(), vec![], Some(DEFAULTS)),
+        tables::rule(CONTROL, 0, Match::default(), Actions::NONE, Some(LONG_FLOWS)),
+        tables::rule(LONG_FLOWS, 0, Match::default(), Actions::NONE, Some(DEFAULTS)),
     ];
     if let Some(prefix) = fabric.tor_prefix(switch) {
         let from_here = Match { src: Some(prefix), ..Match::default() };
         let labelled = (needs.detection == Detection::Label).then_some(LONG_FLOW_DSCP);
         let finds = matches!(needs.detection, Detection::Label | Detection::Measured { .. });
         let mut copy = |table: u8, priority, matches| {
-            rules.push(tables::rule(table, priority, matches, vec![RuleAction::Copy], Some(table + 1)));
+            rules.push(tables::rule(table, priority, matches, [RuleAction::Copy].into(), Some(table + 1)));
         };
         let tcp = Match { proto: Some(PROTO_TCP), ..from_here };
         if finds || needs.subflows {

@@ -1,14 +1,16 @@
 //! The flows a controller knows, and the rules each of them has.
 
 use crate::cookies::{flow_id, PLANS};
+use crate::few::Few;
 use crate::plan::{tag, FlowKey, Version, LEVELS};
-use crate::reasons::Reason;
+use crate::reasons::Placed;
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
 use pathloom_scheme::{FlowId, FlowMap};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// Rules of abandoned versions, by five-tuple and plan, that stay until the packets under way have passed. By five-tuple:
 /// a new flow may use the ports of one that is over.
@@ -57,13 +59,13 @@ pub(crate) struct InPlace {
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
     /// Number of the move, so that late confirmations of an abandoned one are known.
-    pub number: u32,
+    pub number: NonZeroU32,
     /// The version it leads to.
     pub plan: u8,
     /// Level that the new rule at the source ToR gets.
     pub level: u8,
     /// Phase under way.
-    pub phase: usize,
+    pub phase: u8,
     /// When it was asked for.
     pub begun: Nanos,
     /// Confirmations that the phase still waits for.
@@ -77,14 +79,12 @@ pub(crate) struct Move {
 pub(crate) struct Flow {
     /// Names and places.
     pub key: FlowKey,
-    /// Rate of the sending port.
-    pub access_bps: u64,
     /// Whether the scheme was told that it ended; its rules stay until nothing more comes.
     pub closed: bool,
     /// Its rules at the source ToR.
-    pub sources: Vec<SourceRule>,
+    pub sources: Few<SourceRule>,
     /// Versions with rules at later switches. Every path version of `sources` and `moving` is among them.
-    pub versions: Vec<Version>,
+    pub versions: Few<Version>,
     /// The move under way.
     pub moving: Option<Move>,
     /// Plans made so far, modulo [`PLANS`].
@@ -104,18 +104,17 @@ pub(crate) struct Flow {
     /// Whether the scheme waits for a path that was given up when the controller stopped.
     pub interrupted: bool,
     /// What put it where it is.
-    pub placed: Option<Reason>,
+    pub placed: Option<Placed>,
 }
 
 impl Flow {
     /// A flow without rules.
-    pub(crate) fn new(key: FlowKey, access_bps: u64) -> Flow {
+    pub(crate) fn new(key: FlowKey) -> Flow {
         Flow {
             key,
-            access_bps,
             closed: false,
-            sources: Vec::new(),
-            versions: Vec::new(),
+            sources: Few::None,
+            versions: Few::None,
             moving: None,
             plans: 0,
             past_bytes: 0,

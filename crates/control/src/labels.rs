@@ -13,10 +13,11 @@ use crate::plan::{FlowKey, Version};
 use crate::switches::Purpose;
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
 use crate::timers::Timer;
-use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
+use pathloom_model::rules::{Actions, Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{Fabric, NodeId, Path, PortNo};
 use pathloom_scheme::FlowId;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 /// The first tag that is a label. Those below are of single flows ([`crate::plan::tag`]).
 pub(crate) const FIRST_LABEL: u16 = 2 + crate::cookies::PLANS as u16;
@@ -175,8 +176,8 @@ impl Controller {
         let next = self.labels.next(switch, label);
         let (true, Some(next)) = (self.is_ready(switch), next) else { return };
         let (actions, goto) = match next {
-            Next::Port(port) => (vec![RuleAction::Output(port)], None),
-            Next::Home => (vec![RuleAction::PopTag], Some(DEFAULTS)),
+            Next::Port(port) => ([RuleAction::Output(port)].into(), None),
+            Next::Home => (Actions::from([RuleAction::PopTag]), Some(DEFAULTS)),
         };
         let key = label_key(self.config.priorities.flow, label);
         let mut rule = tables::rule(key.table, key.priority, key.matches, actions, goto);
@@ -190,7 +191,7 @@ impl Controller {
     }
 
     /// A move waits for the rules of its version that are not confirmed yet: returns how many.
-    pub(crate) fn await_labels(&mut self, flow: FlowId, number: u32, version: &Version) -> u32 {
+    pub(crate) fn await_labels(&mut self, flow: FlowId, number: NonZeroU32, version: &Version) -> u32 {
         let Some(path) = &version.path else { return 0 };
         let mut waiting = 0;
         for (at, _) in hops(&self.fabric, path) {

@@ -15,6 +15,7 @@ mod defaults;
 mod detection;
 mod drain;
 mod dry_run;
+mod few;
 mod fixed;
 mod flows;
 mod io;

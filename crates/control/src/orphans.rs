@@ -246,7 +246,7 @@ impl Controller {
     fn adopt(&mut self, id: FlowId, plan: u8, path: Option<Path>) {
         let Some(orphan) = self.orphans.remove(id) else { return };
         let Some(key) = self.orphan_key(id, &Match::five_tuple(orphan.five_tuple)) else { return };
-        let mut flow = Flow::new(key, self.fabric.link(key.src.uplink).settings.rate_bps);
+        let mut flow = Flow::new(key);
         let base = self.config.priorities.flow;
         flow.sources.extend(orphan.sources.iter().map(|(plan, rule)| SourceRule {
             plan: *plan,

@@ -19,7 +19,7 @@
 use crate::config::Priorities;
 use crate::cookies::{Cookie, RuleKind, PLANS};
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
-use pathloom_model::rules::{Match, MeterId, Rule, RuleAction, RuleKey};
+use pathloom_model::rules::{Actions, Match, MeterId, Rule, RuleAction, RuleKey};
 use pathloom_model::units::PS_PER_NS;
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkId, LinkSettings, Nanos, NodeId, Path};
 use pathloom_scheme::FlowId;
@@ -57,14 +57,14 @@ pub struct Version {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub low: bool,
     /// Switches of its path where its rules have been deleted already.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cut: Vec<NodeId>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub cut: Box<[NodeId]>,
 }
 
 impl Version {
     /// A version with a tag of its own.
     pub fn new(plan: u8, path: Option<Path>) -> Version {
-        Version { plan, path, tag: tag(plan), low: false, cut: Vec::new() }
+        Version { plan, path, tag: tag(plan), low: false, cut: Box::default() }
     }
 
     /// Whether it has a rule at a switch after the source ToR.
@@ -99,11 +99,11 @@ impl Planner<'_> {
     pub fn source(&self, flow: &FlowKey, version: &Version, level: u8) -> Rule {
         let out = |path: &Path| match path.links().first() {
             Some(&link) => {
-                vec![RuleAction::SetTag(version.tag), RuleAction::Output(self.fabric.link(link).from_port)]
+                [RuleAction::SetTag(version.tag), RuleAction::Output(self.fabric.link(link).from_port)].into()
             }
-            None => vec![RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)],
+            None => [RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)].into(),
         };
-        let (actions, goto) = version.path.as_ref().map_or((vec![], Some(DEFAULTS)), |path| (out(path), None));
+        let (actions, goto) = version.path.as_ref().map_or((Actions::NONE, Some(DEFAULTS)), |path| (out(path), None));
         let priority = self.priorities.flow + u16::from(level);
         let mut rule = tables::rule(LONG_FLOWS, priority, Match::five_tuple(flow.five_tuple), actions, goto);
         rule.cookie = Cookie { kind: RuleKind::Source, flow: flow.id, plan: version.plan }.encode();
@@ -128,8 +128,8 @@ impl Planner<'_> {
         let standing = move |&(_, link): &(usize, &LinkId)| !version.cut.contains(&self.fabric.link(*link).to);
         links.iter().enumerate().filter(standing).map(move |(index, &link)| {
             let actions = match links.get(index + 1) {
-                Some(&next) => vec![RuleAction::Output(self.fabric.link(next).from_port)],
-                None => vec![RuleAction::PopTag, RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)],
+                Some(&next) => [RuleAction::Output(self.fabric.link(next).from_port)].into(),
+                None => [RuleAction::PopTag, RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)].into(),
             };
             let mut rule = tables::rule(key.table, key.priority, key.matches, actions, None);
             rule.cookie = cookie;
@@ -148,7 +148,7 @@ impl Planner<'_> {
     /// moment.
     pub fn phase(
         &self,
-        number: usize,
+        number: u8,
         flow: &FlowKey,
         (new, level): (&Version, u8),
         old: impl Iterator<Item = u8>,
@@ -218,7 +218,7 @@ mod tests {
             Step::Add(switch, rule) => (*switch, true, rule.matches.tag),
             Step::Delete(switch, key) => (*switch, false, key.matches.tag),
         };
-        let phases: Vec<Vec<_>> = (0..)
+        let phases: Vec<Vec<_>> = (0..u8::MAX)
             .map_while(|number| {
                 let mut steps = Vec::new();
                 planner.phase(number, &flow, (&new, 1), [0, 2].into_iter(), &mut steps).then_some(steps)

@@ -135,7 +135,8 @@ impl Controller {
             let rate_bps = rate(bytes.saturating_sub(last), now.saturating_sub(before));
             view.rate_bps = Some(rate_bps);
             // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
-            if !view.long && share.is_some_and(|share| rate_bps as f64 >= share * flow.access_bps as f64) {
+            let access_bps = self.fabric.link(flow.key.src.uplink).settings.rate_bps;
+            if !view.long && share.is_some_and(|share| rate_bps as f64 >= share * access_bps as f64) {
                 view.long = true;
                 self.events.push_back(Event::FlowArrived { flow: id });
             }

@@ -132,9 +132,64 @@ pub struct Reason {
     pub decision: Decision,
 }
 
+/// The [`Reason`] why a flow is where it is, in two thirds of the room: there is one for each flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    at: Nanos,
+    cause: Option<Cause>,
+    place: Place,
+    /// The bandwidth that the scheme counts on, or the number of the dead link.
+    number: u64,
+    /// Which of [`Reasons::schemes`] was in charge.
+    scheme: u8,
+    solved: bool,
+}
+
+/// Where a flow was put.
+#[derive(Clone, Debug)]
+enum Place {
+    Route(Path),
+    RouteAtRate(Path),
+    Adopted(Path),
+    Unroute,
+    Rescued,
+    Drained,
+}
+
+impl Placed {
+    /// `None` for a decision that puts no flow anywhere.
+    fn new(reason: &Reason, scheme: u8) -> Option<Placed> {
+        let (place, number) = match &reason.decision {
+            Decision::Route { path, rate_bps: None } => (Place::Route(path.clone()), 0),
+            Decision::Route { path, rate_bps: Some(rate_bps) } => (Place::RouteAtRate(path.clone()), *rate_bps),
+            Decision::Adopted { path } => (Place::Adopted(path.clone()), 0),
+            Decision::Unroute => (Place::Unroute, 0),
+            Decision::Rescued { link } => (Place::Rescued, u64::from(link.0)),
+            Decision::Drained => (Place::Drained, 0),
+            Decision::Hold | Decision::Release | Decision::Rejected { .. } => return None,
+        };
+        Some(Placed { at: reason.at, cause: reason.cause, place, number, scheme, solved: reason.solved })
+    }
+
+    fn reason(&self, schemes: &[&'static str]) -> Reason {
+        let decision = match &self.place {
+            Place::Route(path) => Decision::Route { path: path.clone(), rate_bps: None },
+            Place::RouteAtRate(path) => Decision::Route { path: path.clone(), rate_bps: Some(self.number) },
+            Place::Adopted(path) => Decision::Adopted { path: path.clone() },
+            Place::Unroute => Decision::Unroute,
+            Place::Rescued => Decision::Rescued { link: LinkId(self.number as u32) },
+            Place::Drained => Decision::Drained,
+        };
+        let scheme = schemes.get(usize::from(self.scheme)).copied().unwrap_or_default();
+        Reason { at: self.at, scheme, cause: self.cause, solved: self.solved, decision }
+    }
+}
+
 /// What is kept of reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
+    /// Names of the schemes that were in charge.
+    schemes: Vec<&'static str>,
     recent: VecDeque<(FlowId, Reason)>,
     /// What led to the actions at hand.
     now: Option<(Cause, bool)>,
@@ -171,6 +226,16 @@ impl Reasons {
         self.answered.clear();
     }
 
+    /// Number of a scheme among all that were in charge. There are no more than 256: the registry has a tenth of that.
+    fn number_of(&mut self, scheme: &'static str) -> u8 {
+        let known = self.schemes.iter().position(|&known| known == scheme);
+        let number = known.unwrap_or_else(|| {
+            self.schemes.push(scheme);
+            self.schemes.len() - 1
+        });
+        u8::try_from(number).unwrap_or(u8::MAX)
+    }
+
     fn keep(&mut self, flow: FlowId, reason: Reason) {
         if self.recent.len() >= KEPT {
             self.recent.pop_front();
@@ -183,11 +248,10 @@ impl Controller {
     /// Notes a decision.
     pub(crate) fn note(&mut self, flow: FlowId, decision: Decision) {
         let (cause, solved) = self.reasons.now.map_or((None, false), |(cause, solved)| (Some(cause), solved));
-        let places = !matches!(decision, Decision::Hold | Decision::Release | Decision::Rejected { .. });
         let reason = Reason { at: self.now, scheme: self.scheme.name(), cause, solved, decision };
-        if places {
+        if let Some(placed) = Placed::new(&reason, self.reasons.number_of(reason.scheme)) {
             if let Some(known) = self.flows.get_mut(flow) {
-                known.placed = Some(reason.clone());
+                known.placed = Some(placed);
             }
         }
         self.reasons.keep(flow, reason);
@@ -195,8 +259,8 @@ impl Controller {
 
     /// What put a flow where it is; `None` for one that never left the default routes, or whose reason did not survive
     /// a restart.
-    pub fn placement(&self, flow: FlowId) -> Option<&Reason> {
-        self.flows.get(flow)?.placed.as_ref()
+    pub fn placement(&self, flow: FlowId) -> Option<Reason> {
+        Some(self.flows.get(flow)?.placed.as_ref()?.reason(&self.reasons.schemes))
     }
 
     /// What was decided for a flow lately, oldest first: as far as it is among the last decisions for all flows, of which

@@ -10,9 +10,10 @@ use crate::timers::Timer;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId, Path, PathError};
 use pathloom_scheme::{Event, FlowId, Migration, Rejection, RuleSharing};
+use std::num::NonZeroU32;
 
 /// The phase of a move in which the new version carries the flow, whatever happens.
-const COMMITTED: usize = 2;
+const COMMITTED: u8 = 2;
 /// Longest wait before a refused counting rule is tried again is this, doubled per refusal.
 const COUNT_AGAIN: Nanos = Nanos::from_secs(1);
 /// A flow whose counting rule was refused so often cannot be watched, and is let go.
@@ -91,7 +92,7 @@ impl Controller {
     }
 
     pub(crate) fn start_move(&mut self, id: FlowId, path: Path) {
-        self.moves = self.moves.wrapping_add(1);
+        self.moves = self.moves.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let number = self.moves;
         let in_place = self.in_place(id, &path);
         let shares = self.needs.rules == RuleSharing::PerPath;
@@ -108,8 +109,6 @@ impl Controller {
             }
             None => (Version { tag: label.unwrap_or(version.tag), ..version }, level, How::Tagged),
         };
-        // Most flows have one version for all their time.
-        flow.versions.reserve_exact(1);
         flow.versions.push(version);
         flow.moving = Some(Move { number, plan, level, phase: 0, begun: self.now, waiting: 0, how });
         self.enter_phase(id);
@@ -171,8 +170,6 @@ impl Controller {
         let purpose = Purpose::Step { flow: id, number: moving.number };
         let version = flow.version(plan)?.clone();
         if phase == 1 {
-            // Most flows have one rule there for all their time.
-            flow.sources.reserve_exact(1);
             flow.sources.push(SourceRule { plan, level, bytes: 0, sent: true, confirmed: false, leaving: false });
             let rule = self.planner().source(&key, &version, level);
             self.add_rule(key.src.tor, rule, purpose);
@@ -201,15 +198,13 @@ impl Controller {
         self.planner().phase(moving.phase, &flow.key, (version, moving.level), old, steps)
     }
 
-    fn take_step(&mut self, id: FlowId, number: u32, step: Step) {
+    fn take_step(&mut self, id: FlowId, number: NonZeroU32, step: Step) {
         let purpose = Purpose::Step { flow: id, number };
         match step {
             Step::Add(switch, rule) => {
                 if let Some((plan, level)) = source_step(&rule, self.config.priorities.flow) {
                     let Some(flow) = self.flows.get_mut(id) else { return };
                     let (bytes, sent, confirmed, leaving) = (0, true, false, false);
-                    // Most flows have one rule there for all their time.
-                    flow.sources.reserve_exact(1);
                     flow.sources.push(SourceRule { plan, level, bytes, sent, confirmed, leaving });
                 }
                 self.add_rule(switch, rule, purpose);
@@ -466,7 +461,7 @@ impl Controller {
     }
 
     /// A switch refused something of a flow's move.
-    pub(crate) fn step_refused(&mut self, switch: NodeId, id: FlowId, number: u32, why: Refusal) {
+    pub(crate) fn step_refused(&mut self, switch: NodeId, id: FlowId, number: NonZeroU32, why: Refusal) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(moving) = flow.moving.as_ref().filter(|moving| moving.number == number) else { return };
         if moving.stage() == Some(Stage::After) {

@@ -132,8 +132,8 @@ impl Controller {
             id,
             five_tuple: flow.key.five_tuple,
             view: self.view.flows.get(&id).filter(|_| !flow.closed).cloned(),
-            sources: flow.sources.clone(),
-            versions: flow.versions.clone(),
+            sources: flow.sources.to_vec(),
+            versions: flow.versions.to_vec(),
             plans: flow.plans,
             past_bytes: flow.past_bytes,
             held_until: flow.held_until,
@@ -224,8 +224,8 @@ impl Controller {
         record.versions.iter().for_each(|version| self.claim_version(version));
         self.flows.insert(Flow {
             closed: record.view.is_none(),
-            sources: record.sources,
-            versions: record.versions,
+            sources: record.sources.into(),
+            versions: record.versions.into(),
             plans: record.plans,
             past_bytes: record.past_bytes,
             measured_bytes: None,
@@ -233,7 +233,7 @@ impl Controller {
             interrupted: record.interrupted,
             pace_bps: record.pace_bps,
             unverified: true,
-            ..Flow::new(key, self.fabric.link(src.uplink).settings.rate_bps)
+            ..Flow::new(key)
         });
         if let Some(view) = record.view {
             self.view.flows.insert(id, view);

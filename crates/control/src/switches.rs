@@ -6,6 +6,7 @@ use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{FiveTuple, Headers, PortNo};
 use pathloom_scheme::FlowId;
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
 
 /// State of the session to a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,7 +24,7 @@ pub(crate) enum Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// A step of the current phase of a flow's move.
-    Step { flow: FlowId, number: u32 },
+    Step { flow: FlowId, number: NonZeroU32 },
     /// A counting rule.
     Count { flow: FlowId, plan: u8 },
     /// The deletion of a flow's rule at its source ToR.

@@ -1,6 +1,6 @@
 //! The tables of a switch: named data with declared edges. Every rule is built against them.
 
-use pathloom_model::rules::{Match, Rule, RuleAction};
+use pathloom_model::rules::{Actions, Match, Rule};
 
 /// A table and the tables that its rules may go on to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub const TABLES: [Table; 3] = [
 ];
 
 /// A rule of `table` without time-outs and without anything that is not said here.
-pub(crate) fn rule(table: u8, priority: u16, matches: Match, actions: Vec<RuleAction>, goto: Option<u8>) -> Rule {
+pub(crate) fn rule(table: u8, priority: u16, matches: Match, actions: Actions, goto: Option<u8>) -> Rule {
     debug_assert!(goto.is_none_or(|next| TABLES[table as usize].edges.contains(&next)), "undeclared edge of {table}");
     Rule {
         table,

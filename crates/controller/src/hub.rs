@@ -326,7 +326,8 @@ impl Hub {
         }
     }
 
-    /// Tells the controller. What it wants comes with the next settling; a log has it before the next input.
+    /// Tells the controller, and writes what it wants into the buffers of sessions at once, while it is at hand. Barriers come,
+    /// and all is sent, with the next settling.
     #[inline]
     pub(crate) fn give(&mut self, now: Nanos, input: Input) {
         if self.recorder.is_some() {
@@ -335,6 +336,7 @@ impl Hub {
         }
         if let Brain::Fabric(controller) = &mut self.brain {
             controller.feed(now, input);
+            self.drain(now);
         }
     }
 

@@ -51,7 +51,7 @@ pub(crate) struct Idle;
 
 impl Work for Idle {
     fn begin(&mut self, _out: &mut Vec<u8>) {}
-    fn message(&mut self, _kind: u8, _bytes: &[u8], _out: &mut Vec<u8>) {}
+    fn message(&mut self, _: std::time::Instant, _kind: u8, _bytes: &[u8], _out: &mut Vec<u8>) {}
 }
 
 /// A controller that runs as long as the process does.

@@ -3,6 +3,7 @@
 //! Nothing here has a clock, a socket or a thread. A [`Fabric`] is built once and never changes; what is up and what
 //! is down at a moment is a [`LinkState`] beside it.
 
+mod actions;
 pub mod builders;
 mod fabric;
 pub mod fault;

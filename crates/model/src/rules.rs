@@ -1,6 +1,7 @@
 //! The vocabulary of a match/action switch: what control asks for, what `switching` carries out and what the OpenFlow
 //! driver puts on the wire. The meaning is that of OpenFlow 1.3 §5, cut to what is used.
 
+pub use crate::actions::Actions;
 use crate::fabric::Prefix;
 use crate::{Headers, PortNo, PROTO_TCP};
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,7 @@ pub struct Rule {
     /// The frames it is for. Table, priority and match together name a rule.
     pub matches: Match,
     /// What is done, in order.
-    pub actions: Vec<RuleAction>,
+    pub actions: Actions,
     /// The (higher) table that goes on with the frame.
     pub goto: Option<u8>,
     /// Meter that frames pass first.

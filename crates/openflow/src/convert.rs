@@ -308,7 +308,7 @@ pub fn read_rule(stats: &FlowStats) -> Option<Rule> {
         table: stats.table,
         priority: stats.priority,
         matches: read_match(&stats.matches)?,
-        actions: read_actions(&stats.instructions.apply)?,
+        actions: read_actions(&stats.instructions.apply)?.into(),
         goto: stats.instructions.goto_table,
         meter: stats.instructions.meter.map(MeterId),
         idle_timeout_s: stats.idle_timeout_s,

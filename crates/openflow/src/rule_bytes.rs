@@ -290,7 +290,7 @@ mod tests {
                 table,
                 priority,
                 matches: Match { in_port, src, dst, proto, src_port, dst_port, dscp, tcp_flags, tag },
-                actions,
+                actions: actions.into(),
                 goto,
                 meter: meter.map(MeterId),
                 idle_timeout_s: idle,
@@ -333,7 +333,7 @@ mod tests {
             table: 0,
             priority: 1,
             matches,
-            actions: vec![RuleAction::SetTag(1); MOST_ACTIONS],
+            actions: vec![RuleAction::SetTag(1); MOST_ACTIONS].into(),
             goto: Some(1),
             meter: Some(MeterId(1)),
             idle_timeout_s: 0,
@@ -344,7 +344,7 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(add(&rule, 1, &mut out), Ok(true));
         assert!(out.len() <= ROOM && out.len() + 16 > ROOM, "{} of {ROOM}", out.len());
-        let more = Rule { actions: vec![RuleAction::PopTag; MOST_ACTIONS + 1], ..rule };
+        let more = Rule { actions: vec![RuleAction::PopTag; MOST_ACTIONS + 1].into(), ..rule };
         assert_eq!(add(&more, 1, &mut out), Ok(false));
     }
 }

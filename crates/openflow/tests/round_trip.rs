@@ -142,7 +142,7 @@ fn rule() -> impl Strategy<Value = Rule> {
             table,
             priority: n[0],
             matches,
-            actions,
+            actions: actions.into(),
             goto,
             meter,
             idle_timeout_s: n[1],
@@ -208,7 +208,7 @@ fn what_openflow_cannot_say_is_refused_and_leaves_nothing_behind() {
         table: 0,
         priority: 0,
         matches: Match::default(),
-        actions: vec![RuleAction::Output(PortNo(0))],
+        actions: [RuleAction::Output(PortNo(0))].into(),
         goto: None,
         meter: None,
         idle_timeout_s: 0,
@@ -217,7 +217,7 @@ fn what_openflow_cannot_say_is_refused_and_leaves_nothing_behind() {
         notify_removal: false,
     };
     assert_eq!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::Unsayable::Port(0)));
-    rule.actions = vec![RuleAction::PopTag; 9000];
+    rule.actions = vec![RuleAction::PopTag; 9000].into();
     assert!(matches!(convert::emit_add_rule(&rule, 1, &mut out), Err(convert::Unsayable::TooLong(_))));
     assert_eq!(out, [1, 2, 3]);
 }

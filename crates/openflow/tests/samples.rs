@@ -35,7 +35,7 @@ fn rule() -> Rule {
         table: 1,
         priority: 1000,
         matches: Match { in_port: Some(PortNo(3)), tag: Some(7), ..Match::five_tuple(five_tuple) },
-        actions: vec![RuleAction::PopTag, RuleAction::SetTag(9), RuleAction::Copy, RuleAction::Output(PortNo(4))],
+        actions: [RuleAction::PopTag, RuleAction::SetTag(9), RuleAction::Copy, RuleAction::Output(PortNo(4))].into(),
         goto: Some(2),
         meter: Some(MeterId(5)),
         idle_timeout_s: 10,
@@ -48,7 +48,7 @@ fn rule() -> Rule {
 fn first_packets() -> Rule {
     let src = Some(Prefix::new(Ipv4Addr::new(10, 0, 1, 0), 24));
     let matches = Match { src, proto: Some(6), dscp: Some(8), tcp_flags: Some((2, 0x12)), ..Match::default() };
-    Rule { table: 0, priority: 200, matches, actions: vec![RuleAction::Copy], goto: Some(1), meter: None, ..rule() }
+    Rule { table: 0, priority: 200, matches, actions: [RuleAction::Copy].into(), goto: Some(1), meter: None, ..rule() }
 }
 
 fn group(kind: GroupKind) -> Group {

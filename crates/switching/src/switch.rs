@@ -341,7 +341,7 @@ mod tests {
             table,
             priority,
             matches,
-            actions,
+            actions: actions.into(),
             goto: None,
             meter: None,
             idle_timeout_s,

@@ -60,7 +60,7 @@ fn rule() -> impl Strategy<Value = Rule> {
             table,
             priority,
             matches,
-            actions,
+            actions: actions.into(),
             goto: goto.filter(|&next| next > table),
             meter: None,
             idle_timeout_s: 0,

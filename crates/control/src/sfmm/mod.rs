@@ -31,11 +31,11 @@ use pathloom_model::{LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, FlowView, Migration, Rejection, RuleSharing};
 
 /// The phase in which the first old rule is deleted: from here on, a packet may go by parts of both paths.
-const CUTOVER: usize = 2;
+const CUTOVER: u8 = 2;
 /// The phase in which the normal rules are added: from here on, every packet goes by the new path.
-const LIFT: usize = 4;
+const LIFT: u8 = 4;
 /// The phase in which the low rules are deleted.
-pub(crate) const LAST: usize = 5;
+pub(crate) const LAST: u8 = 5;
 
 /// How far a move in place has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,7 +222,7 @@ impl Controller {
         let tor = flow.tor();
         let Some(old) = flow.versions.iter_mut().find(|version| version.plan == plan) else { return };
         let gone: Vec<NodeId> = switches.iter().copied().filter(|&at| at != tor && !old.cut.contains(&at)).collect();
-        old.cut.extend(&gone);
+        old.cut = old.cut.iter().chain(&gone).copied().collect();
         for at in gone {
             self.count_rules(at, -1);
         }

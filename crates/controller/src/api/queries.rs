@@ -5,7 +5,7 @@ use super::rows::{
     link_name, seconds, CableCounts, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow, SwitchRow,
 };
 use crate::hub::Hub;
-use pathloom_control::{Controller, DrainError, Input, Target};
+use pathloom_control::{Controller, DrainError, Input, Reason, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView, Scheme, View};
 use std::sync::Arc;
@@ -177,11 +177,11 @@ impl Hub {
         let scheme = self.gauges.scheme.0.clone();
         let (controller, fabric) = self.parts()?;
         let id = find(controller, name)?;
-        let reason = |reason| ReasonRow::new(controller, &fabric, reason);
+        let reason = |reason: &Reason| ReasonRow::new(controller, &fabric, reason);
         Some(Why {
             flow,
             known: controller.view().flows.get(&id)?.clone(),
-            placed: controller.placement(id).map(reason),
+            placed: controller.placement(id).as_ref().map(reason),
             history: controller.history(id).into_iter().map(reason).collect(),
             view: controller.view().clone(),
             scheme,

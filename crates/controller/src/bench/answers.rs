@@ -10,7 +10,7 @@ use pathloom_openflow::flow_match::{FlowMatch, ETH_IPV4};
 use pathloom_openflow::packet::Ethernet;
 use pathloom_openflow::{Kind, Message, PacketIn, PacketInWhy, NO_BUFFER};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -35,8 +35,9 @@ struct Asking {
     number_at: usize,
     next: u64,
     outstanding: usize,
-    /// When the packet of a number was sent.
-    sent: BTreeMap<u64, Instant>,
+    /// When the packets of the last numbers were sent, as far as they are not answered. The first is that of `next` less
+    /// their count.
+    sent: VecDeque<Option<Instant>>,
     counts: Rc<RefCell<Counts>>,
 }
 
@@ -56,12 +57,22 @@ fn packet_in(dst: u8, src: u8, port: u32) -> Vec<u8> {
 }
 
 impl Asking {
-    fn ask(&mut self, out: &mut Vec<u8>) {
+    fn ask(&mut self, now: Instant, out: &mut Vec<u8>) {
         let at = out.len() + self.number_at;
         out.extend_from_slice(&self.template);
         out[at..at + 8].copy_from_slice(&self.next.to_be_bytes());
-        self.sent.insert(self.next, Instant::now());
+        self.sent.push_back(Some(now));
         self.next += 1;
+    }
+
+    /// When a number was sent, if it was and has not been answered.
+    fn answered(&mut self, number: u64) -> Option<Instant> {
+        let first = self.next - self.sent.len() as u64;
+        let sent = self.sent.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)?.take();
+        while let Some(None) = self.sent.front() {
+            self.sent.pop_front();
+        }
+        sent
     }
 }
 
@@ -70,27 +81,28 @@ impl Work for Asking {
         // The controller learns where both are; the answers to these bear no number that was asked.
         out.extend(packet_in(1, 2, 2));
         out.extend(packet_in(2, 1, 1));
+        let now = Instant::now();
         for _ in 0..self.outstanding {
-            self.ask(out);
+            self.ask(now, out);
         }
     }
 
-    fn message(&mut self, kind: u8, body: &[u8], out: &mut Vec<u8>) {
+    fn message(&mut self, read: Instant, kind: u8, body: &[u8], out: &mut Vec<u8>) {
         if kind != Kind::PACKET_OUT || body.len() < 16 {
             return;
         }
         let actions = usize::from(u16::from_be_bytes([body[8], body[9]]));
         let Some(number) = body.get(16 + actions + NUMBER_AT..16 + actions + NUMBER_AT + 8) else { return };
         let number = u64::from_be_bytes(number.try_into().unwrap_or_default());
-        let Some(sent) = self.sent.remove(&number) else { return };
+        let Some(sent) = self.answered(number) else { return };
         {
             let mut counts = self.counts.borrow_mut();
             counts.answers += 1;
             if counts.times_ns.len() < MOST_TIMES && sent >= counts.start {
-                counts.times_ns.push(sent.elapsed().as_nanos() as u64);
+                counts.times_ns.push(read.duration_since(sent).as_nanos() as u64);
             }
         }
-        self.ask(out);
+        self.ask(read, out);
     }
 }
 
@@ -113,7 +125,7 @@ pub(crate) fn run(
                 let template = packet_in(2, 1, 1);
                 let number_at = template.len() - 18;
                 let counts = counts.clone();
-                let sent = BTreeMap::new();
+                let sent = VecDeque::new();
                 let asking = Asking { template, number_at, next: 1 << 32, outstanding, sent, counts };
                 connect(port, Fake::new(datapath_id, 4, common.clone()), asking, go.clone())
             })

@@ -5,6 +5,7 @@ use pathloom_openflow::{frame, Features, Hello, Kind, Message, MultipartReply, P
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// What fake switches have in common.
 #[derive(Clone, Default)]
@@ -32,13 +33,14 @@ impl Fake {
         say(&Message::Hello(Hello::OURS), 1, out);
     }
 
-    /// Works off whole messages; returns how many bytes they took.
+    /// Works off whole messages; returns how many bytes they took. All of them count as read now, and what they lead to as
+    /// sent now, which it is a little later: asking for the time costs more than a message.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<u8>, work: &mut impl Work) -> io::Result<usize> {
-        let mut at = 0;
+        let (now, mut at) = (Instant::now(), 0);
         while let Some((header, body, length)) = frame(&bytes[at..]).map_err(io::Error::other)? {
             self.common.messages.set(self.common.messages.get() + 1);
             match header.kind {
-                Kind::FLOW_MOD | Kind::PACKET_OUT => work.message(header.kind, body, out),
+                Kind::FLOW_MOD | Kind::PACKET_OUT => work.message(now, header.kind, body, out),
                 Kind::BARRIER_REQUEST => say(&Message::BarrierReply, header.xid, out),
                 _ => {
                     let message = Message::parse(header, body).map_err(io::Error::other)?;

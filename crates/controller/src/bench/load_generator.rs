@@ -3,7 +3,7 @@
 use super::fake::Fake;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) trait Work {
     /// The session stands and the measurement begins: append what is sent first.
     fn begin(&mut self, out: &mut Vec<u8>);
-    /// A message that is for it. Append what is sent next.
-    fn message(&mut self, kind: u8, bytes: &[u8], out: &mut Vec<u8>);
+    /// A message that is for it, read at a time. Append what is sent next.
+    fn message(&mut self, read: Instant, kind: u8, bytes: &[u8], out: &mut Vec<u8>);
 }
 
 /// Connects a fake switch and works until the controller or the caller ends it.

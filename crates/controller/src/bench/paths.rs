@@ -65,8 +65,8 @@ impl Counts {
         }
     }
 
-    /// A path has been set up that was asked for at `sent`.
-    fn finish(&mut self, sent: Instant) {
+    /// A path has been set up that was asked for at `sent`; the last of its rules was read at `read`.
+    fn finish(&mut self, sent: Instant, read: Instant) {
         self.finished += 1;
         if self.finished <= self.standing {
             if self.finished == self.standing {
@@ -78,7 +78,7 @@ impl Counts {
         if self.is_done() {
             return;
         }
-        self.times_ns.push(sent.elapsed().as_nanos() as u64);
+        self.times_ns.push(read.duration_since(sent).as_nanos() as u64);
         let late = self.finished % 16 == 0 && self.from.is_some_and(|from| from.elapsed() > self.limit);
         if late || (self.finished == self.started && self.left == 0) {
             self.left = 0;
@@ -116,7 +116,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// The first packet of the next flow, from a host of this ToR to one of another.
-    fn open(&mut self, out: &mut Vec<u8>) {
+    fn open(&mut self, now: Instant, out: &mut Vec<u8>) {
         {
             let mut counts = self.counts.borrow_mut();
             if self.hosts.is_empty() || counts.left == 0 {
@@ -134,7 +134,7 @@ impl Opening {
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port, dst_port };
         self.next += 1;
         first_packet(five_tuple, self.fabric.link(src.uplink).to_port.0, out);
-        self.sent.insert(five_tuple, Instant::now());
+        self.sent.insert(five_tuple, now);
     }
 }
 
@@ -158,12 +158,13 @@ pub(crate) fn first_packet(five_tuple: FiveTuple, port: u32, out: &mut Vec<u8>) 
 
 impl Work for Opening {
     fn begin(&mut self, out: &mut Vec<u8>) {
+        let now = Instant::now();
         for _ in 0..self.outstanding {
-            self.open(out);
+            self.open(now, out);
         }
     }
 
-    fn message(&mut self, kind: u8, body: &[u8], out: &mut Vec<u8>) {
+    fn message(&mut self, read: Instant, kind: u8, body: &[u8], out: &mut Vec<u8>) {
         // The rule at the source ToR is the last of a path: it comes when all others are confirmed.
         if kind != Kind::FLOW_MOD || self.hosts.is_empty() || body.get(16) != Some(&FLOW_TABLE) {
             return;
@@ -176,8 +177,8 @@ impl Work for Opening {
         let (Some(src_port), Some(dst_port)) = (matches.tcp_src, matches.tcp_dst) else { return };
         let five_tuple = FiveTuple { src: src.0, dst: dst.0, proto: PROTO_TCP, src_port, dst_port };
         let Some(sent) = self.sent.remove(&five_tuple) else { return };
-        self.counts.borrow_mut().finish(sent);
-        self.open(out);
+        self.counts.borrow_mut().finish(sent, read);
+        self.open(read, out);
     }
 }
 

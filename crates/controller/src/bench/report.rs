@@ -9,10 +9,10 @@ pub(crate) struct Measured {
     pub count: u64,
     /// In so many seconds.
     pub seconds: f64,
-    /// Middle time from question to answer.
-    pub p50_us: f64,
+    /// Middle time from question to answer; `None` where no question that was put during the measurement was answered.
+    pub p50_us: Option<f64>,
     /// Time that 99 of 100 stay under.
-    pub p99_us: f64,
+    pub p99_us: Option<f64>,
     /// Until all sessions stood.
     pub connected_s: f64,
     /// What the controller's main thread ran meanwhile, where the system tells: on a machine with other work, answers
@@ -31,7 +31,7 @@ impl Measured {
         times_ns.sort_unstable();
         let at = |share: f64| {
             let index = ((times_ns.len() as f64 * share) as usize).min(times_ns.len().saturating_sub(1));
-            times_ns.get(index).map_or(0.0, |&ns| ns as f64 / 1000.0)
+            times_ns.get(index).map(|&ns| ns as f64 / 1000.0)
         };
         Measured { count, seconds, p50_us: at(0.50), p99_us: at(0.99), connected_s, ran_s }
     }
@@ -70,8 +70,8 @@ impl Row {
             outstanding,
             per_s: Some((measured.count as f64 / measured.seconds).round()),
             per_cpu_s: measured.ran_s.filter(|&ran| ran > 0.0).map(|ran| (measured.count as f64 / ran).round()),
-            p50_us: Some(short(measured.p50_us)),
-            p99_us: Some(short(measured.p99_us)),
+            p50_us: measured.p50_us.map(short),
+            p99_us: measured.p99_us.map(short),
             rss_mb: rss_bytes.map(|bytes| short(bytes as f64 / 1e6)),
             connected_s: Some((measured.connected_s * 1000.0).round() / 1000.0),
             why: None,
