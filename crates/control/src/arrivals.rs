@@ -205,10 +205,10 @@ impl Controller {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
         let lost = flow.sources.remove(index);
-        flow.past_bytes += lost.bytes;
+        flow.count_past(lost.bytes);
         let tor = flow.tor();
         let (closed, last) = (flow.closed, flow.staying().next().is_none());
-        let held = flow.held_until > self.now;
+        let held = flow.more().held_until > self.now;
         self.count_rules(tor, -1);
         if !last {
             return if self.still_needed(id, plan) { self.add_source(id, lost) } else { self.settle(id) };

@@ -205,12 +205,12 @@ impl Controller {
 
     /// Whether a flow was told to wait, and still is to.
     pub fn is_held(&self, flow: FlowId) -> bool {
-        self.flows.get(flow).is_some_and(|flow| flow.held_until > self.now)
+        self.flows.get(flow).is_some_and(|flow| flow.more().held_until > self.now)
     }
 
     /// Flows that were told to wait, and still are to.
     pub fn held_flows(&self) -> usize {
-        self.flows.iter().filter(|(_, flow)| !flow.closed && flow.held_until > self.now).count()
+        self.flows.iter().filter(|(_, flow)| !flow.closed && flow.more().held_until > self.now).count()
     }
 
     /// Name of the scheme in charge.
@@ -365,7 +365,7 @@ impl Controller {
             Action::Hold { flow, lease } => {
                 let until = self.now.saturating_add(lease);
                 if let Some(known) = self.flows.get_mut(flow).filter(|known| !known.closed) {
-                    known.held_until = until;
+                    known.more_mut().held_until = until;
                     let (host, five_tuple) = (known.key.src.host, known.key.five_tuple);
                     self.put(Output::HoldFlow { host, five_tuple, lease });
                     self.note(flow, Decision::Hold);

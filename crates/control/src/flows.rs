@@ -74,6 +74,17 @@ pub(crate) struct Move {
     pub how: How,
 }
 
+/// What few flows have: those that were moved, and those that were told to wait or to send at a pace.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct More {
+    /// Bytes counted by rules that are gone.
+    pub past_bytes: u64,
+    /// Until when the flow was told not to send.
+    pub held_until: Nanos,
+    /// What it may send, if it has a limit.
+    pub pace_bps: Option<u64>,
+}
+
 /// A flow and its rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
@@ -89,14 +100,10 @@ pub(crate) struct Flow {
     pub moving: Option<Move>,
     /// Plans made so far, modulo [`PLANS`].
     pub plans: u8,
-    /// Bytes counted by rules that are gone.
-    pub past_bytes: u64,
     /// Bytes counted up to the last round of measurements; `None` while it is not known when counting began.
     pub measured_bytes: Option<u64>,
-    /// Until when the flow was told not to send.
-    pub held_until: Nanos,
-    /// What it may send, if it has a limit.
-    pub pace_bps: Option<u64>,
+    /// What few flows have.
+    pub more: Option<Box<More>>,
     /// How often in a row its counting rule was refused.
     pub refusals: u8,
     /// Whether all that is known of it comes from a snapshot: its source ToR has not been asked yet.
@@ -117,10 +124,8 @@ impl Flow {
             versions: Few::None,
             moving: None,
             plans: 0,
-            past_bytes: 0,
             measured_bytes: Some(0),
-            held_until: Nanos::ZERO,
-            pace_bps: None,
+            more: None,
             refusals: 0,
             unverified: false,
             interrupted: false,
@@ -135,7 +140,25 @@ impl Flow {
 
     /// Bytes counted so far.
     pub(crate) fn bytes(&self) -> u64 {
-        self.past_bytes + self.sources.iter().map(|source| source.bytes).sum::<u64>()
+        self.more().past_bytes + self.sources.iter().map(|source| source.bytes).sum::<u64>()
+    }
+
+    /// What few flows have; the same as nothing where it has not.
+    pub(crate) fn more(&self) -> &More {
+        const NOTHING: &More = &More { past_bytes: 0, held_until: Nanos::ZERO, pace_bps: None };
+        self.more.as_deref().unwrap_or(NOTHING)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn more_mut(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    /// Notes what a rule had counted that is gone, or counts anew.
+    pub(crate) fn count_past(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.more_mut().past_bytes += bytes;
+        }
     }
 
     /// A plan number that no rule for the five-tuple bears.
@@ -240,10 +263,12 @@ impl FlowTable {
         FlowTable { per_host: vec![0; nodes], per_tor: vec![0; nodes], epoch, ..FlowTable::default() }
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: FlowId) -> Option<&Flow> {
         self.records.get(&id)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: FlowId) -> Option<&mut Flow> {
         self.records.get_mut(&id)
     }

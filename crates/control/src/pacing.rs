@@ -73,7 +73,9 @@ impl Controller {
     /// Carries out [`pathloom_scheme::Action::Pace`].
     pub(crate) fn pace(&mut self, id: FlowId, rate_bps: Option<u64>) {
         let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
-        flow.pace_bps = rate_bps;
+        if rate_bps.is_some() || flow.more.is_some() {
+            flow.more_mut().pace_bps = rate_bps;
+        }
         let metered = self.config.enforcement == Enforcement::Meter;
         match rate_bps {
             Some(rate_bps) if metered => {
@@ -89,7 +91,7 @@ impl Controller {
     /// Carries out [`pathloom_scheme::Action::Release`].
     pub(crate) fn release(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) {
-            flow.held_until = Nanos::ZERO;
+            flow.more.iter_mut().for_each(|more| more.held_until = Nanos::ZERO);
             let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
             self.put(Output::ReleaseFlow { host, five_tuple });
             self.note(id, Decision::Release);
@@ -101,7 +103,8 @@ impl Controller {
     pub(crate) fn lift_limits(&mut self) {
         let now = self.now;
         let limited: Vec<(FlowId, bool, bool)> = (self.flows.iter())
-            .map(|(id, flow)| (id, flow.pace_bps.is_some() || flow.key.meter.is_some(), flow.held_until > now))
+            .map(|(id, flow)| (id, flow, flow.more()))
+            .map(|(id, flow, more)| (id, more.pace_bps.is_some() || flow.key.meter.is_some(), more.held_until > now))
             .filter(|&(_, paced, held)| paced || held)
             .collect();
         for (id, paced, held) in limited {
@@ -116,7 +119,7 @@ impl Controller {
 
     fn pace_by_host(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get(id) else { return };
-        let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.pace_bps);
+        let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.more().pace_bps);
         self.put(Output::PaceFlow { host, five_tuple, rate_bps });
     }
 
@@ -189,14 +192,15 @@ impl Controller {
     pub(crate) fn renewed(&mut self, id: FlowId, plan: u8) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) {
-            flow.past_bytes += std::mem::take(&mut source.bytes);
+            let bytes = std::mem::take(&mut source.bytes);
+            flow.count_past(bytes);
         }
     }
 
     /// A switch refused a meter, or a rule because of it: the host has to keep the rate.
     pub(crate) fn meter_refused(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get(id).filter(|flow| flow.key.meter.is_some()) else { return };
-        let paced = !flow.closed && flow.pace_bps.is_some();
+        let paced = !flow.closed && flow.more().pace_bps.is_some();
         self.lift_meter(id);
         if paced {
             self.pace_by_host(id);
@@ -230,7 +234,7 @@ impl Controller {
             .flows
             .iter()
             .filter(|(_, flow)| flow.tor() == switch)
-            .filter_map(|(id, flow)| Some((id, flow.key.meter?, flow.pace_bps)))
+            .filter_map(|(id, flow)| Some((id, flow.key.meter?, flow.more().pace_bps)))
             .collect();
         for &(id, name, rate_bps) in &of_flows {
             match rate_bps {

@@ -137,20 +137,22 @@ pub struct Reason {
 pub(crate) struct Placed {
     at: Nanos,
     cause: Option<Cause>,
-    place: Place,
+    /// Of a route or of what was adopted.
+    path: Option<Path>,
     /// The bandwidth that the scheme counts on, or the number of the dead link.
     number: u64,
+    place: Place,
     /// Which of [`Reasons::schemes`] was in charge.
     scheme: u8,
     solved: bool,
 }
 
 /// Where a flow was put.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Place {
-    Route(Path),
-    RouteAtRate(Path),
-    Adopted(Path),
+    Route,
+    RouteAtRate,
+    Adopted,
     Unroute,
     Rescued,
     Drained,
@@ -159,26 +161,27 @@ enum Place {
 impl Placed {
     /// `None` for a decision that puts no flow anywhere.
     fn new(reason: &Reason, scheme: u8) -> Option<Placed> {
-        let (place, number) = match &reason.decision {
-            Decision::Route { path, rate_bps: None } => (Place::Route(path.clone()), 0),
-            Decision::Route { path, rate_bps: Some(rate_bps) } => (Place::RouteAtRate(path.clone()), *rate_bps),
-            Decision::Adopted { path } => (Place::Adopted(path.clone()), 0),
-            Decision::Unroute => (Place::Unroute, 0),
-            Decision::Rescued { link } => (Place::Rescued, u64::from(link.0)),
-            Decision::Drained => (Place::Drained, 0),
+        let (place, path, number) = match &reason.decision {
+            Decision::Route { path, rate_bps: None } => (Place::Route, Some(path), 0),
+            Decision::Route { path, rate_bps: Some(rate_bps) } => (Place::RouteAtRate, Some(path), *rate_bps),
+            Decision::Adopted { path } => (Place::Adopted, Some(path), 0),
+            Decision::Unroute => (Place::Unroute, None, 0),
+            Decision::Rescued { link } => (Place::Rescued, None, u64::from(link.0)),
+            Decision::Drained => (Place::Drained, None, 0),
             Decision::Hold | Decision::Release | Decision::Rejected { .. } => return None,
         };
-        Some(Placed { at: reason.at, cause: reason.cause, place, number, scheme, solved: reason.solved })
+        let Reason { at, cause, solved, .. } = *reason;
+        Some(Placed { at, cause, path: path.cloned(), number, place, scheme, solved })
     }
 
     fn reason(&self, schemes: &[&'static str]) -> Reason {
-        let decision = match &self.place {
-            Place::Route(path) => Decision::Route { path: path.clone(), rate_bps: None },
-            Place::RouteAtRate(path) => Decision::Route { path: path.clone(), rate_bps: Some(self.number) },
-            Place::Adopted(path) => Decision::Adopted { path: path.clone() },
-            Place::Unroute => Decision::Unroute,
-            Place::Rescued => Decision::Rescued { link: LinkId(self.number as u32) },
-            Place::Drained => Decision::Drained,
+        let decision = match (self.place, self.path.clone()) {
+            (Place::Route, Some(path)) => Decision::Route { path, rate_bps: None },
+            (Place::RouteAtRate, Some(path)) => Decision::Route { path, rate_bps: Some(self.number) },
+            (Place::Adopted, Some(path)) => Decision::Adopted { path },
+            (Place::Rescued, _) => Decision::Rescued { link: LinkId(self.number as u32) },
+            (Place::Drained, _) => Decision::Drained,
+            _ => Decision::Unroute,
         };
         let scheme = schemes.get(usize::from(self.scheme)).copied().unwrap_or_default();
         Reason { at: self.at, scheme, cause: self.cause, solved: self.solved, decision }

@@ -424,7 +424,8 @@ impl Controller {
     pub(crate) fn gone(&mut self, id: FlowId, plan: u8) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         if let Some(index) = flow.sources.iter().position(|source| source.plan == plan && source.leaving) {
-            flow.past_bytes += flow.sources.remove(index).bytes;
+            let bytes = flow.sources.remove(index).bytes;
+            flow.count_past(bytes);
         }
         self.settle(id);
         self.forget_if_done(id);

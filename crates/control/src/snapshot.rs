@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
 use crate::drain::Drains;
-use crate::flows::{Flow, SourceRule};
+use crate::flows::{Flow, More, SourceRule};
 use crate::links::Cables;
 use crate::plan::{FlowKey, Version};
 use crate::sfmm::Stage;
@@ -135,10 +135,10 @@ impl Controller {
             sources: flow.sources.to_vec(),
             versions: flow.versions.to_vec(),
             plans: flow.plans,
-            past_bytes: flow.past_bytes,
-            held_until: flow.held_until,
+            past_bytes: flow.more().past_bytes,
+            held_until: flow.more().held_until,
             interrupted: flow.interrupted,
-            pace_bps: flow.pace_bps,
+            pace_bps: flow.more().pace_bps,
             meter: flow.key.meter,
         };
         let Some(moving) = &flow.moving else { return record };
@@ -222,16 +222,16 @@ impl Controller {
             self.count_rules(switch, 1);
         }
         record.versions.iter().for_each(|version| self.claim_version(version));
+        let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
+        let more = More { past_bytes, held_until, pace_bps };
         self.flows.insert(Flow {
             closed: record.view.is_none(),
             sources: record.sources.into(),
             versions: record.versions.into(),
             plans: record.plans,
-            past_bytes: record.past_bytes,
             measured_bytes: None,
-            held_until: record.held_until,
             interrupted: record.interrupted,
-            pace_bps: record.pace_bps,
+            more: (more != More::default()).then(|| Box::new(more)),
             unverified: true,
             ..Flow::new(key)
         });

@@ -290,6 +290,7 @@ impl Hub {
     }
 
     /// Lets the controller work off what has happened, and wakes those who write.
+    #[inline(never)] // So that profilers find it.
     pub(crate) fn settle(&mut self) {
         let now = self.clock.now();
         loop {

@@ -61,6 +61,10 @@ impl<V> FlowMap<V> {
         if self.last.0 == id && self.last.1 != NOBODY {
             return Some(self.last.1 as usize);
         }
+        self.look_up(id)
+    }
+
+    fn look_up(&self, id: FlowId) -> Option<usize> {
         let place = self.pages.get(&(id.0 / NAMES))?.places[(id.0 % NAMES) as usize];
         (place != NOBODY).then_some(place as usize)
     }
@@ -81,8 +85,10 @@ impl<V> FlowMap<V> {
     /// What is known of a flow, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: &FlowId) -> Option<&mut V> {
-        let place = self.place(*id)?;
-        self.last = (*id, place as u32);
+        if self.last.0 != *id || self.last.1 == NOBODY {
+            self.last = (*id, self.look_up(*id)? as u32);
+        }
+        let place = self.last.1 as usize;
         self.chunks[place / CHUNK][place % CHUNK].as_mut().map(|(_, value)| value)
     }
 
@@ -114,8 +120,9 @@ impl<V> FlowMap<V> {
         }
         let before = (self.chunks.len() - 1) * CHUNK;
         let last = self.chunks.len() - 1;
-        self.chunks[last].push(Some(entry));
-        (before + self.chunks[last].len() - 1) as u32
+        let chunk = &mut self.chunks[last];
+        chunk.push(Some(entry));
+        (before + chunk.len() - 1) as u32
     }
 
     /// Forgets a flow; returns what was known of it.
