@@ -85,10 +85,8 @@ impl<V> FlowMap<V> {
     /// What is known of a flow, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: &FlowId) -> Option<&mut V> {
-        if self.last.0 != *id || self.last.1 == NOBODY {
-            self.last = (*id, self.look_up(*id)? as u32);
-        }
-        let place = self.last.1 as usize;
+        let place = self.place(*id)?;
+        self.last = (*id, place as u32);
         self.chunks[place / CHUNK][place % CHUNK].as_mut().map(|(_, value)| value)
     }
 
