@@ -91,7 +91,8 @@ impl Controller {
         let Some(flow) = self.flows.get(id) else { return };
         let (tor, key) = (flow.tor(), flow.key);
         let base = self.config.priorities.flow;
-        for source in flow.sources.to_vec() {
+        let sources = flow.sources.clone();
+        for &source in sources.iter() {
             let there = found.iter().any(|(cookie, rule)| {
                 (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
                     && rule.priority == base + u16::from(source.level)
