@@ -16,6 +16,7 @@ from live import HERE, K4, QUIET, Live, alive, finish, permutation, run_on, spoi
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
 from pathloom.lab.probes import summary
+from pathloom.native import program
 from support import Outcome, figures
 
 LabCommand = Callable[..., Outcome]
@@ -260,7 +261,7 @@ def test_meters_hold_flows_to_their_rates(name: str) -> None:
 
 def test_a_survey_makes_a_fabric_of_what_is_there(name: str, tmp_path: Path) -> None:
     live = Live(name, K4, QUIET, arp="proxy")
-    survey = [controller.program(), "survey", controller.TARGET.partition(":")[2], "link:rate=10Mbps,buffer=150"]
+    survey = [program(), "survey", controller.TARGET.partition(":")[2], "link:rate=10Mbps,buffer=150"]
     environment = {**os.environ, system.MARK: str(live.lab.directory)}
     command = ["ip", "netns", "exec", live.blueprint.namespace, *survey]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -15,8 +15,8 @@ import pytest
 
 from pathloom._core import PathloomError
 from pathloom.cli import run
-from pathloom.cli.controller import program
 from pathloom.errors import ToolError
+from pathloom.native import program
 from pathloom.remote import Controller, find_token, make_token
 
 Ask = Callable[..., tuple[int, str, str]]

@@ -31,6 +31,10 @@ fn main() -> ExitCode {
             println!("pathloom-controller {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }
+        [] => Err(format!("a command was expected\n{USAGE}")),
+        ["check" | "--config", ..] => Err(format!("{} takes one FILE", words[0])),
+        ["survey", ..] => Err("survey takes the ADDRESS that switches call, and what their links are like".into()),
+        ["replay", ..] => Err("replay takes the FILE and the LOG of a run".into()),
         _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };
     match done {

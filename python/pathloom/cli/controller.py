@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 import typer
 
-from pathloom.errors import bad_input
+from pathloom.native import program
 
-PROGRAM = "pathloom-controller"
 VERBATIM = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Everything behind the command goes to the native program as it is."""
-
-
-def program() -> str:
-    """The native program: beside the Python that runs, or on the path. Raises `PathloomError` if it is neither."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
-    if found is None:
-        raise bad_input(f"{PROGRAM} is neither in {beside.parent} nor on the PATH; `make build` puts it there")
-    return found
 
 
 def become(arguments: list[str]) -> NoReturn:

@@ -234,11 +234,12 @@ def down(
 
 def _controller(text: str) -> str | None:
     from pathloom.lab import controller
+    from pathloom.native import program
 
     if text == "none":
         return None
     if text == controller.OWN:
-        controller.program()
+        program()
         return text
     kind, _, rest = text.partition(":")
     if kind not in ("tcp", "ssl", "unix") or not rest:

@@ -12,6 +12,9 @@ from pathloom.cli.options import JobsOption, JsonOption, SeedOption, whole_numbe
 from pathloom.errors import bad_input
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pathloom.experiments.folder import OutFolder
     from pathloom.reproduction.definitions import Figure
     from pathloom.reproduction.measure import Reproduced
     from pathloom.reproduction.runs import Memory
@@ -76,27 +79,13 @@ def reproduce(
         return 0
     from pathloom.experiments.folder import OutFolder
     from pathloom.reproduction.library import figures
-    from pathloom.reproduction.runs import Memory
 
     wanted = figures(target) if world == SIM else _in_lab(figures(target), world, quick)
     place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
     folder = OutFolder(place)
     runs = OutFolder(place / RUNS) if resume else None
-    memory = Memory(runs.path if runs is not None else None)
-    done: list[Reproduced] = []
-    try:
-        _carry_out(
-            wanted, (quick, 1 if first_seed is None else first_seed, world), workers, folder.path, memory, json, done
-        )
-    except KeyboardInterrupt:
-        kept = f", kept in {folder.path}" if done else ""
-        again = "; the same command goes on from here" if resume else ""
-        raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}{again}") from None
-    finally:
-        if runs is not None:
-            runs.give_up()
-        if not done:
-            folder.give_up()
+    how = quick, 1 if first_seed is None else first_seed, world
+    done = _carry_out(wanted, how, workers, folder, runs, json)
     if json is not None:
         console.put_json(json, {"schema": SCHEMA, "items": [result.as_json() for result in done]})
     (console.say if json == console.STDOUT else print)(f"Page: {folder.path / 'README.md'}")
@@ -116,11 +105,35 @@ def _carry_out(
     wanted: list[Figure],
     how: tuple[bool, int, str],
     jobs: int | None,
-    folder: Path,
-    memory: Memory,
+    folder: OutFolder,
+    runs: OutFolder | None,
     json: str | None,
-    done: list[Reproduced],
-) -> None:
+) -> list[Reproduced]:
+    """Runs figures one by one and prints each; one that is finished is kept whatever becomes of the next."""
+    from pathloom.reproduction.runs import Memory
+
+    memory = Memory(runs.path if runs is not None else None)
+    done: list[Reproduced] = []
+    try:
+        for result, image in _results(wanted, how, jobs, folder.path, memory):
+            done.append(result)
+            if json != console.STDOUT:
+                print_figure(result, image)
+    except KeyboardInterrupt:
+        kept = f", kept in {folder.path}" if done else ""
+        again = "; the same command goes on from here" if runs is not None else ""
+        raise Interrupted(f"interrupted: {len(done)} of {len(wanted)} figures were finished{kept}{again}") from None
+    finally:
+        if runs is not None:
+            runs.give_up()
+        if not done:
+            folder.give_up()
+    return done
+
+
+def _results(
+    wanted: list[Figure], how: tuple[bool, int, str], jobs: int | None, folder: Path, memory: Memory
+) -> Iterator[tuple[Reproduced, Path]]:
     from pathloom.experiments.execution import default_threads
     from pathloom.reproduction import measure
     from pathloom.reproduction.page import save
@@ -130,10 +143,7 @@ def _carry_out(
     for figure, planned in zip(wanted, plans, strict=True):
         with console.progress_bar(figure.id, measure.runs_to_do(figure, planned, memory)) as report:
             result = measure.reproduce(figure, planned, quick, jobs or default_threads(), memory, report)
-        image = save(result, folder)
-        done.append(result)
-        if json != console.STDOUT:
-            print_figure(result, image)
+        yield result, save(result, folder)
 
 
 def print_figure(result: Reproduced, image: Path) -> None:

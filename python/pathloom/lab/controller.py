@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import ToolError
 from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
+from pathloom.native import program
 
-PROGRAM = "pathloom-controller"
 OWN = "pathloom"
 """What stands for the native controller where a lab is told where its controller is."""
 _WITHIN = ("timeout", "solved", "solve", "load", "rtt")
@@ -32,15 +30,6 @@ STATIC_ARP, PROXY_ARP = "static", "proxy"
 EVENTS = "events.jsonl"
 """Everything it was told and wanted, in the run directory."""
 PATIENCE_S = 60.0
-
-
-def program() -> str:
-    """The native program: beside the Python that runs, or on the PATH. Raises `PathloomError` if it is neither."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
-    if found is None:
-        raise bad_input(f"lab: {PROGRAM} is neither in {beside.parent} nor on the PATH; put it there, or do without it")
-    return found
 
 
 def start(

@@ -31,6 +31,7 @@ from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, uninterrupted
 from pathloom.lab.status import link_counters
 from pathloom.lab.system import MARK
+from pathloom.native import program
 
 DRAIN = 5
 """How many times the duration flows under way have to finish, as in the simulator."""
@@ -84,7 +85,7 @@ class LabExecution:
         self.jobs = settings.jobs(LAB)
         self.target = controller.OWN if self.options.controller == "pathloom" else None
         if self.target is not None:
-            controller.program()
+            program()
         for job in self.jobs if self.target is None else []:
             name = _core.scheme_name(job.scheme)
             if name not in STATIC:

@@ -1,0 +1,20 @@
+"""The native `pathloom-controller`: where it is."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from pathloom.errors import bad_input
+
+PROGRAM = "pathloom-controller"
+
+
+def program() -> str:
+    """The native program: beside the Python that runs, or on the PATH. Raises `PathloomError` if it is neither."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
+    if found is None:
+        raise bad_input(f"{PROGRAM} is neither in {beside.parent} nor on the PATH; `make build` puts it there")
+    return found
