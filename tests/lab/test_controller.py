@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pathloom.lab import controller
+from pathloom.native import program
 from support import compared
 
 FABRIC = "fat-tree:k=4,rate=4Mbps,buffer=150"
@@ -51,12 +51,12 @@ def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, s
     config = tmp_path / "controller.toml"
     config.write_text(f'[fabric]\nspec = "{FABRIC}"\n[scheme]\nspec = "{scheme}"\nseed = 1\n', encoding="ascii")
     replayed = subprocess.run(
-        [controller.program(), "replay", config, log], capture_output=True, text=True, check=False
+        [program(), "replay", config, log], capture_output=True, text=True, check=False
     )
     assert replayed.returncode == 0, replayed.stderr
     assert "the controller wants the same again" in replayed.stdout
     # Another scheme does something else.
     config.write_text(f'[fabric]\nspec = "{FABRIC}"\n[scheme]\nspec = "spt"\n', encoding="ascii")
-    other = subprocess.run([controller.program(), "replay", config, log], capture_output=True, text=True, check=False)
+    other = subprocess.run([program(), "replay", config, log], capture_output=True, text=True, check=False)
     assert other.returncode == 2
     assert "the log has" in other.stderr

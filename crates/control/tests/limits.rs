@@ -1,15 +1,13 @@
 //! What flows may send, what switches have room for, and whose answers count.
 
-use pathloom_control::{Config, Controller, Enforcement, Input, Message, Output, FIRST_METER};
+use pathloom_control::{Config, Controller, Enforcement, Input, Output, FIRST_METER};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{
-    fabric_from_spec, FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, NodeId, Path, Tier, LONG_FLOW_DSCP,
-    PROTO_TCP, TCP_FIN, TCP_SYN,
+    fabric_from_spec, FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, Path, Tier, LONG_FLOW_DSCP, PROTO_TCP,
+    TCP_FIN, TCP_SYN,
 };
-use pathloom_scheme::{
-    Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, Rejection, RuleSharing, State,
-};
-use pathloom_testkit::{strategies, Network, Script, Timing};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Migration, Needs, Rejection, RuleSharing, State};
+use pathloom_testkit::{Network, Script, World, SLOW};
 use std::sync::Arc;
 
 const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
@@ -21,113 +19,43 @@ const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-const SLOW: Timing =
-    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
-
-struct World {
-    network: Network,
-    script: Script,
-    flow: Headers,
-    needs: Needs,
-    config: Config,
-    bare: Vec<usize>,
+/// A flow on a FatTree with links of 1 Gbit/s.
+fn fat_tree(needs: Needs, config: Config) -> World {
+    World::new(Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap()), needs, config, 3)
 }
 
-impl World {
-    fn new(needs: Needs, config: Config) -> World {
-        let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap());
-        let script = Script::new();
-        let scheme = script.scheme_with(needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
-        let controller = Controller::new(config.clone(), fabric.clone(), scheme);
-        let mut network = Network::new(fabric.clone(), controller, SLOW, 3);
-        network.start();
-        let bare = network.switches.iter().map(|switch| switch.entries.len()).collect();
-        let (src, dst) = (fabric.attachments()[0].address, fabric.attachments().last().unwrap().address);
-        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1000, dst_port: 80 };
-        let flow = Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) };
-        network.send(Headers { tcp_flags: TCP_SYN, ..flow });
-        network.run_until(network.now() + ms(300));
-        World { network, script, flow, needs, config, bare }
-    }
+fn metered(needs: Needs) -> World {
+    fat_tree(needs, Config { enforcement: Enforcement::Meter, ..Config::default() })
+}
 
-    fn metered(needs: Needs) -> World {
-        World::new(needs, Config { enforcement: Enforcement::Meter, ..Config::default() })
-    }
-
-    fn id(&self) -> FlowId {
-        *self.network.controller.view().flows.keys().next().expect("the flow is known")
-    }
-
-    fn tor(&self) -> NodeId {
-        self.network.fabric.attachments()[0].tor
-    }
-
-    fn walk(&self, turn: u8) -> Path {
-        let last = self.network.fabric.attachments().last().unwrap().tor;
-        strategies::walk(&self.network.fabric, self.tor(), last, &[turn]).unwrap()
-    }
-
-    fn act(&mut self, action: Action) {
-        self.script.at(self.network.now(), action);
-    }
-
-    fn route(&mut self, path: &Path) {
-        self.act(Action::Route { flow: self.id(), path: path.clone(), rate_bps: None });
-    }
-
-    fn traffic(&mut self, time: Nanos) {
-        let end = self.network.now() + time;
-        while self.network.now() < end {
-            self.network.send(self.flow);
-            self.network.run_until(self.network.now() + Nanos(700_000));
-        }
-    }
-
-    /// The rates of the meters at the flow's source ToR, and whether all its rules there name one of them.
-    fn meters(&self) -> (Vec<u64>, bool) {
-        let switch = &self.network.switches[self.tor().index()];
-        let mine = |rule: &&pathloom_model::rules::Rule| rule.matches.src_port == Some(1000);
-        let rules = switch.rules();
-        let named = rules.iter().filter(mine).all(|rule| rule.meter.is_some_and(|id| switch.meters.contains_key(&id)));
-        (switch.meters.values().map(|meter| meter.rate_bps).collect(), named)
-    }
-
-    fn outputs(&self) -> impl Iterator<Item = &Output> {
-        self.network.log.iter().filter_map(|record| match &record.message {
-            Message::Output(output) => Some(output),
-            Message::Input(_) => None,
-        })
-    }
-
-    fn nothing_is_lost_or_left(&mut self) {
-        self.network.run_until(self.network.now() + Nanos::from_secs(60));
-        assert!(self.network.mishaps().is_empty(), "{:?}", self.network.mishaps()[0]);
-        let left: Vec<usize> = self.network.switches.iter().map(|switch| switch.entries.len()).collect();
-        assert_eq!(left, self.bare);
-        assert!(self.network.switches.iter().all(|switch| switch.meters.is_empty()));
-        assert!(self.network.controller.view().flows.is_empty());
-    }
+/// The rates of the meters at the flow's source ToR, and whether all its rules there name one of them.
+fn meters(world: &World) -> (Vec<u64>, bool) {
+    let switch = &world.network.switches[world.tor().index()];
+    let mine = |rule: &&pathloom_model::rules::Rule| rule.matches.src_port == Some(1000);
+    let rules = switch.rules();
+    let named = rules.iter().filter(mine).all(|rule| rule.meter.is_some_and(|id| switch.meters.contains_key(&id)));
+    (switch.meters.values().map(|meter| meter.rate_bps).collect(), named)
 }
 
 #[test]
 fn a_meter_goes_with_the_flow() {
     for needs in [LABEL, SFMM, SHARED] {
-        let mut world = World::metered(needs);
+        let mut world = metered(needs);
         let flow = world.id();
         world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
         world.traffic(ms(300));
-        assert_eq!(world.meters(), (vec![8_000_000], true));
+        assert_eq!(meters(&world), (vec![8_000_000], true));
         for turn in [2, 3, 1] {
-            world.route(&world.walk(turn));
+            world.route(&world.walk(&[turn]).unwrap());
             world.traffic(SECOND);
-            assert_eq!(world.meters(), (vec![8_000_000], true), "{needs:?} {turn}");
+            assert_eq!(meters(&world), (vec![8_000_000], true), "{needs:?} {turn}");
         }
         world.act(Action::Pace { flow, rate_bps: Some(9_000_000) });
         world.traffic(ms(300));
-        assert_eq!(world.meters(), (vec![9_000_000], true));
+        assert_eq!(meters(&world), (vec![9_000_000], true));
         world.act(Action::Pace { flow, rate_bps: None });
         world.traffic(ms(300));
-        assert_eq!(world.meters(), (vec![], false));
+        assert_eq!(meters(&world), (vec![], false));
         world.act(Action::Pace { flow, rate_bps: Some(7_000_000) });
         world.traffic(ms(300));
         assert!(!world.outputs().any(|output| matches!(output, Output::PaceFlow { .. })));
@@ -139,7 +67,7 @@ fn a_meter_goes_with_the_flow() {
 #[test]
 fn bytes_are_counted_across_a_change_of_meter() {
     let needs = Needs { poll_period: Some(SECOND), ..LABEL };
-    let mut world = World::new(needs, Config { enforcement: Enforcement::Meter, ..Config::default() });
+    let mut world = fat_tree(needs, Config { enforcement: Enforcement::Meter, ..Config::default() });
     let flow = world.id();
     world.network.run_until(Nanos::from_secs(5));
     let before = world.network.packets.len();
@@ -159,10 +87,10 @@ fn bytes_are_counted_across_a_change_of_meter() {
 #[test]
 fn meters_survive_restarts_and_lost_rules() {
     for memory in [false, true] {
-        let mut world = World::metered(LABEL);
+        let mut world = metered(LABEL);
         let (flow, tor) = (world.id(), world.tor());
         world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
-        world.route(&world.walk(2));
+        world.route(&world.walk(&[2]).unwrap());
         world.traffic(SECOND);
         let snapshot = memory.then(|| world.network.controller.snapshot());
         world.network.kill_controller();
@@ -182,16 +110,16 @@ fn meters_survive_restarts_and_lost_rules() {
         });
         fabric.switches().iter().for_each(|&switch| world.network.connect(switch));
         world.traffic(SECOND);
-        assert_eq!(world.meters(), (vec![1, 8_000_000], true), "{memory}");
+        assert_eq!(meters(&world), (vec![1, 8_000_000], true), "{memory}");
         let flow = world.id();
         world.act(Action::Pace { flow, rate_bps: Some(6_000_000) });
         world.traffic(SECOND);
-        assert_eq!(world.meters(), (vec![1, 6_000_000], true), "{memory}");
+        assert_eq!(meters(&world), (vec![1, 6_000_000], true), "{memory}");
         world.network.run_until(world.network.now() + ms(100));
         world.network.wipe(tor);
         world.network.connect(tor);
         world.network.run_until(world.network.now() + SECOND);
-        assert_eq!(world.meters(), (vec![6_000_000], true), "{memory}");
+        assert_eq!(meters(&world), (vec![6_000_000], true), "{memory}");
         world.traffic(SECOND);
         world.nothing_is_lost_or_left();
     }
@@ -199,7 +127,7 @@ fn meters_survive_restarts_and_lost_rules() {
 
 #[test]
 fn where_there_is_no_meter_the_host_paces() {
-    let mut world = World::metered(LABEL);
+    let mut world = metered(LABEL);
     let flow = world.id();
     world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
     world.network.run_until(world.network.now() + Nanos(1));
@@ -218,7 +146,7 @@ fn where_there_is_no_meter_the_host_paces() {
         })
         .collect();
     assert_eq!(paced, [Some(8_000_000)]);
-    assert_eq!(world.meters(), (vec![], false));
+    assert_eq!(meters(&world), (vec![], false));
     world.nothing_is_lost_or_left();
 }
 
@@ -226,7 +154,7 @@ fn where_there_is_no_meter_the_host_paces() {
 #[test]
 fn what_a_scheme_kept_from_sending_ends_with_it() {
     for enforcement in [Enforcement::Host, Enforcement::Meter] {
-        let mut world = World::new(LABEL, Config { enforcement, ..Config::default() });
+        let mut world = fat_tree(LABEL, Config { enforcement, ..Config::default() });
         let flow = world.id();
         world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
         world.act(Action::Hold { flow, lease: Nanos::from_secs(15) });
@@ -235,7 +163,7 @@ fn what_a_scheme_kept_from_sending_ends_with_it() {
         let next = Script::new();
         world.network.set_scheme(next.scheme_with(world.needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]));
         world.traffic(ms(300));
-        assert_eq!(world.meters(), (vec![], false), "{enforcement:?}");
+        assert_eq!(meters(&world), (vec![], false), "{enforcement:?}");
         let told: Vec<&Output> = world
             .outputs()
             .filter(|output| matches!(output, Output::PaceFlow { .. } | Output::ReleaseFlow { .. }))
@@ -248,7 +176,7 @@ fn what_a_scheme_kept_from_sending_ends_with_it() {
         next.at(world.network.now(), Action::Pace { flow, rate_bps: Some(5_000_000) });
         world.traffic(ms(300));
         let paced = world.outputs().any(|output| matches!(output, Output::PaceFlow { rate_bps: Some(5_000_000), .. }));
-        assert!(paced || world.meters() == (vec![5_000_000], true), "{enforcement:?}");
+        assert!(paced || meters(&world) == (vec![5_000_000], true), "{enforcement:?}");
         // A change without limits says nothing to hosts.
         next.at(world.network.now(), Action::Pace { flow, rate_bps: None });
         world.traffic(ms(300));
@@ -263,11 +191,12 @@ fn what_a_scheme_kept_from_sending_ends_with_it() {
 #[test]
 fn a_path_that_would_not_fit_is_not_asked_for() {
     for needs in [LABEL, SFMM, SHARED] {
-        let world = World::new(needs, Config::default());
-        let (path, core) = (world.walk(2), world.walk(2).switches(&world.network.fabric, world.tor())[2]);
+        let world = fat_tree(needs, Config::default());
+        let (path, core) =
+            (world.walk(&[2]).unwrap(), world.walk(&[2]).unwrap().switches(&world.network.fabric, world.tor())[2]);
         let limit = world.bare[core.index()] as u32;
         // As many as the core switch has already: the ToRs have more, so they are full as well.
-        let mut world = World::new(needs, Config { rule_limit: Some(limit), ..Config::default() });
+        let mut world = fat_tree(needs, Config { rule_limit: Some(limit), ..Config::default() });
         world.script.clear();
         world.network.log.clear();
         let flow = world.id();
@@ -285,13 +214,13 @@ fn a_path_that_would_not_fit_is_not_asked_for() {
 /// With room for a move and not for its end, a flow moves in place all the same, and by tags from then on.
 #[test]
 fn a_migration_that_has_no_room_for_its_end_is_one_all_the_same() {
-    let roomy = World::new(SFMM, Config::default());
+    let roomy = fat_tree(SFMM, Config::default());
     let tor = roomy.tor();
     // At the source ToR: the rule that counts, or carries, the flow, and one more.
     let limit = roomy.bare[tor.index()] as u32 + 2;
-    let mut world = World::new(SFMM, Config { rule_limit: Some(limit), ..Config::default() });
+    let mut world = fat_tree(SFMM, Config { rule_limit: Some(limit), ..Config::default() });
     for turn in [2, 3, 1, 2] {
-        let path = world.walk(turn);
+        let path = world.walk(&[turn]).unwrap();
         world.route(&path);
         world.traffic(SECOND);
         let flow = world.id();
@@ -307,8 +236,8 @@ fn a_migration_that_has_no_room_for_its_end_is_one_all_the_same() {
 fn a_rule_that_is_refused_leaves_nothing() {
     for needs in [LABEL, SFMM, SHARED] {
         for room in 0..3 {
-            let mut world = World::new(needs, Config::default());
-            let (old, new) = (world.walk(2), world.walk(3));
+            let mut world = fat_tree(needs, Config::default());
+            let (old, new) = (world.walk(&[2]).unwrap(), world.walk(&[3]).unwrap());
             world.route(&old);
             world.traffic(SECOND);
             world.script.clear();
@@ -338,10 +267,10 @@ fn a_rule_that_is_refused_leaves_nothing() {
 fn a_flow_that_ends_before_its_rules_arrive_leaves_nothing() {
     for needs in [LABEL, SFMM, SHARED] {
         for wait in (0..200).step_by(20) {
-            let mut world = World::new(needs, Config::default());
-            world.route(&world.walk(2));
+            let mut world = fat_tree(needs, Config::default());
+            world.route(&world.walk(&[2]).unwrap());
             world.traffic(if wait % 40 == 0 { SECOND } else { ms(5) });
-            world.route(&world.walk(3));
+            world.route(&world.walk(&[3]).unwrap());
             world.traffic(ms(wait));
             world.network.send(Headers { tcp_flags: TCP_FIN, ..world.flow });
             world.traffic(ms(100));
@@ -353,7 +282,7 @@ fn a_flow_that_ends_before_its_rules_arrive_leaves_nothing() {
 #[test]
 fn a_flow_within_a_tor_has_a_path_without_links() {
     for needs in [LABEL, SFMM, SHARED] {
-        let mut world = World::new(needs, Config::default());
+        let mut world = fat_tree(needs, Config::default());
         let near = world.network.fabric.attachments()[1].address;
         let five_tuple = FiveTuple { dst: near, src_port: 2000, ..world.flow.five_tuple };
         world.flow = Headers { five_tuple, ..world.flow };
@@ -375,7 +304,7 @@ fn a_flow_within_a_tor_has_a_path_without_links() {
 
 #[test]
 fn answers_to_another_scheme_are_nobodys_business() {
-    let mut world = World::new(LABEL, Config::default());
+    let mut world = fat_tree(LABEL, Config::default());
     let job = |ticket| Action::Solve { ticket, input: State("job".into()), modelled: SECOND };
     world.act(job(5));
     world.act(job(6));
@@ -399,7 +328,7 @@ fn answers_to_another_scheme_are_nobodys_business() {
 /// none hears nothing, and it is counted.
 #[test]
 fn whoever_asks_for_paths_is_answered_once() {
-    let mut world = World::new(LABEL, Config::default());
+    let mut world = fat_tree(LABEL, Config::default());
     let hosts = world.network.fabric.hosts().to_vec();
     let ask = |request, dst| Input::PathsRequested { request, src: hosts[0], dst, count: 4 };
     let switch = world.network.fabric.switches()[0];
@@ -409,7 +338,7 @@ fn whoever_asks_for_paths_is_answered_once() {
     let asked = Event::PathsRequested { request: 7, src: hosts[0], dst: hosts[9], count: 4 };
     assert_eq!(world.script.events(), [asked]);
     assert_eq!(world.network.controller.counts().nonsense, 1);
-    let (request, path) = (7, world.walk(0));
+    let (request, path) = (7, world.walk(&[0]).unwrap());
     for paths in [Vec::new(), vec![path]] {
         let before = world.outputs().count();
         world.act(Action::Offer { request, paths: paths.clone() });

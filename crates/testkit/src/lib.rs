@@ -1,12 +1,14 @@
-//! Fake switches, a network of them with delays of its own choosing, strategies and golden files: for tests alone.
+//! Fake switches, a network of them with delays of its own choosing, flows in it, strategies and golden files: for tests alone.
 
 mod golden;
 mod network;
 mod scripted;
 pub mod strategies;
 mod switch;
+mod world;
 
 pub use golden::{check_case, check_folder, play_case, CaseError};
 pub use network::{Fate, Network, Report, Timing};
 pub use scripted::Script;
 pub use switch::{Entry, FakeSwitch, Gone, Verdict};
+pub use world::{World, SLOW};

@@ -1,0 +1,241 @@
+//! Whatever happens, in any order: no packet is lost that need not be, and nothing is left behind.
+
+use pathloom_control::Config;
+use pathloom_model::{FiveTuple, Headers, LinkId, Nanos, TCP_FIN, TCP_SYN};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Migration, Needs, RuleSharing};
+use pathloom_testkit::{strategies, World};
+use proptest::prelude::*;
+
+const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
+const SECOND: Nanos = Nanos::from_secs(1);
+
+const fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// The same, with flows that move in place.
+const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
+
+/// The same, with rules that flows share.
+const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
+
+/// Every way to move flows.
+fn ways() -> impl Strategy<Value = Needs> {
+    prop_oneof![Just(LABEL), Just(SFMM), Just(SHARED)]
+}
+
+/// Few cases each time, and as many as `PROPTEST_CASES` says for who wants to know.
+fn quick() -> ProptestConfig {
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    let standard = ProptestConfig::default();
+    ProptestConfig { cases: if asked { standard.cases } else { 150 }, ..standard }
+}
+
+/// Something that happens to the network.
+#[derive(Clone, Debug)]
+enum Blow {
+    Route(Vec<u8>),
+    Unroute,
+    Disconnect(prop::sample::Index),
+    Connect(prop::sample::Index),
+    Restart,
+    Restore,
+}
+
+fn blows() -> impl Strategy<Value = Vec<(u64, Blow)>> {
+    let turns = prop::collection::vec(any::<u8>(), 1..6);
+    let blow = prop_oneof![
+        4 => turns.prop_map(Blow::Route),
+        1 => Just(Blow::Unroute),
+        3 => any::<prop::sample::Index>().prop_map(Blow::Disconnect),
+        3 => any::<prop::sample::Index>().prop_map(Blow::Connect),
+        1 => Just(Blow::Restart),
+        1 => Just(Blow::Restore),
+    ];
+    prop::collection::vec((0..120u64, blow), 1..12)
+}
+
+fn strike(world: &mut World, blow: &Blow, epoch: &mut u16) {
+    let switches = world.network.fabric.switches().to_vec();
+    let id = world.network.controller.view().flows.keys().next().copied();
+    match blow {
+        Blow::Route(turns) => {
+            if let (Some(_), Some(path)) = (id, world.walk(turns)) {
+                world.route(&path);
+            }
+        }
+        Blow::Unroute => {
+            if let Some(flow) = id {
+                world.script.at(world.network.now(), Action::Unroute { flow });
+            }
+        }
+        Blow::Disconnect(which) => world.network.disconnect(*which.get(&switches)),
+        Blow::Connect(which) => world.network.connect(*which.get(&switches)),
+        Blow::Restart => {
+            *epoch += 1;
+            world.restart(*epoch);
+            switches.iter().step_by(2).for_each(|&switch| world.network.connect(switch));
+        }
+        Blow::Restore => {
+            *epoch += 1;
+            let snapshot = world.network.controller.snapshot();
+            world.network.kill_controller();
+            world.traffic(ms(20));
+            let controller = world.restored(snapshot, *epoch).unwrap();
+            world.network.start_controller(controller);
+            switches.iter().skip(1).step_by(2).for_each(|&switch| world.network.connect(switch));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(quick())]
+
+    #[test]
+    fn lost_sessions_and_restarts_lose_no_packet_and_leak_no_rule(
+        fabric in strategies::fabrics(),
+        needs in ways(),
+        blows in blows(),
+        seed: u64,
+    ) {
+        let mut world = World::new(fabric, needs, Config::default(), seed);
+        let mut epoch = 1;
+        for (wait, blow) in &blows {
+            strike(&mut world, blow, &mut epoch);
+            world.traffic(ms(*wait));
+        }
+        world.connect_all();
+        world.traffic(SECOND);
+        world.pass(ms(100));
+        let mishaps = world.network.mishaps();
+        prop_assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), world.network.packets.len(), mishaps[0]);
+        let flows: Vec<_> = world.network.controller.view().flows.values().collect();
+        prop_assert!(flows.len() == 1 && flows[0].pending.is_none(), "{:?}", flows);
+        world.pass(Nanos::from_secs(60));
+        prop_assert_eq!(world.leaked(), Vec::<String>::new());
+        prop_assert!(world.network.controller.view().flows.is_empty());
+    }
+}
+
+/// Anything at all that happens to the network, to flow number `flow` of four where one is meant.
+#[derive(Clone, Debug)]
+enum Gust {
+    First(u16),
+    Last(u16),
+    Route(u16, Vec<u8>),
+    Unroute(u16),
+    Session(prop::sample::Index, bool),
+    Wipe(prop::sample::Index),
+    Cable(prop::sample::Index, bool),
+    Room(prop::sample::Index, Option<usize>),
+    NewController(bool),
+    NewScheme(Needs),
+}
+
+fn storms() -> impl Strategy<Value = Vec<(u64, Gust)>> {
+    let index = any::<prop::sample::Index>;
+    let turns = prop::collection::vec(any::<u8>(), 1..6);
+    let gust = prop_oneof![
+        4 => (0..4u16).prop_map(Gust::First),
+        1 => (0..4u16).prop_map(Gust::Last),
+        6 => (0..4u16, turns).prop_map(|(flow, turns)| Gust::Route(flow, turns)),
+        1 => (0..4u16).prop_map(Gust::Unroute),
+        3 => (index(), any::<bool>()).prop_map(|(which, up)| Gust::Session(which, up)),
+        1 => index().prop_map(Gust::Wipe),
+        3 => (index(), any::<bool>()).prop_map(|(which, up)| Gust::Cable(which, up)),
+        2 => (index(), prop::option::of(0..3usize)).prop_map(|(which, room)| Gust::Room(which, room)),
+        1 => any::<bool>().prop_map(Gust::NewController),
+        1 => ways().prop_map(Gust::NewScheme),
+    ];
+    prop::collection::vec((0..150u64, gust), 1..25)
+}
+
+fn blow(world: &mut World, gust: &Gust, epoch: &mut u16) {
+    let fabric = world.network.fabric.clone();
+    let switches = fabric.switches();
+    let headers = |world: &World, flow: u16, tcp_flags| {
+        let five_tuple = FiveTuple { src_port: 1000 + flow, ..world.flow.five_tuple };
+        Headers { tcp_flags, five_tuple, ..world.flow }
+    };
+    let known = |world: &World, flow: u16| {
+        let five_tuple = headers(world, flow, 0).five_tuple;
+        let views = &world.network.controller.view().flows;
+        views.iter().find(|(_, view)| view.five_tuple == five_tuple).map(|(&id, _)| id)
+    };
+    match gust {
+        Gust::First(flow) => {
+            world.network.send(headers(world, *flow, TCP_SYN));
+        }
+        Gust::Last(flow) => {
+            world.network.send(headers(world, *flow, TCP_FIN));
+        }
+        Gust::Route(flow, turns) => {
+            if let (Some(flow), Some(path)) = (known(world, *flow), world.walk(turns)) {
+                world.script.at(world.network.now(), Action::Route { flow, path, rate_bps: None });
+            }
+        }
+        Gust::Unroute(flow) => {
+            if let Some(flow) = known(world, *flow) {
+                world.script.at(world.network.now(), Action::Unroute { flow });
+            }
+        }
+        Gust::Session(which, true) => world.network.connect(*which.get(switches)),
+        Gust::Session(which, false) => world.network.disconnect(*which.get(switches)),
+        Gust::Wipe(which) => world.network.wipe(*which.get(switches)),
+        Gust::Cable(which, up) => {
+            let cable = LinkId(2 * which.index(fabric.links().len() / 2) as u32);
+            if fabric.is_switch_link(cable) {
+                world.network.set_cable(cable, *up);
+            }
+        }
+        Gust::Room(which, room) => {
+            let switch = &mut world.network.switches[which.get(switches).index()];
+            switch.room = room.map(|room| switch.entries.len() + room);
+        }
+        Gust::NewController(remembers) => {
+            strike(world, if *remembers { &Blow::Restore } else { &Blow::Restart }, epoch)
+        }
+        Gust::NewScheme(needs) => {
+            let scheme = world.script.scheme_with(*needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+            world.network.set_scheme(scheme);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(quick())]
+
+    #[test]
+    fn after_every_storm_all_is_as_it_should_be(
+        fabric in strategies::fabrics(),
+        needs in ways(),
+        storm in storms(),
+        seed: u64,
+    ) {
+        let mut world = World::new(fabric.clone(), needs, Config::default(), seed);
+        let mut epoch = 1;
+        for (wait, gust) in &storm {
+            blow(&mut world, gust, &mut epoch);
+            world.traffic(ms(*wait));
+        }
+        world.network.switches.iter_mut().for_each(|switch| switch.room = None);
+        world.connect_all();
+        (0..fabric.links().len() as u32).step_by(2).for_each(|cable| world.network.set_cable(LinkId(cable), true));
+        // Long enough for cables that flapped, and for rules that were refused to be sent again.
+        for _ in 0..80 {
+            world.traffic(ms(1));
+            world.pass(SECOND);
+        }
+        for flow in 0..4 {
+            let five_tuple = FiveTuple { src_port: 1000 + flow, ..world.flow.five_tuple };
+            let headers = Headers { five_tuple, ..world.flow };
+            prop_assert!(world.network.reaches(headers), "{:?}: {:?}", headers, world.network.fates(headers));
+        }
+        let pending = world.network.controller.view().flows.values().any(|flow| flow.pending.is_some());
+        prop_assert!(!pending, "{:?}", world.network.controller.view().flows);
+        prop_assert!(world.network.packets.iter().all(|report| report.fates.len() <= 1), "no packet was doubled");
+        world.pass(Nanos::from_secs(60));
+        prop_assert_eq!(world.leaked(), Vec::<String>::new());
+        prop_assert!(world.network.controller.view().flows.is_empty());
+    }
+}

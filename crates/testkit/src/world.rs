@@ -1,0 +1,185 @@
+//! Flows in a network of slow switches, under a controller whose scheme does as it is told.
+
+use crate::{strategies, Network, Script, Timing};
+use pathloom_control::{Config, Controller, Message, Output, RestoreError, Snapshot};
+use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
+use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, Needs, Scheme};
+use std::sync::Arc;
+
+const fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// Messages and rules that take their time, and overtake each other.
+pub const SLOW: Timing =
+    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
+/// Between two packets of a flow.
+const PACKET_GAP: Nanos = Nanos(700_000);
+/// Every rule that nobody needs is gone by then, and every flow that sends no more.
+const AFTERMATH: Nanos = Nanos::from_secs(60);
+
+/// The network, what its scheme is told and heard, and the flows.
+pub struct World {
+    /// Switches and controller.
+    pub network: Network,
+    /// What the scheme is to do, and what it heard.
+    pub script: Script,
+    /// Packets of the first flow.
+    pub flow: Headers,
+    /// Packets of every flow, in the order in which they began.
+    pub flows: Vec<Headers>,
+    /// What the scheme wants of the controller.
+    pub needs: Needs,
+    /// The controller's settings.
+    pub config: Config,
+    /// Rules of each node before there was a flow.
+    pub bare: Vec<usize>,
+}
+
+impl World {
+    /// A labelled flow from the first host to the last, over default routes, 300 ms old.
+    pub fn new(fabric: Arc<Fabric>, needs: Needs, config: Config, seed: u64) -> World {
+        let last = fabric.attachments().len() - 1;
+        World::with_flows(fabric, needs, config, seed, &[(0, last)])
+    }
+
+    /// Labelled flows between hosts of these numbers, from source ports 1000 on.
+    pub fn with_flows(fabric: Arc<Fabric>, needs: Needs, config: Config, seed: u64, pairs: &[(usize, usize)]) -> World {
+        let script = Script::new();
+        let controller = Controller::new(config.clone(), fabric.clone(), scheme(&script, needs));
+        let mut network = Network::new(fabric.clone(), controller, SLOW, seed);
+        network.start();
+        let bare = network.switches.iter().map(|switch| switch.entries.len()).collect();
+        let address = |host: usize| fabric.attachments()[host].address;
+        let flow = |(port, &(src, dst)): (u16, &(usize, usize))| {
+            let (src, dst) = (address(src), address(dst));
+            let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: port, dst_port: 80 };
+            Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) }
+        };
+        let flows: Vec<Headers> = (1000..).zip(pairs).map(flow).collect();
+        let mut world = World { network, script, flow: flows[0], flows, needs, config, bare };
+        for (number, headers) in world.flows.clone().into_iter().enumerate() {
+            if number > 0 {
+                world.pass(ms(50));
+            }
+            world.network.send(Headers { tcp_flags: TCP_SYN, ..headers });
+        }
+        world.pass(ms(300));
+        world
+    }
+
+    /// The first flow's name.
+    pub fn id(&self) -> FlowId {
+        *self.network.controller.view().flows.keys().next().expect("the flow is known")
+    }
+
+    /// The first flow's source ToR.
+    pub fn tor(&self) -> NodeId {
+        self.network.fabric.attachment(self.flow.five_tuple.src).expect("the host is there").tor
+    }
+
+    /// The path between the first flow's ToRs that takes these turns; `None` if they lead nowhere.
+    pub fn walk(&self, turns: &[u8]) -> Option<Path> {
+        let fabric = &self.network.fabric;
+        let last = fabric.attachment(self.flow.five_tuple.dst).expect("the host is there").tor;
+        strategies::walk(fabric, self.tor(), last, turns)
+    }
+
+    /// The scheme is to do this now.
+    pub fn act(&mut self, action: Action) {
+        self.script.at(self.network.now(), action);
+    }
+
+    /// The scheme is to put the first flow on a path.
+    pub fn route(&mut self, path: &Path) {
+        self.act(Action::Route { flow: self.id(), path: path.clone(), rate_bps: None });
+    }
+
+    /// Passes time under steady traffic of all flows.
+    pub fn traffic(&mut self, time: Nanos) {
+        let end = self.network.now() + time;
+        while self.network.now() < end {
+            for &headers in &self.flows {
+                self.network.send(headers);
+            }
+            self.pass(PACKET_GAP);
+        }
+    }
+
+    /// Passes time.
+    pub fn pass(&mut self, time: Nanos) {
+        let end = self.network.now() + time;
+        self.network.run_until(end);
+    }
+
+    /// What the scheme heard since it was last asked.
+    pub fn events(&self) -> Vec<Event> {
+        let events = self.script.events();
+        self.script.clear();
+        events
+    }
+
+    /// What the controller wanted, as far as the log goes back.
+    pub fn outputs(&self) -> impl Iterator<Item = &Output> {
+        self.network.log.iter().filter_map(|record| match &record.message {
+            Message::Output(output) => Some(output),
+            Message::Input(_) => None,
+        })
+    }
+
+    /// A scheme that does what the script says.
+    pub fn scheme(&self) -> Box<dyn Scheme> {
+        scheme(&self.script, self.needs)
+    }
+
+    /// The controller dies, and a new one, without a memory, takes over.
+    pub fn restart(&mut self, epoch: u16) {
+        self.network.kill_controller();
+        let config = Config { epoch, ..self.config.clone() };
+        self.network.start_controller(Controller::new(config, self.network.fabric.clone(), self.scheme()));
+    }
+
+    /// A new controller that remembers.
+    pub fn restored(&self, snapshot: Snapshot, epoch: u16) -> Result<Controller, RestoreError> {
+        let config = Config { epoch, ..self.config.clone() };
+        Controller::restore(config, self.network.fabric.clone(), self.scheme(), snapshot, self.network.now())
+    }
+
+    /// Every switch finds its controller again.
+    pub fn connect_all(&mut self) {
+        self.network.fabric.switches().to_vec().into_iter().for_each(|switch| self.network.connect(switch));
+    }
+
+    /// Switches whose rules are not those of the start, or not those that the controller counts.
+    pub fn leaked(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for &switch in self.network.fabric.switches() {
+            let now = self.network.switches[switch.index()].entries.len();
+            let (then, counted) = (self.bare[switch.index()], self.network.controller.rules_at(switch) as usize);
+            if (now, counted) != (then, then) {
+                found.push(format!("{switch:?}: {then} rules at first, {now} now, {counted} counted"));
+            }
+        }
+        found
+    }
+
+    /// Panics if a packet was lost, doubled or went in circles.
+    pub fn no_mishap(&mut self) {
+        self.pass(ms(100));
+        let mishaps = self.network.mishaps();
+        assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), self.network.packets.len(), mishaps[0]);
+    }
+
+    /// Lets the flows end, and panics if a packet had a mishap, or a rule, a meter or a flow is left.
+    pub fn nothing_is_lost_or_left(&mut self) {
+        self.pass(AFTERMATH);
+        self.no_mishap();
+        assert_eq!(self.leaked(), Vec::<String>::new());
+        assert!(self.network.switches.iter().all(|switch| switch.meters.is_empty()), "meters are left");
+        assert!(self.network.controller.view().flows.is_empty(), "flows are left");
+    }
+}
+
+fn scheme(script: &Script, needs: Needs) -> Box<dyn Scheme> {
+    script.scheme_with(needs, vec![Action::SetDefaults(DefaultRoutes::SinglePath)])
+}
