@@ -50,9 +50,7 @@ def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, s
     assert changes[-2:] == [True, True]
     config = tmp_path / "controller.toml"
     config.write_text(f'[fabric]\nspec = "{FABRIC}"\n[scheme]\nspec = "{scheme}"\nseed = 1\n', encoding="ascii")
-    replayed = subprocess.run(
-        [program(), "replay", config, log], capture_output=True, text=True, check=False
-    )
+    replayed = subprocess.run([program(), "replay", config, log], capture_output=True, text=True, check=False)
     assert replayed.returncode == 0, replayed.stderr
     assert "the controller wants the same again" in replayed.stdout
     # Another scheme does something else.
