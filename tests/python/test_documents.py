@@ -12,6 +12,8 @@ import pytest
 
 from conftest import Cli
 from pathloom import scheme
+from pathloom.cli import remote
+from pathloom.native import PROGRAM
 from pathloom.scheme import View
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +21,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs/python-schemes.md").read_text(encoding="utf-8")
 COMMANDS = [line.partition(" #")[0] for line in README.splitlines() if line.startswith("pathloom ")]
 COMMANDS += [line.removeprefix("$ ") for line in GUIDE.splitlines() if line.startswith("$ pathloom ")]
+
+LIVE = [command for command in COMMANDS if command.startswith("pathloom controller ")]
+"""Of a controller, and most of them of one that runs."""
 
 UNNAMED = {"Action", "Flow", "Link", "Node"}
 """Words that the guide has no need of."""
@@ -31,12 +36,32 @@ def test_what_commands_of_the_readme_print_is_up_to_date() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in LIVE])
 def test_commands_of_the_tour_work(cli: Cli, tmp_path: Path, command: str) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     outcome = cli(*shlex.split(command)[1:])
     assert outcome.code == 0, outcome.err
     assert outcome.out
+
+
+def test_commands_for_a_controller_are_there() -> None:
+    # A command of the native program takes the place of the Python that runs, so that signals reach it.
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "pathloom", "controller", *arguments]
+        return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    usage = run("--help").stdout
+    for command in LIVE:
+        word, *rest = shlex.split(command)[2:]
+        if word == "check":
+            done = run(word, *rest)
+        elif word in remote.COMMANDS:
+            done = run(word, "--help")
+        else:
+            assert f"{PROGRAM} {word}" in usage, command
+            continue
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
 
 
 def test_the_python_of_the_readme_works(tmp_path: Path) -> None:
