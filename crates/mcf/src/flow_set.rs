@@ -23,6 +23,14 @@ impl FlowSet {
         FlowSet { starts: vec![0], links: Vec::new(), demands: Vec::new(), weights: Vec::new() }
     }
 
+    /// No flows, with room for so many that cross so many links in all.
+    pub fn with_capacity(flows: usize, links: usize) -> FlowSet {
+        let mut starts = Vec::with_capacity(flows + 1);
+        starts.push(0);
+        let (demands, weights) = (Vec::with_capacity(flows), Vec::with_capacity(flows));
+        FlowSet { starts, links: Vec::with_capacity(links), demands, weights }
+    }
+
     /// Adds a flow over `links` that takes all it can get, and returns its index.
     pub fn push(&mut self, links: &[u32]) -> usize {
         self.push_with(links, f64::INFINITY, 1.0)

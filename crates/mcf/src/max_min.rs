@@ -79,17 +79,17 @@ pub struct MaxMin {
 pub fn max_min(capacity: &[f64], flows: &FlowSet) -> Result<MaxMin, AllocationError> {
     check(capacity, flows)?;
     let mut filling = Filling::new(capacity, flows);
-    let mut by_demand: Vec<u32> = (0..flows.len() as u32).filter(|&f| flows.demand(f as usize).is_finite()).collect();
-    let demand_level = |f: u32| flows.demand(f as usize) / flows.weight(f as usize);
-    by_demand.sort_by(|&a, &b| demand_level(a).total_cmp(&demand_level(b)));
-    let mut by_demand = by_demand.into_iter().peekable();
+    let demands = (0..flows.len()).filter(|&flow| flows.demand(flow).is_finite());
+    let level = |flow: usize| flows.demand(flow) / flows.weight(flow);
+    // A heap and no sorted list: where links are what limits, few of its entries are ever taken out.
+    let mut by_demand: BinaryHeap<At> =
+        demands.map(|flow| At { level: level(flow), index: flow as u32 }).collect::<Vec<_>>().into();
     loop {
-        let next_demand = by_demand.peek().map(|&flow| demand_level(flow));
         let next_full = filling.next_full();
-        match (next_demand, next_full) {
-            (Some(level), full) if full.is_none_or(|full| level <= full.level) => {
-                let flow = by_demand.next().unwrap_or_default();
-                filling.stop(flow, flows.demand(flow as usize), Limit::Demand);
+        match (by_demand.peek().copied(), next_full) {
+            (Some(met), full) if full.is_none_or(|full| met.level <= full.level) => {
+                by_demand.pop();
+                filling.stop(met.index, flows.demand(met.index as usize), Limit::Demand);
             }
             (_, Some(full)) => filling.fill(full),
             _ => break,
@@ -120,24 +120,24 @@ fn check(capacity: &[f64], flows: &FlowSet) -> Result<(), AllocationError> {
     Ok(())
 }
 
-/// A link and the level at which it will be full.
+/// A link and the level at which it will be full, or a flow and the level at which it has what it wants.
 #[derive(Clone, Copy, PartialEq)]
-struct Full {
+struct At {
     level: f64,
-    link: u32,
+    index: u32,
 }
 
-impl Eq for Full {}
+impl Eq for At {}
 
-impl Ord for Full {
-    /// The lowest level comes out of a max-heap first; of equal levels, the lowest link.
-    fn cmp(&self, other: &Full) -> Ordering {
-        other.level.total_cmp(&self.level).then(other.link.cmp(&self.link))
+impl Ord for At {
+    /// The lowest level comes out of a max-heap first; of equal levels, the lowest index.
+    fn cmp(&self, other: &At) -> Ordering {
+        other.level.total_cmp(&self.level).then(other.index.cmp(&self.index))
     }
 }
 
-impl PartialOrd for Full {
-    fn partial_cmp(&self, other: &Full) -> Option<Ordering> {
+impl PartialOrd for At {
+    fn partial_cmp(&self, other: &At) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
@@ -153,7 +153,7 @@ struct Filling<'a> {
     /// Flows of each link: those of link `l` stand in `crossing[crossing_starts[l]..crossing_starts[l + 1]]`.
     crossing_starts: Vec<u32>,
     crossing: Vec<u32>,
-    heap: BinaryHeap<Full>,
+    heap: BinaryHeap<At>,
     stopped: Vec<bool>,
     rates: Vec<f64>,
     limits: Vec<Limit>,
@@ -185,7 +185,7 @@ impl<'a> Filling<'a> {
         let entries =
             (0..links as u32).filter(|&link| growing[link as usize] > 0 && capacity[link as usize] < f64::MAX);
         let heap = entries
-            .map(|link| Full { level: capacity[link as usize] / growing_weight[link as usize], link })
+            .map(|link| At { level: capacity[link as usize] / growing_weight[link as usize], index: link })
             .collect::<Vec<_>>()
             .into();
         let (stopped, rates) = (vec![false; flows.len()], vec![0.0; flows.len()]);
@@ -195,9 +195,9 @@ impl<'a> Filling<'a> {
     }
 
     /// The link that is full first, with the level that is right now.
-    fn next_full(&mut self) -> Option<Full> {
+    fn next_full(&mut self) -> Option<At> {
         loop {
-            let Full { level, link } = *self.heap.peek()?;
+            let At { level, index: link } = *self.heap.peek()?;
             let index = link as usize;
             if self.growing[index] == 0 {
                 self.heap.pop();
@@ -206,20 +206,20 @@ impl<'a> Filling<'a> {
             let right = self.left[index].max(0.0) / self.growing_weight[index];
             if right <= level {
                 // What is left by now, rather than what was thought to be left: rounding must not overfill the link.
-                return Some(Full { level: right, link });
+                return Some(At { level: right, index: link });
             }
             self.heap.pop();
-            self.heap.push(Full { level: right, link });
+            self.heap.push(At { level: right, index: link });
         }
     }
 
     /// Stops every flow that still grows on a link that is full.
-    fn fill(&mut self, full: Full) {
-        let link = full.link as usize;
+    fn fill(&mut self, full: At) {
+        let link = full.index as usize;
         for position in self.crossing_starts[link]..self.crossing_starts[link + 1] {
             let flow = self.crossing[position as usize];
             let rate = full.level * self.flows.weight(flow as usize);
-            self.stop(flow, rate, Limit::Link(full.link));
+            self.stop(flow, rate, Limit::Link(full.index));
         }
     }
 

@@ -339,7 +339,8 @@ impl Provider {
     fn serve(&mut self, remaining: Remaining<'_>) {
         let members = std::mem::take(&mut self.region.members);
         self.forget_links();
-        let mut wishes = Wishes::default();
+        let crossed = members.iter().map(|&slot| self.served(slot).links.len()).sum();
+        let mut wishes = Wishes::with_capacity(members.len(), crossed);
         let mut numbers = Vec::new();
         for &slot in &members {
             self.withdraw(slot);

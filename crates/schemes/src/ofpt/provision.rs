@@ -30,6 +30,11 @@ pub(super) struct Wishes {
 }
 
 impl Wishes {
+    /// None yet, with room for so many flows that cross so many links in all.
+    pub fn with_capacity(flows: usize, links: usize) -> Wishes {
+        Wishes { flows: FlowSet::with_capacity(flows, links), remaining_bytes: Vec::with_capacity(flows) }
+    }
+
     /// Adds a flow.
     pub fn push(&mut self, links: &[u32], access_bps: u64, remaining_bytes: Option<u64>) {
         self.flows.push_with(links, access_bps as f64, 1.0);
@@ -54,11 +59,11 @@ pub(super) fn remaining_ns(bytes: u64, rate_bps: u64) -> u128 {
 /// The share of each flow. Of `capacity_bps` links are the indices; a flow of known size over a link that is not there
 /// gets nothing, and with one of unknown size none of these does.
 pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
-    let (known, unknown): (Vec<usize>, Vec<usize>) =
-        (0..wishes.flows.len()).partition(|&index| wishes.remaining_bytes[index].is_some());
-    if known.is_empty() {
+    if wishes.remaining_bytes.iter().all(Option::is_none) {
         return fair(capacity_bps, &wishes.flows);
     }
+    let (known, unknown): (Vec<usize>, Vec<usize>) =
+        (0..wishes.flows.len()).partition(|&index| wishes.remaining_bytes[index].is_some());
     let mut left = capacity_bps.to_vec();
     let reserved = match unknown.is_empty() {
         true => Vec::new(),
