@@ -121,7 +121,9 @@ def await_flows(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_takes_its_lab_down(number: signal.Signals) -> None:
-    command = [*PATHLOOM, "lab", "run", *STRIDE[:6], "--schemes", "ecmp", "--duration", "30s"]
+    # What a shell puts into the background ignores SIGINT, and so would all that it starts.
+    listening = ["env", "--default-signal=INT"]
+    command = [*listening, *PATHLOOM, "lab", "run", *STRIDE[:6], "--schemes", "ecmp", "--duration", "30s"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     await_flows(process)
     assert left_of(f"run-{process.pid}") != []
