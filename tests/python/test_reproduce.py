@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +332,22 @@ def test_what_is_printed_fits_what_is_measured(tiny: measure.Reproduced) -> None
     assert [row[0] for row in table[1]] == ["0.2", "0.5"]
     assert dict(texts.setup_lines(tiny))["x"] == "0.2, 0.5"
     assert texts.command(tiny) == "pathloom reproduce ofpt/tiny"
+
+
+def test_no_curve_is_cut_off(tiny: measure.Reproduced) -> None:
+    """A flow may have more than its part of the link: 120 % has to be in the picture, and zero."""
+    plot = tiny.figure.plot.model_copy(update={"kind": "ranks", "metric": "share"})
+    figure = tiny.figure.model_copy(update={"plot": plot})
+    data = {key: [replace(run, ranks={"share": [40.0, 120.0]}) for run in runs] for key, runs in tiny.data.items()}
+    axes = pictures.picture(replace(tiny, figure=figure, data=data)).figure.axes[0]
+    assert axes.dataLim.y1 == 120.0
+    assert axes.get_ylim()[0] == 0.0
+    assert axes.get_ylim()[1] > 120.0
+
+
+def test_no_scheme_hides_another(tiny: measure.Reproduced) -> None:
+    axes = pictures.picture(tiny).figure.axes[0]
+    starts = [container[0].get_xdata()[0] for container in axes.containers]
+    assert len(starts) == len(set(starts)) == 2
+    assert sum(starts) / 2 == pytest.approx(0.2), "side by side, with the load in the middle"
+    assert axes.get_ylim()[0] == 0.0, "nothing is below zero"

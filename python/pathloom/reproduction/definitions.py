@@ -129,6 +129,9 @@ class Plot(Measure):
     optimum: str | None = None
     """Metric of the yardstick that is drawn beside the schemes."""
     log: bool = False
+    moment: float | None = None
+    """Where on the x axis something happens that the picture shows, such as a move."""
+    moment_label: str = ""
 
     @model_validator(mode="after")
     def _optimum_is_known(self) -> Self:

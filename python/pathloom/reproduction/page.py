@@ -72,7 +72,8 @@ def _page(records: list[dict[str, Any]]) -> str:
             f"interval over the runs, and with the difference. Where that is more than {POINTS:g} points (percentage "
             f"points, or {POINTS:g} % of another unit) the line below the table says why. ≥ and ≤ mark what a paper "
             "states as a bound; – stands where it prints no number, or where a part is not built. The pictures have "
-            "the papers' form; hollow marks are published numbers. This page is written by "
+            "the papers' form; hollow marks are published numbers, whose colour in lines says whose. At each load the "
+            "schemes are drawn side by side, so that none hides another. This page is written by "
             "`pathloom reproduce all --out docs/reproduction`, with `--quick` for shorter and fewer runs where a "
             "figure's command says so."
         ),

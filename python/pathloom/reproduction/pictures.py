@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -19,9 +20,19 @@ from pathloom.report.style import FAINT, INK, Look, looks, new_figure, pathloom_
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.measure import Line, Reproduced
 from pathloom.reproduction.runs import key
+from pathloom.reproduction.texts import number_text
 
 MOST_RANKS = 400
 """Points of a curve by rank that are drawn: as many as can be told apart."""
+
+MARKERS = {"exactly": "D", "at least": "^", "at most": "v"}
+"""Marker of a published number; an arrow at a bound points to where it allows the value to be."""
+
+WIDEST = 12
+"""Letters of a label under a group of bars that fit on one line."""
+
+SIDE = 0.012
+"""Distance between two schemes at one place of a line picture, as a share of the x axis."""
 
 
 def picture(result: Reproduced) -> Picture:
@@ -41,8 +52,8 @@ def picture(result: Reproduced) -> Picture:
         if figure.plot.log:
             axes.set_yscale("log")
         elif figure.plot.kind in ("bars", "lines"):
-            axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        if axes.get_legend_handles_labels()[1] or _has_published(result):
+            axes.set_ylim(bottom=min(0.0, _least(result)))
+        if axes.get_legend_handles_labels()[1] or _bounds(result):
             _legend(axes, result)
     return Picture(figure.id.replace("/", "-"), figure.title, figure.source, canvas)
 
@@ -65,13 +76,24 @@ def _width(result: Reproduced) -> float:
     return min(9.5, max(4.8, 2.2 + 0.42 * bars))
 
 
-def _has_published(result: Reproduced) -> bool:
-    return result.figure.plot.kind in ("bars", "lines") and any(_published(result, *key) for key in _all_keys(result))
+def _bounds(result: Reproduced) -> list[str]:
+    """How the published numbers of the picture are meant, each kind once."""
+    if result.figure.plot.kind not in ("bars", "lines"):
+        return []
+    lines = [_published(result, *key) for key in _all_keys(result)]
+    found = {line.bound for line in lines if line is not None}
+    return [bound for bound in MARKERS if bound in found]
 
 
 def _all_keys(result: Reproduced) -> list[tuple[Measure, str, str]]:
     measures = [measure for _, measure in result.figure.plot.measures()]
     return [(measure, plan.case.label, s) for measure in measures for plan in result.plans for s in _schemes_of(result)]
+
+
+def _least(result: Reproduced) -> float:
+    """The least value of the picture: axes start at zero unless something is below."""
+    values = [result.value(*key).mean for key in _all_keys(result) if key[2] in result.schemes]
+    return min((value for value in values if value is not None), default=0.0)
 
 
 def _schemes_of(result: Reproduced) -> list[str]:
@@ -132,18 +154,24 @@ def _bars(axes: Axes, result: Reproduced, series: _Series) -> None:
                     capsize=2.5, error_kw={"elinewidth": 1.0, "ecolor": INK},
                 )  # fmt: skip
                 if alone or len(groups) * len(members) <= 10:
+                    digits = number_text(value.mean, result.figure.plot.unit).split()[0]
                     axes.annotate(
-                        f"{value.mean:.3g}", (x, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8,
+                        digits, (x, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8,
                         color="white", fontweight="bold",
                     )  # fmt: skip
             line = _published(result, measure, case, scheme)
             if line is not None:
-                _mark(axes, x, line)
+                _mark(axes, x, line, INK)
     _optimum_marks(axes, result, groups, alone)
     if alone:
-        axes.set_xticks(range(len(members)), [result.figure.name_of(scheme) for scheme in members])
+        unbuilt = [scheme for scheme in members if scheme not in result.schemes]
+        names = [result.figure.name_of(scheme) + ("\n(not built)" if scheme in unbuilt else "") for scheme in members]
+        axes.set_xticks(range(len(members)), names)
     else:
-        axes.set_xticks(range(len(groups)), [label for label, _, _ in groups])
+        labels = [label for label, _, _ in groups]
+        if max(map(len, labels)) > WIDEST:
+            labels = [label.replace(", ", ",\n") for label in labels]
+        axes.set_xticks(range(len(groups)), labels)
         axes.set_xlabel(result.figure.plot.x)
     axes.grid(visible=False, axis="x")
 
@@ -161,37 +189,48 @@ def _optimum_marks(axes: Axes, result: Reproduced, groups: Sequence[tuple[str, M
             )
 
 
-def _mark(axes: Axes, x: float, line: Line) -> None:
-    """A hollow diamond at the published number; an arrow at a bound points to where it allows the value to be."""
-    if line.published is None:
-        return
-    marker = {"exactly": "D", "at least": "^", "at most": "v"}[line.bound]
-    axes.plot(
-        [x], [line.published], marker=marker, markersize=6.5, markerfacecolor="white", markeredgecolor=INK,
-        markeredgewidth=1.3, linestyle="none", zorder=5,
-    )  # fmt: skip
+def _mark(axes: Axes, x: float, line: Line, colour: str) -> None:
+    """A hollow mark at the published number."""
+    if line.published is not None:
+        axes.plot([x], [line.published], **_hollow(line.bound, colour), zorder=5)
+
+
+def _hollow(bound: str, colour: str) -> dict[str, Any]:
+    return {
+        "marker": MARKERS[bound], "markersize": 6.5, "markerfacecolor": "white", "markeredgecolor": colour,
+        "markeredgewidth": 1.3, "linestyle": "none",
+    }  # fmt: skip
+
+
+def _order(look: Look) -> float:
+    """Broken lines lie over solid ones, which would hide them."""
+    return 2.0 if look.line == "solid" else 2.1
 
 
 def _lines(axes: Axes, result: Reproduced, series: _Series) -> None:
-    for scheme in result.schemes:
+    places = [plan.case.x for plan in result.plans if plan.case.x is not None]
+    step = SIDE * (max(places, default=0.0) - min(places, default=0.0))
+    for number, scheme in enumerate(result.schemes):
         look = series.of_scheme[scheme]
+        aside = step * (number - (len(result.schemes) - 1) / 2)
         for label, measure in result.figure.plot.measures():
             points = []
             for plan in result.plans:
                 value = result.value(measure, plan.case.label, scheme)
                 if value.mean is not None and plan.case.x is not None:
-                    points.append((plan.case.x, value.mean, value.ci95 or 0.0))
+                    points.append((plan.case.x + aside, value.mean, value.ci95 or 0.0))
                 line = _published(result, measure, plan.case.label, scheme)
                 if line is not None and plan.case.x is not None:
-                    _mark(axes, plan.case.x, line)
+                    _mark(axes, plan.case.x + aside, line, look.colour)
             if points:
                 xs, ys, halves = zip(*points, strict=True)
                 name = ", ".join(part for part in (result.figure.name_of(scheme), label) if part)
                 axes.errorbar(
                     xs, ys, yerr=halves if any(halves) else None, color=look.colour, marker=look.marker, markersize=5.5,
-                    linestyle=look.line, capsize=2.5, elinewidth=1.0, label=name,
+                    linestyle=look.line, capsize=2.5, elinewidth=1.0, label=name, zorder=_order(look),
                 )  # fmt: skip
     axes.set_xlabel(result.figure.plot.x)
+    axes.set_xticks(places)
 
 
 def _ranks(axes: Axes, result: Reproduced, series: _Series) -> None:
@@ -217,10 +256,11 @@ def _ranks(axes: Axes, result: Reproduced, series: _Series) -> None:
         xs = [100.0 * (rank + 1) / count if share else rank + 1.0 for rank in range(count)]
         step = max(1, count // MOST_RANKS)
         axes.plot(
-            [*xs[::step], xs[-1]], [*curve[::step], curve[-1]], color=look.colour, linestyle=look.line, label=name
-        )
+            [*xs[::step], xs[-1]], [*curve[::step], curve[-1]], color=look.colour, linestyle=look.line, label=name,
+            zorder=_order(look),
+        )  # fmt: skip
     axes.set_xlabel("flows in ascending order (%)" if share else "rank of flow")
-    axes.set_ylim(0, 103)
+    axes.set_ylim(0, 1.03 * max([100.0, *(curve[-1] for _, _, curve in curves if curve)]))
 
 
 def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
@@ -236,22 +276,31 @@ def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _in_time(axes: Axes, result: Reproduced, series: _Series) -> None:
-    """The goodput in time of the first run of every scheme, or of every case where there is one scheme."""
-    several, by_case = len(result.plans) > 1, looks([plan.case.label for plan in result.plans])
-    top = 0.0
+    """The goodput in time of the first run of every scheme, or of every case where there is one scheme.
+
+    A line of a case has its name at its end: there may be more of them than looks that can be told apart.
+    """
+    several, plot, top = len(result.plans) > 1, result.figure.plot, 0.0
     for plan in result.plans:
         for scheme in plan.settings.schemes:
             curve = result.data[plan.case.label, scheme][0].goodput
             if not curve:
                 continue
-            look = by_case[plan.case.label] if several else series.of_scheme[scheme]
-            name = plan.case.label if several else result.figure.name_of(scheme)
-            axes.plot(
-                [at for at, _ in curve], [rate for _, rate in curve], color=look.colour, linestyle=look.line, label=name
-            )
-            top = max(top, *(rate for _, rate in curve))
-    axes.set_xlabel(result.figure.plot.x or "time (s)")
+            times, rates = zip(*curve, strict=True)
+            if several:
+                axes.plot(times, rates, color=INK, linewidth=1.3)
+                axes.annotate(
+                    plan.case.label, (times[-1], rates[-1]), (5, 0), textcoords="offset points", va="center",
+                    fontsize=8,
+                )  # fmt: skip
+            else:
+                look = series.of_scheme[scheme]
+                axes.plot(times, rates, color=look.colour, linestyle=look.line, label=result.figure.name_of(scheme))
+            top = max(top, *rates)
+    axes.set_xlabel(plot.x or "time (s)")
     axes.set_ylim(0, math.ceil(top * 1.15) or 1)
+    if plot.moment is not None:
+        axes.axvline(plot.moment, color=FAINT, linewidth=1.0, linestyle=(0, (3, 2)), label=plot.moment_label)
 
 
 def _legend(axes: Axes, result: Reproduced) -> None:
@@ -260,11 +309,9 @@ def _legend(axes: Axes, result: Reproduced) -> None:
         for scheme in [one for one in _members(result) if one not in result.schemes]:
             handles.append(Patch(facecolor="white", edgecolor=FAINT))
             labels.append(f"{result.figure.name_of(scheme)} (not built)")
-    if _has_published(result):
-        handles.append(
-            Line2D([], [], marker="D", markersize=6.5, markerfacecolor="white", markeredgecolor=INK, linestyle="none")
-        )
-        labels.append("published")
+    for bound in _bounds(result):
+        handles.append(Line2D([], [], **_hollow(bound, INK)))
+        labels.append("published" if bound == "exactly" else f"published: {bound}")
     axes.legend(
         handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.3, handlelength=2.2
     )

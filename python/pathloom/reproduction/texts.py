@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathloom.experiments.settings import SIM
 from pathloom.reproduction.definitions import Overrides, Setup
 from pathloom.reproduction.library import FOLDER
-from pathloom.reproduction.measure import Line, Reproduced
+from pathloom.reproduction.measure import Line, Reproduced, Value
 
 NOTHING = "–"
 HEADINGS = ["", "published", "measured", "difference"]
@@ -16,11 +16,33 @@ def number_text(value: float | None, unit: str = "") -> str:
 
     >>> number_text(98.123, "%"), number_text(0.01234, "s"), number_text(None, "s"), number_text(1234.5)
     ('98.1 %', '0.0123 s', '–', '1234')
+    >>> number_text(-0.62, "%"), number_text(-0.04, "%")
+    ('−0.6 %', '0.0 %')
     """
     if value is None:
         return NOTHING
-    text = f"{value:.1f}" if unit == "%" else f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{text} {unit}".rstrip()
+    sign, digits = "−" if value < 0 else "", _digits(abs(value), unit)
+    return f"{sign if _counts(digits) else ''}{digits} {unit}".rstrip()
+
+
+def _digits(size: float, unit: str) -> str:
+    return f"{size:.1f}" if unit == "%" else f"{size:.0f}" if size >= 1000 else f"{size:.3g}"
+
+
+def _counts(digits: str) -> bool:
+    """Whether anything is left after rounding: what is nothing has no sign."""
+    return float(digits) != 0.0
+
+
+def value_text(value: Value, unit: str) -> str:
+    """A mean with the half width of its confidence interval, as exact as the mean.
+
+    >>> from pathloom.reproduction.measure import Value
+    >>> value_text(Value(99.9, 9.3e-5), "%"), value_text(Value(1.6, None), "s")
+    ('99.9 % ± 0.0', '1.6 s')
+    """
+    half = f" ± {_digits(value.ci95, unit)}" if value.ci95 is not None else ""
+    return number_text(value.mean, unit) + half
 
 
 def published_text(line: Line) -> str:
@@ -36,16 +58,20 @@ def published_text(line: Line) -> str:
 
 def measured_text(line: Line) -> str:
     """What we measure, with the half width of its confidence interval."""
-    half = f" ± {number_text(line.value.ci95)}" if line.value.ci95 is not None else ""
-    return number_text(line.value.mean, line.unit) + half
+    return value_text(line.value, line.unit)
 
 
 def difference_text(line: Line) -> str:
-    """Measured less published, with its sign."""
+    """Measured less published, with its sign.
+
+    >>> from pathloom.reproduction.measure import Value
+    >>> difference_text(Line("ECMP", "%", 67.5, "exactly", Value(80.0, None), None))
+    '+12.5 %'
+    """
     if line.difference is None:
         return NOTHING
-    sign = "+" if line.difference >= 0 else "−"
-    return f"{sign}{number_text(abs(line.difference), line.unit)}"
+    plus = "+" if line.difference > 0 and _counts(_digits(line.difference, line.unit)) else ""
+    return plus + number_text(line.difference, line.unit)
 
 
 def rows(result: Reproduced) -> list[list[str]]:
@@ -76,8 +102,7 @@ def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | No
             headings.append(", ".join(part for part in (figure.name_of(scheme), label) if part))
             for row, plan in zip(table, result.plans, strict=True):
                 value = result.value(measure, plan.case.label, scheme)
-                half = f" ± {number_text(value.ci95)}" if value.ci95 is not None else ""
-                row.append(number_text(value.mean, figure.plot.unit) + half)
+                row.append(value_text(value, figure.plot.unit))
     return headings, table
 
 
