@@ -123,22 +123,7 @@ impl Controller {
     /// Adds a flow to what is known.
     pub(crate) fn insert_flow(&mut self, flow: Flow, long: bool) {
         let FlowKey { id, five_tuple, src, dst, .. } = flow.key;
-        let view = FlowView {
-            five_tuple,
-            src_host: src.host,
-            dst_host: dst.host,
-            src_tor: src.tor,
-            dst_tor: dst.tor,
-            arrived: self.now,
-            size_bytes: None,
-            mptcp_token: None,
-            long,
-            route: None,
-            pending: None,
-            allocated_bps: None,
-            bytes: 0,
-            rate_bps: None,
-        };
+        let view = FlowView { long, ..FlowView::new(five_tuple, &src, &dst, self.now) };
         self.counts.flows += 1;
         self.view.flows.insert(id, view);
         self.flows.insert(flow);

@@ -6,16 +6,14 @@ use pathloom_model::{
     TCP_FIN, TCP_SYN,
 };
 use pathloom_scheme::{Action, Detection, Event, FlowId, Needs};
-use pathloom_testkit::{strategies, Network, Script, Timing};
+use pathloom_testkit::{strategies, Network, Script, Timing, LABEL, SECOND};
 use std::sync::Arc;
 
-const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
 const MEASURED: Needs = Needs {
     detection: Detection::Measured { nic_share: 0.1 },
     poll_period: Some(Nanos::from_secs(5)),
     ..Needs::NOTHING
 };
-const SECOND: Nanos = Nanos::from_secs(1);
 
 struct World {
     network: Network,

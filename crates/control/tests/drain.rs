@@ -5,19 +5,10 @@ use pathloom_control::{Config, Controller, Decision, DrainError, Input, Target};
 use pathloom_model::{
     fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN,
 };
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Needs, Scheme};
-use pathloom_testkit::{strategies, Network, Script, Timing};
+use pathloom_scheme::{Action, DefaultRoutes, Scheme};
+use pathloom_testkit::{ms, strategies, Network, Script, LABEL, SLOW};
 use proptest::prelude::*;
 use std::sync::Arc;
-
-const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-const SLOW: Timing =
-    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
 
 fn network(fabric: &Arc<Fabric>, scheme: Box<dyn Scheme>, seed: u64) -> Network {
     let controller = Controller::new(Config::default(), fabric.clone(), scheme);

@@ -2,10 +2,8 @@
 
 use pathloom_control::{dry_run, Config, Controller, DefaultPaths};
 use pathloom_model::{fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
-use pathloom_testkit::{Network, Timing};
+use pathloom_testkit::{Network, Timing, SECOND};
 use std::sync::Arc;
-
-const SECOND: Nanos = Nanos::from_secs(1);
 
 fn scheme(spec: &str) -> Box<dyn pathloom_scheme::Scheme> {
     pathloom_schemes::parse(spec).unwrap().central(1).unwrap()

@@ -3,24 +3,13 @@
 use pathloom_control::{Config, Controller};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{fabric_from_spec, LinkId, Nanos, NodeId, Path};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Needs, Rejection};
-use pathloom_testkit::{Network, Script, Timing, World};
+use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, Rejection};
+use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND};
 use std::sync::Arc;
-
-const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
-const SECOND: Nanos = Nanos::from_secs(1);
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-fn fat_tree() -> World {
-    World::new(Arc::new(fabric_from_spec("fat-tree:k=4").unwrap()), LABEL, Config::default(), 1)
-}
 
 #[test]
 fn a_cut_path_is_left_at_once_and_the_scheme_may_route_again() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
     world.traffic(SECOND);
@@ -57,7 +46,7 @@ fn a_cut_path_is_left_at_once_and_the_scheme_may_route_again() {
 #[test]
 fn a_link_that_dies_in_the_middle_of_a_move_ends_it() {
     for wait in [1, 20, 40, 60, 80, 120] {
-        let mut world = fat_tree();
+        let mut world = World::fat_tree();
         let (old, new) = (world.walk(&[2]).unwrap(), world.walk(&[3]).unwrap());
         world.route(&old);
         world.traffic(SECOND);
@@ -85,7 +74,7 @@ fn a_link_that_dies_in_the_middle_of_a_move_ends_it() {
 
 #[test]
 fn paths_that_make_no_sense_are_rejected() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     let id = world.id();
     let links = path.links().to_vec();
@@ -115,7 +104,7 @@ fn paths_that_make_no_sense_are_rejected() {
 #[test]
 fn a_full_table_rolls_the_path_back() {
     for full in 0..5 {
-        let mut world = fat_tree();
+        let mut world = World::fat_tree();
         let path = world.walk(&[2]).unwrap();
         let switches = path.switches(&world.network.fabric, world.network.fabric.link(path.links()[0]).from);
         let Some(&switch) = switches.get(full) else { break };
@@ -152,7 +141,7 @@ fn a_default_route_that_was_refused_is_sent_again() {
 
 #[test]
 fn a_lost_session_does_not_stop_traffic() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let (old, new) = (world.walk(&[2]).unwrap(), world.walk(&[3]).unwrap());
     world.route(&old);
     world.traffic(SECOND);
@@ -175,7 +164,7 @@ fn a_lost_session_does_not_stop_traffic() {
 
 #[test]
 fn a_switch_with_empty_tables_gets_everything_back() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
     world.traffic(SECOND);

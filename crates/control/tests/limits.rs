@@ -6,18 +6,9 @@ use pathloom_model::{
     fabric_from_spec, FabricBuilder, FiveTuple, Headers, LinkSettings, Nanos, Path, Tier, LONG_FLOW_DSCP, PROTO_TCP,
     TCP_FIN, TCP_SYN,
 };
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Migration, Needs, Rejection, RuleSharing, State};
-use pathloom_testkit::{Network, Script, World, SLOW};
+use pathloom_scheme::{Action, DefaultRoutes, Event, Needs, Rejection, State};
+use pathloom_testkit::{ms, Network, Script, World, LABEL, SECOND, SFMM, SHARED, SLOW};
 use std::sync::Arc;
-
-const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
-const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
-const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
-const SECOND: Nanos = Nanos::from_secs(1);
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
 
 /// A flow on a FatTree with links of 1 Gbit/s.
 fn fat_tree(needs: Needs, config: Config) -> World {

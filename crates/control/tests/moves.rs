@@ -3,21 +3,10 @@
 
 use pathloom_control::{Config, Controller};
 use pathloom_model::{Attachment, Fabric, FiveTuple, Headers, Nanos, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs, RuleSharing};
-use pathloom_testkit::{strategies, Fate, Network, Script, Timing};
+use pathloom_scheme::{Action, DefaultRoutes, Event, Needs};
+use pathloom_testkit::{ms, strategies, Fate, Network, Script, Timing, LABEL, SHARED, SLOW};
 use proptest::prelude::*;
 use std::sync::Arc;
-
-const LABELLED: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
-const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABELLED };
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-/// Messages take up to ten times as long as packets do on a link, and so does the work of a switch.
-const SLOW: Timing =
-    Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
 
 fn flow_between(a: &Attachment, b: &Attachment, port: u16) -> Headers {
     let five_tuple = FiveTuple { src: a.address, dst: b.address, proto: PROTO_TCP, src_port: port, dst_port: 80 };
@@ -112,7 +101,7 @@ proptest! {
     #[test]
     fn no_packet_is_lost_doubled_or_sent_round(
         fabric in strategies::fabrics(),
-        needs in prop_oneof![Just(LABELLED), Just(SHARED)],
+        needs in prop_oneof![Just(LABEL), Just(SHARED)],
         commands in commands(),
         seed: u64,
     ) {
@@ -145,7 +134,7 @@ fn crossing() -> (Arc<Fabric>, Path, Path) {
 /// The moves of [`crossing`], to and fro.
 fn cross(timing: Timing, drain: Option<Nanos>, seed: u64) -> Case {
     let (fabric, there, back) = crossing();
-    let mut case = case(fabric, LABELLED, timing, drain, seed);
+    let mut case = case(fabric, LABEL, timing, drain, seed);
     let id = *case.network.controller.view().flows.keys().next().unwrap();
     for round in 0..6u64 {
         for (path, offset) in [(&there, 0), (&back, 250)] {

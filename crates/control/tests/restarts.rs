@@ -1,25 +1,13 @@
 //! Controllers that die and come back, with a memory and without; schemes that take over; logs that replay.
 
-use pathloom_control::{replay, Config, Controller, Input, Message, Snapshot};
-use pathloom_model::{fabric_from_spec, Nanos};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs};
-use pathloom_testkit::{Script, World};
-use std::sync::Arc;
-
-const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
-const SECOND: Nanos = Nanos::from_secs(1);
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-fn fat_tree() -> World {
-    World::new(Arc::new(fabric_from_spec("fat-tree:k=4").unwrap()), LABEL, Config::default(), 1)
-}
+use pathloom_control::{replay, Controller, Input, Message, Snapshot};
+use pathloom_model::Nanos;
+use pathloom_scheme::{Action, DefaultRoutes, Event};
+use pathloom_testkit::{ms, Script, World, LABEL, SECOND};
 
 #[test]
 fn a_new_controller_adopts_what_stands() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
     world.traffic(SECOND);
@@ -44,7 +32,7 @@ fn a_new_controller_adopts_what_stands() {
 
 #[test]
 fn flows_that_ended_while_nobody_looked_leave_nothing() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
     world.traffic(SECOND);
@@ -58,7 +46,7 @@ fn flows_that_ended_while_nobody_looked_leave_nothing() {
 
 #[test]
 fn a_snapshot_brings_back_what_rules_cannot_say() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let path = world.walk(&[2]).unwrap();
     world.route(&path);
     world.traffic(SECOND);
@@ -100,7 +88,7 @@ fn a_snapshot_brings_back_what_rules_cannot_say() {
 
 #[test]
 fn a_snapshot_of_something_else_is_refused() {
-    let world = fat_tree();
+    let world = World::fat_tree();
     let good = serde_json::to_value(world.network.controller.snapshot()).unwrap();
     let with = |key: &str, value: serde_json::Value| {
         let mut changed = good.clone();
@@ -118,7 +106,7 @@ fn a_snapshot_of_something_else_is_refused() {
 
 #[test]
 fn another_scheme_takes_over_without_loss() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     let (old, new) = (world.walk(&[2]).unwrap(), world.walk(&[3]).unwrap());
     world.route(&old);
     world.traffic(SECOND);
@@ -135,7 +123,7 @@ fn another_scheme_takes_over_without_loss() {
 
 #[test]
 fn a_log_replays() {
-    let mut world = fat_tree();
+    let mut world = World::fat_tree();
     for turns in [[2], [3], [1], [0]] {
         let path = world.walk(&turns).unwrap();
         let at = world.network.now();

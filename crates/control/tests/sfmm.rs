@@ -8,18 +8,12 @@ use pathloom_model::{
     Fabric, FabricBuilder, FiveTuple, Headers, LinkId, LinkSettings, Nanos, NodeId, Path, Tier, LONG_FLOW_DSCP,
     PROTO_TCP, TCP_SYN,
 };
-use pathloom_scheme::{Action, DefaultRoutes, Detection, FlowId, Migration, Needs};
-use pathloom_testkit::{strategies, Network, Report, Script, Timing};
+use pathloom_scheme::{Action, DefaultRoutes, FlowId};
+use pathloom_testkit::{ms, strategies, Network, Report, Script, Timing, SFMM};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::cell::Cell;
 use std::sync::Arc;
-
-const SFMM: Needs = Needs { detection: Detection::Label, migration: Migration::Sfmm, ..Needs::NOTHING };
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
 
 /// One case: where a flow is sent, how long after the command before, and how long everything takes.
 #[derive(Clone, Debug)]

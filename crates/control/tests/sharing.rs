@@ -2,17 +2,10 @@
 
 use pathloom_control::{Config, Controller};
 use pathloom_model::rules::Refusal;
-use pathloom_model::{fabric_from_spec, Nanos, Path};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Needs, Rejection, RuleSharing};
-use pathloom_testkit::World;
+use pathloom_model::{fabric_from_spec, Path};
+use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, Needs, Rejection, RuleSharing};
+use pathloom_testkit::{ms, World, SECOND, SHARED};
 use std::sync::Arc;
-
-const SHARED: Needs = Needs { detection: Detection::Label, rules: RuleSharing::PerPath, ..Needs::NOTHING };
-const SECOND: Nanos = Nanos::from_secs(1);
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
 
 /// Flows between these hosts of a FatTree, by their numbers.
 fn sharing(needs: Needs, pairs: &[(usize, usize)]) -> World {

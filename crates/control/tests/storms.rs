@@ -2,22 +2,9 @@
 
 use pathloom_control::Config;
 use pathloom_model::{FiveTuple, Headers, LinkId, Nanos, TCP_FIN, TCP_SYN};
-use pathloom_scheme::{Action, DefaultRoutes, Detection, Migration, Needs, RuleSharing};
-use pathloom_testkit::{strategies, World};
+use pathloom_scheme::{Action, DefaultRoutes, Needs};
+use pathloom_testkit::{ms, strategies, World, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;
-
-const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
-const SECOND: Nanos = Nanos::from_secs(1);
-
-const fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-/// The same, with flows that move in place.
-const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
-
-/// The same, with rules that flows share.
-const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
 
 /// Every way to move flows.
 fn ways() -> impl Strategy<Value = Needs> {

@@ -1,7 +1,7 @@
 //! What a controller truly knows.
 
 use crate::{DefaultRoutes, FlowId, FlowMap, Shared};
-use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
+use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
 use std::sync::Arc;
 
 /// What a controller knows of one flow.
@@ -38,6 +38,26 @@ pub struct FlowView {
 }
 
 impl FlowView {
+    /// A flow on the default routes of which nothing is known but where it runs, and that the scheme was not told of.
+    pub fn new(five_tuple: FiveTuple, src: &Attachment, dst: &Attachment, arrived: Nanos) -> FlowView {
+        FlowView {
+            five_tuple,
+            src_host: src.host,
+            dst_host: dst.host,
+            src_tor: src.tor,
+            dst_tor: dst.tor,
+            arrived,
+            size_bytes: None,
+            mptcp_token: None,
+            long: false,
+            route: None,
+            pending: None,
+            allocated_bps: None,
+            bytes: 0,
+            rate_bps: None,
+        }
+    }
+
     /// The path it is on, or is about to be on.
     pub fn intended_route(&self) -> Option<&Path> {
         self.pending.as_ref().or(self.route.as_ref())

@@ -77,22 +77,8 @@ impl World {
         let id = FlowId(self.next);
         self.next += 1;
         let src_port = (self.next % 60_000) as u16;
-        let flow = FlowView {
-            five_tuple: FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port, dst_port: 5001 },
-            src_host: from.host,
-            dst_host: to.host,
-            src_tor: from.tor,
-            dst_tor: to.tor,
-            arrived: self.now,
-            size_bytes,
-            mptcp_token: None,
-            long: true,
-            route: None,
-            pending: None,
-            allocated_bps: None,
-            bytes: 0,
-            rate_bps: None,
-        };
+        let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port, dst_port: 5001 };
+        let flow = FlowView { size_bytes, long: true, ..FlowView::new(five_tuple, &from, &to, self.now) };
         self.view.flows.insert(id, flow);
         self.standing.push(id);
         self.deliver(&Event::FlowArrived { flow: id })

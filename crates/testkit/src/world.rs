@@ -2,15 +2,26 @@
 
 use crate::{strategies, Network, Script, Timing};
 use pathloom_control::{Config, Controller, Message, Output, RestoreError, Snapshot};
-use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
-use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, Needs, Scheme};
+use pathloom_model::{
+    fabric_from_spec, Fabric, FiveTuple, Headers, Nanos, NodeId, Path, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN,
+};
+use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, FlowId, Migration, Needs, RuleSharing, Scheme};
 use std::sync::Arc;
 
-const fn ms(ms: u64) -> Nanos {
+/// Milliseconds.
+pub const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-/// Messages and rules that take their time, and overtake each other.
+/// A second.
+pub const SECOND: Nanos = Nanos::from_secs(1);
+/// Flows are known by their label.
+pub const LABEL: Needs = Needs { detection: Detection::Label, ..Needs::NOTHING };
+/// The same, with flows that move in place.
+pub const SFMM: Needs = Needs { migration: Migration::Sfmm, ..LABEL };
+/// The same, with rules that flows share.
+pub const SHARED: Needs = Needs { rules: RuleSharing::PerPath, ..LABEL };
+/// Messages take up to ten times as long as packets do on a link, and so does the work of a switch: they overtake each other.
 pub const SLOW: Timing =
     Timing { link: (Nanos(100_000), Nanos(3_000_000)), message: (ms(1), ms(15)), work: (ms(0), ms(30)), lies: false };
 /// Between two packets of a flow.
@@ -41,6 +52,12 @@ impl World {
     pub fn new(fabric: Arc<Fabric>, needs: Needs, config: Config, seed: u64) -> World {
         let last = fabric.attachments().len() - 1;
         World::with_flows(fabric, needs, config, seed, &[(0, last)])
+    }
+
+    /// The same on a FatTree of 20 switches, known by its label.
+    pub fn fat_tree() -> World {
+        let fabric = fabric_from_spec("fat-tree:k=4").expect("a FatTree of four ports");
+        World::new(Arc::new(fabric), LABEL, Config::default(), 1)
     }
 
     /// Labelled flows between hosts of these numbers, from source ports 1000 on.

@@ -27,23 +27,10 @@ const fn ms(ms: u64) -> Nanos {
 fn view(rates_bps: [u64; 2], busy_share: f64) -> View {
     let mut view = View::new(Arc::new(fabric_from_spec("dumbbell").unwrap()));
     let (from, to) = (view.fabric.attachments()[0], view.fabric.attachments()[1]);
+    let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 };
     for (flow, rate_bps) in [STEADY, WILD].into_iter().zip(rates_bps) {
-        let known = FlowView {
-            five_tuple: FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 },
-            src_host: from.host,
-            dst_host: to.host,
-            src_tor: from.tor,
-            dst_tor: to.tor,
-            arrived: Nanos::ZERO,
-            size_bytes: None,
-            mptcp_token: None,
-            long: true,
-            route: None,
-            pending: None,
-            allocated_bps: None,
-            bytes: 0,
-            rate_bps: Some(rate_bps),
-        };
+        let known =
+            FlowView { long: true, rate_bps: Some(rate_bps), ..FlowView::new(five_tuple, &from, &to, Nanos::ZERO) };
         view.flows.insert(flow, known);
     }
     view.busy_share = busy_share;

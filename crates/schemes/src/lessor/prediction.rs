@@ -91,22 +91,8 @@ mod tests {
     fn view() -> View {
         let fabric = fabric_from_spec("dumbbell").unwrap();
         let (from, to) = (fabric.attachments()[0], fabric.attachments()[1]);
-        let flow = FlowView {
-            five_tuple: FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 },
-            src_host: from.host,
-            dst_host: to.host,
-            src_tor: from.tor,
-            dst_tor: to.tor,
-            arrived: Nanos::ZERO,
-            size_bytes: None,
-            mptcp_token: None,
-            long: true,
-            route: None,
-            pending: None,
-            allocated_bps: None,
-            bytes: 0,
-            rate_bps: None,
-        };
+        let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 };
+        let flow = FlowView { long: true, ..FlowView::new(five_tuple, &from, &to, Nanos::ZERO) };
         let mut view = View::new(Arc::new(fabric));
         view.flows.insert(FLOW, flow);
         view

@@ -14,23 +14,15 @@ fn view(flows: &[Given]) -> (View, Vec<Wanted>) {
     let mut view = View::new(Arc::new(fabric_from_spec("dumbbell").unwrap()));
     let (from, to) = (view.fabric.attachments()[0], view.fabric.attachments()[1]);
     let path = Path::new(view.fabric.switch_ports(from.tor).iter().map(|port| port.link).take(1).collect::<Vec<_>>());
+    let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 };
     let mut wanted = Vec::new();
     for (number, &(size_bytes, bytes, stands, rate_bps)) in flows.iter().enumerate() {
         let known = FlowView {
-            five_tuple: FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 },
-            src_host: from.host,
-            dst_host: to.host,
-            src_tor: from.tor,
-            dst_tor: to.tor,
-            arrived: Nanos::ZERO,
             size_bytes,
-            mptcp_token: None,
             long: true,
             route: stands.then(|| path.clone()),
-            pending: None,
-            allocated_bps: None,
             bytes,
-            rate_bps: None,
+            ..FlowView::new(five_tuple, &from, &to, Nanos::ZERO)
         };
         let flow = FlowId(number as u64);
         view.flows.insert(flow, known);

@@ -35,22 +35,8 @@ impl World {
         };
         let (from, to) = (at(src), at(dst));
         let (src, dst) = (from.address, to.address);
-        let flow = FlowView {
-            five_tuple: FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 5001 },
-            src_host: from.host,
-            dst_host: to.host,
-            src_tor: from.tor,
-            dst_tor: to.tor,
-            arrived: self.now,
-            size_bytes: None,
-            mptcp_token: None,
-            long: false,
-            route: None,
-            pending: None,
-            allocated_bps: None,
-            bytes: 0,
-            rate_bps: None,
-        };
+        let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port, dst_port: 5001 };
+        let flow = FlowView::new(five_tuple, &from, &to, self.now);
         self.view.flows.insert(id, flow);
     }
 
