@@ -13,8 +13,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from conftest import tree
-from pathloom.experiments.execution import Execution, Wrappers
+from pathloom.experiments.execution import Execution, Wrappers, _Worker
 from pathloom.experiments.settings import Settings
 
 COMMAND = [sys.executable, "-m", "pathloom"]
@@ -99,6 +101,21 @@ def test_a_run_that_nobody_came_to_leaves_nothing(tmp_path: Path) -> None:
     execution = Execution(settings, None, Wrappers(pcap=str(tmp_path / "x.pcapng")))
     assert tree(tmp_path) == ["x.pcapng.partial"]
     execution.run(threads=0)
+    assert tree(tmp_path) == []
+
+
+def test_ctrl_c_between_two_threads_ends_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = _Worker.start
+
+    def start_and_interrupt(worker: _Worker) -> None:
+        start(worker)
+        raise KeyboardInterrupt
+
+    endless = {"fabric": "fat-tree:k=4", "traffic": "long-lived", "schemes": ("ecmp",), "duration": "1h"}
+    execution = Execution(Settings.of(endless, "test"), None, Wrappers(pcap=str(tmp_path / "x.pcapng")))
+    monkeypatch.setattr(_Worker, "start", start_and_interrupt)
+    execution.run(threads=2)
+    assert (execution.interrupted, execution.outcomes) == (True, [])
     assert tree(tmp_path) == []
 
 

@@ -58,6 +58,9 @@ pub struct Simulation {
 impl Simulation {
     fn prepare(settings: &str, object: Option<Py<PyAny>>) -> Result<Simulation, Error> {
         let settings: Settings = serde_json::from_str(settings)?;
+        // Before anything that takes long: who gives up waiting for it removes what stands then, and nothing comes after.
+        let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
+        let pcap = settings.pcap.as_deref().map(|path| Partial::create("pcap", path)).transpose()?;
         let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
         let duration = parse_time(&settings.duration)?;
         let (central, troubles) = central(&settings, object)?;
@@ -70,7 +73,6 @@ impl Simulation {
         let traffic = TrafficSpec::parse(&settings.traffic)?;
         let text = traffic.needs_file().map(|path| read_file("traffic", path)).transpose()?;
         let workload = Arc::new(traffic.generate(&fabric, duration, settings.seed, text.as_deref())?);
-        let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
         let sim = SimSettings {
             fabric: fabric.clone(),
             workload: workload.clone(),
@@ -82,12 +84,10 @@ impl Simulation {
             faults,
             seed: settings.seed,
         };
-        let run = match &settings.pcap {
+        let run = match pcap {
             None => Run::Plain(start(sim, NoTap, event_log.as_ref())?),
-            Some(path) => {
-                let (file, out) = Partial::create("pcap", path)?;
-                let tap = PcapTap::new(out, &fabric);
-                let tap = tap.map_err(|source| Error::File { what: "pcap", path: path.clone(), source })?;
+            Some((file, out)) => {
+                let tap = PcapTap::new(out, &fabric).map_err(|source| file.error(source))?;
                 Run::Pcap(start(sim, tap, event_log.as_ref())?, file)
             }
         };

@@ -35,9 +35,14 @@ impl Partial {
             return Ok(());
         }
         let renamed = written.and_then(|()| std::fs::rename(&self.partial, &self.path));
-        renamed.map_err(|source| Error::File { what: self.what, path: self.path.clone(), source })?;
+        renamed.map_err(|source| self.error(source))?;
         self.finished = true;
         Ok(())
+    }
+
+    /// What went wrong with the file, under the name that was asked for.
+    pub fn error(&self, source: io::Error) -> Error {
+        Error::File { what: self.what, path: self.path.clone(), source }
     }
 }
 

@@ -174,6 +174,7 @@ def _carry_out(
         raise
     if result.complete:
         return 0
+    wrappers.remove_partial()
     if not result.outcomes and folder is not None:
         folder.give_up()
     done, planned = len(result.outcomes), settings.runs * len(settings.labels)

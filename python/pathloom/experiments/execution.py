@@ -29,7 +29,9 @@ Result = TypeVar("Result")
 SLICE_WALL_S = 0.1
 """How long a slice should take: the time that Ctrl-C has to wait at most, or little more."""
 FIRST_SLICES = 2000
-"""The first slice is this part of the duration."""
+"""The first slice is this part of the duration at most,"""
+FIRST_SLICE_S = 1e-3
+"""and no more than this of simulated time, which is soon done on any fabric."""
 SLICE_CHANGE_MOST = 4.0
 """Two neighbouring slices differ at most by this factor."""
 LEAST_SLICE_S = 1e-8
@@ -144,16 +146,17 @@ class Execution:
                 if outcome is not None and take is None:
                     finished[job] = outcome
 
-        workers: list[threading.Event] = []
+        workers = [_Worker(work, f"run-{number}") for number in range(threads)]
         try:
-            for number in range(threads):
-                workers.append(_start(work, f"run-{number}"))
+            for worker in workers:
+                worker.start()
             _await(workers)
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
             stop.set()
-            _await(workers)
+            # A Ctrl-C may have come between two of them. One that has not begun by now finds that it should stop.
+            _await([worker for worker in workers if worker.begun.is_set()])
             # Those that nobody came to would keep their half-written files.
             self._prepared.clear()
         if errors:
@@ -206,34 +209,41 @@ def interruptible(call: Callable[[], Result]) -> Result:
         except BaseException as error:
             errors.append(error)
 
-    _await([_start(work, "prepare")])
+    worker = _Worker(work, "prepare")
+    worker.start()
+    _await([worker])
     if errors:
         raise errors[0]
     return results[0]
 
 
-def _start(work: Callable[[], None], name: str) -> threading.Event:
-    """Starts a thread; returns what is set when it has ended.
+class _Worker:
+    """A thread that tells when it has begun and when it has ended.
 
     `Thread.join` will not do: a Ctrl-C that comes in it makes Python 3.11 take a thread that still runs for one that
     has ended.
     """
-    ended = threading.Event()
 
-    def whole() -> None:
+    def __init__(self, work: Callable[[], None], name: str) -> None:
+        self.begun, self.ended = threading.Event(), threading.Event()
+        self._work = work
+        self._thread = threading.Thread(target=self._whole, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _whole(self) -> None:
+        self.begun.set()
         try:
-            work()
+            self._work()
         finally:
-            ended.set()
-
-    threading.Thread(target=whole, name=name, daemon=True).start()
-    return ended
+            self.ended.set()
 
 
-def _await(threads: Sequence[threading.Event]) -> None:
+def _await(workers: Sequence[_Worker]) -> None:
     """Waits for threads to end, and wakes up often: Python answers Ctrl-C between two waits."""
-    for ended in threads:
-        while not ended.wait(0.1):
+    for worker in workers:
+        while not worker.ended.wait(0.1):
             pass
 
 
@@ -247,7 +257,7 @@ def _advance(
 ) -> RunOutcome | None:
     """Advances a run to its end, slice by slice; None when it was stopped."""
     started = time.perf_counter()
-    reached, slice_s = 0.0, duration_s / FIRST_SLICES
+    reached, slice_s = 0.0, min(duration_s / FIRST_SLICES, FIRST_SLICE_S)
     samples: list[Sample] = []
     while not simulation.done:
         if stop.is_set():
