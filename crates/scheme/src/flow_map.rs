@@ -2,7 +2,8 @@
 
 use crate::FlowId;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Index, RangeFrom};
 
@@ -220,6 +221,19 @@ impl<V> FromIterator<(FlowId, V)> for FlowMap<V> {
     }
 }
 
+impl<V: Serialize> Serialize for FlowMap<V> {
+    /// As a map, in the order of names.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self)
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for FlowMap<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FlowMap<V>, D::Error> {
+        Ok(BTreeMap::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
 impl<V> Index<&FlowId> for FlowMap<V> {
     type Output = V;
 
@@ -245,7 +259,6 @@ impl<V: fmt::Debug> fmt::Debug for FlowMap<V> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     proptest! {
         #[test]
@@ -273,6 +286,8 @@ mod tests {
             prop_assert!(map.values().eq(tree.values().map(|value| value + 1).collect::<Vec<_>>().iter()));
             let copy: FlowMap<usize> = map.iter().map(|(&id, &value)| (id, value)).collect();
             prop_assert_eq!(&copy, &map);
+            let text = serde_json::to_string(&map).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<FlowMap<usize>>(&text).unwrap(), &map);
             prop_assert!(map.pages.len() <= map.len() && map.order.len() == map.pages.len());
         }
     }

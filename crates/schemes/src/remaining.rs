@@ -13,7 +13,8 @@ const FRAME: u64 = 1514;
 
 /// Payload in so many bytes as switches count them.
 pub(crate) fn payload_bytes(counted: u64) -> u64 {
-    (u128::from(counted) * u128::from(PAYLOAD) / u128::from(FRAME)) as u64
+    // Frame by frame, so that no product is too large.
+    counted / FRAME * PAYLOAD + counted % FRAME * PAYLOAD / FRAME
 }
 
 /// Payload bytes of a flow that are still to come, if its size was announced.

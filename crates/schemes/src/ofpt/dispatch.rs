@@ -9,9 +9,9 @@ use crate::board::access;
 use crate::remaining::payload_bytes;
 use crate::router::{is_short, Router};
 use pathloom_model::Nanos;
-use pathloom_scheme::{Action, FlowId, FlowView, View};
+use pathloom_scheme::{Action, FlowId, FlowMap, FlowView, View};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A pace is sent again when it differs by more than this share from the one before.
 const PACE_STEP: f64 = provider::NEWS;
@@ -49,9 +49,15 @@ struct Charge {
 impl Charge {
     /// Payload bytes sent by now.
     fn sent_bytes(&self, now: Nanos) -> u64 {
-        let ns = u128::from(now.saturating_sub(self.as_of).0);
-        let wire_bytes = u128::from(self.rate_bps) * ns / 8_000_000_000;
-        self.sent_bytes.saturating_add(payload_bytes(u64::try_from(wire_bytes).unwrap_or(u64::MAX / 2)))
+        let ns = now.saturating_sub(self.as_of).0;
+        let wire_bytes = match self.rate_bps.checked_mul(ns) {
+            Some(product) => product / 8_000_000_000,
+            None => {
+                let wire_bytes = u128::from(self.rate_bps) * u128::from(ns) / 8_000_000_000;
+                u64::try_from(wire_bytes).unwrap_or(u64::MAX / 2)
+            }
+        };
+        self.sent_bytes.saturating_add(payload_bytes(wire_bytes))
     }
 
     fn advance(&mut self, now: Nanos) {
@@ -83,9 +89,25 @@ struct Provision {
 /// What survives a restart.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Charges(BTreeMap<FlowId, Charge>);
+pub(super) struct Charges(FlowMap<Charge>);
 
 impl Charges {
+    /// The charge of a flow, from now on if it had none.
+    fn of(&mut self, now: Nanos, id: FlowId) -> &mut Charge {
+        if !self.0.contains_key(&id) {
+            self.0.insert(id, Charge { as_of: now, ..Charge::default() });
+        }
+        self.0.get_mut(&id).expect("it is there by now")
+    }
+
+    /// Forgets flows that the view does not have.
+    fn keep_known(&mut self, view: &View) {
+        let gone: Vec<FlowId> = self.0.keys().copied().filter(|id| !view.flows.contains_key(id)).collect();
+        for id in gone {
+            self.0.remove(&id);
+        }
+    }
+
     /// Payload bytes left of a flow of known size.
     fn remaining_bytes(&self, now: Nanos, view: &View, id: FlowId) -> Option<u64> {
         let size_bytes = view.flows.get(&id)?.size_bytes?;
@@ -115,7 +137,7 @@ impl Dispatcher {
 
     /// Begins with no flows but those of the view, which are told to be there one by one.
     pub(super) fn start(&mut self, view: &View) {
-        self.charges.0.retain(|flow, _| view.flows.contains_key(flow));
+        self.charges.keep_known(view);
         self.known.clear();
         self.waiting = self.charges.0.iter().filter(|(_, charge)| charge.held).map(|(&flow, _)| flow).collect();
         (self.provision, self.last_evening) = (None, None);
@@ -130,7 +152,7 @@ impl Dispatcher {
     /// A flow was found under way: another controller may have told it to wait.
     pub(super) fn adopt(&mut self, flow: FlowId) {
         if self.settings.schedule {
-            self.charges.0.entry(flow).or_default().held = true;
+            self.charges.of(Nanos::ZERO, flow).held = true;
             self.waiting.insert(flow);
         }
     }
@@ -161,13 +183,14 @@ impl Dispatcher {
 
     /// The counters in the view are new: what was estimated from rates is put right, and leases are renewed.
     pub(super) fn measured(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
-        for (id, charge) in &mut self.charges.0 {
-            let Some(flow) = view.flows.get(id) else { continue };
+        let lease = self.settings.lease;
+        self.charges.0.for_each_mut(|id, charge| {
+            let Some(flow) = view.flows.get(&id) else { return };
             (charge.sent_bytes, charge.as_of) = (payload_bytes(flow.bytes), now);
             if charge.held {
-                actions.push(Action::Hold { flow: *id, lease: self.settings.lease });
+                actions.push(Action::Hold { flow: id, lease });
             }
-        }
+        });
     }
 
     /// A long flow has come.
@@ -234,32 +257,50 @@ impl Dispatcher {
         }
     }
 
-    /// Works out the provision of all flows.
+    /// Works out the provision of all flows, wherever their paths are by now.
     pub(super) fn even_out(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if self.provision.is_some() {
-            self.last_evening = Some((now, self.charges.0.len() as u64));
             let here = |id: &&FlowId| view.flows.get(id).is_some_and(|flow| self.is_ours(view, flow));
             let all = self.charges.0.keys().filter(here).copied().collect();
-            self.settle_by(Provider::settle_all, now, view, all, router, actions);
+            self.settle_all(now, view, all, router, actions);
         }
+    }
+
+    /// The same where no path has changed that was not told of.
+    pub(super) fn even_rates(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+        if self.provision.is_some() {
+            self.settle_all(now, view, Vec::new(), router, actions);
+        }
+    }
+
+    fn settle_all(
+        &mut self,
+        now: Nanos,
+        view: &View,
+        these: Vec<FlowId>,
+        router: &mut Router,
+        actions: &mut Vec<Action>,
+    ) {
+        self.last_evening = Some((now, self.charges.0.len() as u64));
+        self.settle_by(Provider::settle_all, now, view, these, router, actions);
     }
 
     /// Notes a flow; the first one brings along those that nobody has provided for so far.
     fn enter(&mut self, now: Nanos, view: &View, id: FlowId, router: &Router) {
         let capacity_bps = || view.fabric.links().iter().map(|link| link.settings.rate_bps).collect::<Vec<u64>>();
-        let charges = &mut self.charges.0;
-        charges.entry(id).or_insert(Charge { as_of: now, ..Charge::default() });
+        let charges = &mut self.charges;
+        charges.of(now, id);
         let provision = self.provision.get_or_insert_with(|| {
             let mut paths = Provider::new(capacity_bps());
             for (other, _) in view.long_flows().filter(|&(other, _)| other != id && router.links(other).is_some()) {
-                charges.entry(other).or_insert(Charge { as_of: now, ..Charge::default() });
+                charges.of(now, other);
                 put(&mut paths, view, router, other, false);
             }
             Provision { hosts: None, paths }
         });
         if provision.hosts.is_none() && !self.known.is_empty() {
             let mut hosts = Provider::new(capacity_bps());
-            for &other in charges.keys().filter(|&&other| other != id) {
+            for &other in charges.0.keys().filter(|&&other| other != id) {
                 put_at_hosts(&mut hosts, view, other, self.known.contains(&other));
             }
             provision.hosts = Some(hosts);
@@ -276,7 +317,7 @@ impl Dispatcher {
 
     fn settle_by(
         &mut self,
-        settle: fn(&mut Provider, Remaining<'_>) -> Vec<FlowId>,
+        settle: fn(&mut Provider, Remaining<'_>) -> Vec<(FlowId, u64)>,
         now: Nanos,
         view: &View,
         these: Vec<FlowId>,
@@ -285,9 +326,11 @@ impl Dispatcher {
     ) {
         let Some(Provision { hosts, paths }) = &mut self.provision else { return };
         let remaining = |id: FlowId| self.charges.remaining_bytes(now, view, id);
-        let mut changed: BTreeSet<FlowId> = these.into_iter().collect();
+        let mut changed = these;
         if let Some(hosts) = hosts {
-            changed.extend(settle(hosts, &remaining));
+            changed.extend(settle(hosts, &remaining).into_iter().map(|(id, _)| id));
+            changed.sort_unstable();
+            changed.dedup();
         }
         for &id in &changed {
             let known = self.known.contains(&id);
@@ -299,8 +342,10 @@ impl Dispatcher {
                 paths.remove(id);
             }
         }
-        changed.extend(settle(paths, &remaining));
-        let rates: Vec<(FlowId, u64)> = changed.into_iter().map(|id| (id, paths.rate_bps(id).unwrap_or(0))).collect();
+        let mut rates = settle(paths, &remaining);
+        rates.extend(changed.into_iter().map(|id| (id, paths.rate_bps(id).unwrap_or(0))));
+        rates.sort_unstable();
+        rates.dedup();
         for (id, rate_bps) in rates {
             self.tell(now, id, rate_bps, actions);
         }

@@ -239,7 +239,7 @@ impl Ofpt {
             self.round(now, view, actions);
         }
         if self.dispatcher.is_uneven() && self.dispatcher.next_evening() <= now {
-            self.dispatcher.even_out(now, view, &mut self.router, actions);
+            self.dispatcher.even_rates(now, view, &mut self.router, actions);
         }
     }
 

@@ -30,13 +30,12 @@ const NONE: u32 = u32::MAX;
 /// Payload bytes left of a flow, if its size is known.
 pub(super) type Remaining<'a> = &'a dyn Fn(FlowId) -> Option<u64>;
 
-/// A flow and its share.
+/// A flow that has a share.
 #[derive(Clone, Debug)]
 struct Served {
     id: FlowId,
     links: Box<[u32]>,
     access_bps: u64,
-    share: Share,
     /// The rate that was last returned as new.
     told_bps: Option<u64>,
     /// Whether it takes its turn, by its known size.
@@ -49,8 +48,7 @@ struct Served {
 
 impl Served {
     /// Whether its rate differs from the one returned last by enough to be told.
-    fn is_news(&self) -> bool {
-        let rate_bps = self.share.rate_bps;
+    fn is_news(&self, rate_bps: u64) -> bool {
         self.told_bps
             .is_none_or(|told| (told == 0) != (rate_bps == 0) || told.abs_diff(rate_bps) as f64 > NEWS * told as f64)
     }
@@ -95,6 +93,8 @@ pub(super) struct Provider {
     level_bps: Vec<u64>,
     on_link: Vec<Vec<u32>>,
     slots: Vec<Option<Served>>,
+    /// By slot: what each has. Apart from the rest, because all flows of a link are looked through for who is limited by it.
+    shares: Vec<Share>,
     free: Vec<u32>,
     /// Looked up, never walked.
     names: FxHashMap<FlowId, u32>,
@@ -117,6 +117,7 @@ impl Provider {
             region: Region { local: vec![NONE; links], ..Region::default() },
             capacity_bps,
             slots: Vec::new(),
+            shares: Vec::new(),
             free: Vec::new(),
             names: FxHashMap::default(),
             fresh: Vec::new(),
@@ -128,7 +129,7 @@ impl Provider {
     /// What a flow gets; `None` if it is not here.
     pub(super) fn rate_bps(&self, id: FlowId) -> Option<u64> {
         let slot = *self.names.get(&id)?;
-        self.slots[slot as usize].as_ref().map(|served| served.share.rate_bps)
+        Some(self.share(slot).rate_bps)
     }
 
     /// Whether shares are further from what they should be than the tolerance, because too many flows were to be served.
@@ -148,12 +149,12 @@ impl Provider {
         let links: Box<[u32]> = links.iter().copied().filter(|&link| (link as usize) < self.used_bps.len()).collect();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
+            self.shares.push(Share::default());
             self.slots.len() as u32 - 1
         });
         links.iter().for_each(|&link| self.on_link[link as usize].push(slot));
-        let share = Share::default();
         self.slots[slot as usize] =
-            Some(Served { id, links, access_bps, share, told_bps: None, known, inside: false, fresh: true });
+            Some(Served { id, links, access_bps, told_bps: None, known, inside: false, fresh: true });
         self.names.insert(id, slot);
         self.fresh.push(id);
     }
@@ -174,8 +175,8 @@ impl Provider {
         true
     }
 
-    /// Serves all flows anew, exactly. Returns those whose rate is news, ascending.
-    pub(super) fn settle_all(&mut self, remaining: Remaining<'_>) -> Vec<FlowId> {
+    /// Serves all flows anew, exactly. Returns those whose rate is news, ascending, with that rate.
+    pub(super) fn settle_all(&mut self, remaining: Remaining<'_>) -> Vec<(FlowId, u64)> {
         self.fresh.clear();
         self.left.clear();
         for slot in 0..self.slots.len() as u32 {
@@ -188,8 +189,9 @@ impl Provider {
         self.end()
     }
 
-    /// Serves those who are to be served anew. Returns the flows whose rate is news, ascending.
-    pub(super) fn settle(&mut self, remaining: Remaining<'_>) -> Vec<FlowId> {
+    /// Serves those who are to be served anew. Returns the flows whose rate is news, ascending, with
+    /// that rate.
+    pub(super) fn settle(&mut self, remaining: Remaining<'_>) -> Vec<(FlowId, u64)> {
         self.begin();
         let mut served = 0;
         while served < self.region.members.len() {
@@ -213,17 +215,17 @@ impl Provider {
         self.end()
     }
 
-    /// Shares of the region are taken off; what they were is known by `before_bps`.
+    /// Takes a flow's share off.
     fn withdraw(&mut self, slot: u32) {
-        let Some(served) = &mut self.slots[slot as usize] else { return };
-        let Share { rate_bps, limit } = std::mem::take(&mut served.share);
+        let Some(served) = &self.slots[slot as usize] else { return };
+        let Share { rate_bps, limit } = std::mem::take(&mut self.shares[slot as usize]);
         served.links.iter().for_each(|&link| self.used_bps[link as usize] -= rate_bps);
         limit.into_iter().for_each(|link| self.limited[link as usize] -= 1);
     }
 
     fn grant(&mut self, slot: u32, share: Share) {
-        let Some(served) = &mut self.slots[slot as usize] else { return };
-        served.share = share;
+        let Some(served) = &self.slots[slot as usize] else { return };
+        self.shares[slot as usize] = share;
         served.links.iter().for_each(|&link| self.used_bps[link as usize] += share.rate_bps);
         if let Some(link) = share.limit {
             let alone = self.limited[link as usize] == 0;
@@ -233,6 +235,10 @@ impl Provider {
                 *level_bps = if alone { share.rate_bps } else { share.rate_bps.min(*level_bps) };
             }
         }
+    }
+
+    fn share(&self, slot: u32) -> Share {
+        self.shares[slot as usize]
     }
 
     fn served(&self, slot: u32) -> &Served {
@@ -262,7 +268,7 @@ impl Provider {
         }
         for link in std::mem::take(&mut self.left) {
             if self.is_overbooked(link) {
-                self.enter_if(link, |_| true);
+                self.enter_if(link, |_, _| true);
             } else if self.has_room(link) {
                 self.enter_limited(link);
             }
@@ -315,17 +321,19 @@ impl Provider {
             return;
         }
         let room = self.capacity_bps[link as usize].saturating_sub(self.used_bps[link as usize]);
-        self.enter_if(link, |served| {
-            let waits = served.known && served.share.rate_bps == 0;
-            served.share.limit == Some(link) && !(waits && (room as f64) < LEAST_SHARE * served.access_bps as f64)
+        self.enter_if(link, |this, slot| {
+            let Share { rate_bps, limit } = this.share(slot);
+            let waits = |served: &Served| served.known && (room as f64) < LEAST_SHARE * served.access_bps as f64;
+            limit == Some(link) && !(rate_bps == 0 && waits(this.served(slot)))
         });
     }
 
-    fn enter_if(&mut self, link: u32, wanted: impl Fn(&Served) -> bool) {
+    /// Takes in those of a link that are wanted.
+    fn enter_if(&mut self, link: u32, wanted: impl Fn(&Provider, u32) -> bool) {
         self.region.looks += self.on_link[link as usize].len();
         for position in 0..self.on_link[link as usize].len() {
             let slot = self.on_link[link as usize][position];
-            if wanted(self.served(slot)) {
+            if wanted(self, slot) {
                 self.enter(slot);
             }
         }
@@ -394,14 +402,15 @@ impl Provider {
                 self.enter_limited(link);
             }
             if let Some(first_ns) = first_ns {
-                self.enter_if(link, |served| {
+                self.enter_if(link, |this, slot| {
+                    let served = this.served(slot);
                     let later = || remaining(served.id).is_some_and(|b| remaining_ns(b, served.access_bps) > first_ns);
-                    served.share.rate_bps > 0 && (!served.known || later())
+                    this.share(slot).rate_bps > 0 && (!served.known || later())
                 });
             }
             if level_bps < u64::MAX {
                 let most_bps = (level_bps as f64 * (1.0 + TOLERANCE)) as u64 + 1;
-                self.enter_if(link, |served| served.share.rate_bps > most_bps);
+                self.enter_if(link, |this, slot| this.share(slot).rate_bps > most_bps);
             }
         }
     }
@@ -428,7 +437,7 @@ impl Provider {
     }
 
     /// The region is dissolved. Returns the flows with new rates.
-    fn end(&mut self) -> Vec<FlowId> {
+    fn end(&mut self) -> Vec<(FlowId, u64)> {
         self.forget_links();
         self.region.looks = 0;
         let mut changed = Vec::new();
@@ -438,9 +447,10 @@ impl Provider {
         for &slot in &members {
             let served = self.slots[slot as usize].as_mut().expect("members are flows");
             (served.inside, served.fresh) = (false, false);
-            if served.is_news() {
-                served.told_bps = Some(served.share.rate_bps);
-                changed.push(served.id);
+            let rate_bps = self.shares[slot as usize].rate_bps;
+            if served.is_news(rate_bps) {
+                served.told_bps = Some(rate_bps);
+                changed.push((served.id, rate_bps));
             }
         }
         self.region.members = members;
@@ -533,8 +543,9 @@ mod tests {
             }
             let bytes = |id: FlowId| flows.iter().find(|(other, _)| *other == id).and_then(|(_, flow)| flow.bytes);
             let told = provider.settle(&bytes);
-            for &id in &told {
-                known.insert(id, provider.rate_bps(id).unwrap());
+            for &(id, rate_bps) in &told {
+                assert_eq!(provider.rate_bps(id), Some(rate_bps));
+                known.insert(id, rate_bps);
             }
             for (id, _) in &flows {
                 let (rate_bps, told) = (provider.rate_bps(*id).unwrap() as f64, known[id] as f64);
@@ -642,7 +653,7 @@ mod tests {
         // The last to come has what is its due, and nobody has more than the first had when it stopped.
         assert_eq!(provider.rate_bps(FlowId(flows - 1)), Some(1_000_000 / flows));
         let told = provider.settle_all(&|_| None);
-        assert!(told.contains(&FlowId(0)) && !told.contains(&FlowId(flows - 1)), "{told:?}");
+        assert!(told.contains(&(FlowId(0), 500)) && told.iter().all(|&(id, _)| id != FlowId(flows - 1)), "{told:?}");
         assert!(!provider.is_uneven());
         assert!((0..flows).all(|id| provider.rate_bps(FlowId(id)) == Some(500)));
         // One that goes leaves too little to serve all others anew.
@@ -655,7 +666,7 @@ mod tests {
     fn what_is_not_there_is_no_trouble() {
         let mut provider = Provider::new(vec![100]);
         provider.put(FlowId(1), &[7, 0], 50, false);
-        assert_eq!(provider.settle(&|_| None), [FlowId(1)]);
+        assert_eq!(provider.settle(&|_| None), [(FlowId(1), 50)]);
         assert_eq!((provider.rate_bps(FlowId(1)), provider.rate_bps(FlowId(2))), (Some(50), None));
         assert_eq!(provider.settle_all(&|_| None), []);
         assert!(!provider.remove(FlowId(2)));
