@@ -313,5 +313,5 @@ def _legend(axes: Axes, result: Reproduced) -> None:
         handles.append(Line2D([], [], **_hollow(bound, INK)))
         labels.append("published" if bound == "exactly" else f"published: {bound}")
     axes.legend(
-        handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.3, handlelength=2.2
+        handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5, borderaxespad=0.3, handlelength=2.2
     )
