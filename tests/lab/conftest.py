@@ -1,7 +1,12 @@
-"""Labs for tests. Their names carry a token of this session; should it be killed, a reaper takes them down."""
+"""Labs for tests. Their names carry a token of this session; should it be killed, a reaper takes them down.
+
+What a test promises of a machine that runs is tried again where the machine did not (machine.py). A test says by
+`@pytest.mark.bears(pause_s=…, share=…)` how much of that its promise bears, where that is not what most bear.
+"""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import secrets
@@ -9,11 +14,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from machine import MARK, Bears, Machine
 from pathloom.lab.lab import Lab
-from support import FIGURES, Outcome, call, left_of
+from support import FIGURES, Outcome, call, figures, left_of
 
 TOKEN = f"t{os.getpid():x}{secrets.token_hex(2)}"
 
@@ -27,9 +34,32 @@ for name in known_labs():
 """
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     if os.geteuid() != 0:
         pytest.exit("lab tests need root, for namespaces and Open vSwitch", returncode=1)
+    config.addinivalue_line("markers", "bears(pause_s, share): what a promise bears of the machine (machine.py)")
+    os.environ[MARK] = TOKEN
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Calls a test; again, with a lab and a folder of its own, where the machine did not run meanwhile."""
+    names = inspect.signature(pyfuncitem.obj).parameters
+    values: dict[str, Any] = {one: pyfuncitem.funcargs[one] for one in names}
+    given: dict[str, Any] = pyfuncitem.funcargs
+    mark = pyfuncitem.get_closest_marker("bears")
+
+    def again(number: int, why: str) -> None:
+        figures(f"{pyfuncitem.name}: try {number}", why=why)
+        if "name" in given:
+            Lab(given["name"]).down()
+        if "tmp_path" in values:
+            values["tmp_path"] = given["tmp_path"] / f"try-{number}"
+            values["tmp_path"].mkdir()
+
+    watching: Machine = given["machine"]
+    watching.hold(lambda: pyfuncitem.obj(**values), Bears(**(mark.kwargs if mark else {})), again)
+    return True
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -47,6 +77,13 @@ def reaper() -> Iterator[None]:
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(60) == 0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """Watches this machine."""
+    with Machine(tmp_path_factory.mktemp("machine")) as watching:
+        yield watching
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
@@ -30,6 +31,29 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 """Of Linux (linux/sockios.h, linux/if.h)."""
 _RULE = re.compile(r"table=1,.*priority=(\d+),udp.*nw_src=([\d.]+),nw_dst=([\d.]+),tp_src=(\d+),tp_dst=(\d+)")
 _OUTPUT = re.compile(r"output:(\d+)")
+
+
+class Switch:
+    """What turns an interface of the calling thread's namespace on and off."""
+
+    def __init__(self, interface: str) -> None:
+        self._name = interface.encode()
+        self._door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        before = fcntl.ioctl(self._door, _SIOCGIFFLAGS, struct.pack("16sH14x", self._name, 0))
+        self._flags = struct.unpack_from("H", before, 16)[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._door.close()
+
+    def set(self, up: bool) -> int:
+        """Returns when, in nanoseconds of the real-time clock."""
+        flags = self._flags | _IFF_UP if up else self._flags & ~_IFF_UP
+        now_ns = time.time_ns()
+        fcntl.ioctl(self._door, _SIOCSIFFLAGS, struct.pack("16sH14x", self._name, flags))
+        return now_ns
 
 
 class Live:
@@ -106,6 +130,11 @@ class Live:
                     found.setdefault((match[2], int(match[4])), {}).setdefault(node, []).append(line)
         return found
 
+    def rules_of(self, protocol: str) -> list[str]:
+        """Rules of single flows of a protocol."""
+        own = re.compile(rf"table=1,.*\b{protocol},.*tp_src=")
+        return [line for lines in self.switches.dump("dump-flows").values() for line in lines if own.search(line)]
+
     def path(self, rules: dict[int, list[str]], source: str) -> list[int]:
         """The links that the rules of a flow lead along, from its source's switch to a host."""
         host = next(host for host in self.blueprint.hosts if host.name == source)
@@ -162,16 +191,29 @@ class Live:
 
         Not by `ip`: on a busy machine, a program may take longer to start than flows take to move.
         """
-        name = f"l{link}".encode()
 
         def act() -> int:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
-                before = fcntl.ioctl(door, _SIOCGIFFLAGS, struct.pack("16sH14x", name, 0))
-                flags = struct.unpack_from("H", before, 16)[0]
-                flags = flags | _IFF_UP if up else flags & ~_IFF_UP
-                now_ns = time.time_ns()
-                fcntl.ioctl(door, _SIOCSIFFLAGS, struct.pack("16sH14x", name, flags))
-                return now_ns
+            with Switch(f"l{link}") as switch:
+                return switch.set(up)
+
+        return system.inside(self.blueprint.namespace, act)
+
+    def flap(self, link: int, per_s: float, seconds: float) -> int:
+        """Takes one end of a cable down and up again so many times a second; returns how often."""
+
+        def act() -> int:
+            with Switch(f"l{link}") as switch:
+                start, count = time.monotonic(), 0
+                while (passed := time.monotonic() - start) < seconds:
+                    # As many as are due by now: where the machine stood still, those that it missed follow at once.
+                    if count >= passed * per_s:
+                        time.sleep(0.25 / per_s)
+                        continue
+                    switch.set(False)
+                    time.sleep(0.25 / per_s)
+                    switch.set(True)
+                    count += 1
+                return count
 
         return system.inside(self.blueprint.namespace, act)
 

@@ -6,6 +6,7 @@ Usage: rogue.py PORT HOW SECONDS [DPID [FROM_PORT]]; HOW is one of
 - random: connections full of random bytes;
 - mutated: a proper handshake as DPID 0xbad0001, and messages with bytes changed, cut and doubled;
 - lengths: the same, with headers and counts that lie about what follows;
+- flap: switch DPID, whose port FROM_PORT goes down and up again 100 times a second;
 - flood: switch DPID, which hands up 100,000 packets a second from FROM_PORT, each of a new flow.
 
 Prints one line of JSON: connections made, messages or chunks sent, and how often it was sent away.
@@ -26,6 +27,7 @@ PACKET_IN, FLOW_REMOVED, PORT_STATUS, MULTIPART_REQUEST, MULTIPART_REPLY, BARRIE
 PORT_DESCRIPTION = 13
 PORTS = 4
 FLOOD_PER_S = 100_000
+FLAPS_PER_S = 100
 BATCH = 500
 STRANGER = 0xBAD0001
 
@@ -34,8 +36,9 @@ def message(kind: int, body: bytes = b"", xid: int = 1, length: int | None = Non
     return struct.pack(">BBHI", VERSION, kind, 8 + len(body) if length is None else length, xid) + body
 
 
-def port(number: int) -> bytes:
-    return struct.pack(">I4x6s2x16s8I", number, bytes([2, 0xEE, 0, 0, 0, number]), b"p", *[0] * 8)
+def port(number: int, link_down: bool = False) -> bytes:
+    state = [0, int(link_down)] + [0] * 6
+    return struct.pack(">I4x6s2x16s8I", number, bytes([2, 0xEE, 0, 0, 0, number]), b"p", *state)
 
 
 def answer(kind: int, xid: int, body: bytes, dpid: int) -> bytes:
@@ -202,10 +205,29 @@ def flood(place: int, seconds: float, dpid: int, from_port: int) -> dict[str, in
     return counts
 
 
+def flap(place: int, seconds: float, dpid: int, which: int) -> dict[str, int]:
+    session = Session(place, dpid)
+    session.serve(1.0)
+    counts = {"connections": 1, "sent": 0, "sent_away": 0}
+    start = time.monotonic()
+    while (passed := time.monotonic() - start) < seconds:
+        # Down and up are two messages.
+        if counts["sent"] <= passed * FLAPS_PER_S * 2:
+            session.send(message(PORT_STATUS, struct.pack(">B7x", 2) + port(which, counts["sent"] % 2 == 0)))
+            counts["sent"] += 1
+        if not session.serve(0 if counts["sent"] <= passed * FLAPS_PER_S * 2 else 0.001):
+            counts["sent_away"] += 1
+            break
+    return counts
+
+
 def main() -> None:
     place, how, seconds = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
     dpid = int(sys.argv[4], 16) if len(sys.argv) > 4 else STRANGER
-    counts = flood(place, seconds, dpid, int(sys.argv[5])) if how == "flood" else attack(place, how, seconds, dpid)
+    if how in ("flood", "flap"):
+        counts = (flood if how == "flood" else flap)(place, seconds, dpid, int(sys.argv[5]))
+    else:
+        counts = attack(place, how, seconds, dpid)
     sys.stdout.write(json.dumps(counts) + "\n")
 
 

@@ -5,15 +5,20 @@ The short versions assert loosely, for a busy machine is no broken network; all 
 
 from __future__ import annotations
 
+import json
 import random
+import socket
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
-from live import K4, QUIET, Live, alive, permutation, spoil
+from live import K4, QUIET, Live, alive, permutation, spoil, until
+from pathloom.lab import controller
 from pathloom.lab.probes import Track, summary
+from pathloom.lab.runs import run_agent
 from support import figures
 
 STATE = '[state]\ndirectory = "{}"'
@@ -75,6 +80,80 @@ def test_plans_that_a_crash_interrupts_are_ended_in_5_s(name: str, times: int, m
         figures(f"{times} kills in mid-move, {migration}", ended_s=round(max(took_s), 2), **summary(tracks))
         assert max(took_s) < 8
         assert not spoil(tracks)
+
+
+HELD_PERIOD_S, HELD_POLLS = 0.3, 3
+"""OFPT's polls; a lease is three of them long."""
+ALONE_BYTES, HELD_BYTES = 3_000_000, 3_500_000
+RATE_BPS = 10e6 * 1448 / 1514
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=LONG)])
+def test_a_killed_controller_holds_nobody_and_leaves_no_rule(name: str, times: int) -> None:
+    scheme = f"ofpt:sizes=announced,period={HELD_PERIOD_S}s"
+    with alive(name, K4, scheme) as live:
+        # Between pods that the transfers do not pass.
+        pairs = permutation(live, 8)[4:]
+        with live.probes(pairs) as probes:
+            announce(live, pairs)
+            rows = []
+            for turn in range(times):
+                rows += kill_while_held(live, 40_000 + 2 * turn)
+                live.launch()
+            # What is left of transfers that are over goes when it has been idle for a while.
+            until(lambda: not live.rules_of("tcp"), "no rule of a transfer is left", 40)
+            live.await_paths(pairs)
+            tracks = probes.stop()
+        held_s = [row["held_ns"] / 1e9 for row in rows[1::2]]
+        figures(
+            f"{times} kills while a flow is held",
+            held_s=[round(min(held_s), 2), round(max(held_s), 2)],
+            **summary(tracks),
+        )
+        assert [row["error"] for row in rows] == [None] * len(rows)
+        assert all(row["finish_ns"] > 0 for row in rows)
+        # The longer one of each two was held, and sent when its lease was over: before the other one could be done.
+        assert [row["leases_ended"] for row in rows] == [0, 1] * times
+        assert min(held_s) > 0.4
+        assert max(held_s) < ALONE_BYTES * 8 / RATE_BPS
+        assert not spoil(tracks)
+        assert sum(track.duplicated for track in tracks) == 0
+
+
+def announce(live: Live, pairs: Sequence[tuple[str, str]]) -> None:
+    """Tells the controller of the probes, as an agent of their hosts does."""
+    addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
+    words: list[dict[str, Any]] = [{"hello": {"version": 1, "hosts": [addresses[source] for source, _ in pairs]}}]
+    for index, (source, target) in enumerate(pairs):
+        ports = {"proto": int(socket.IPPROTO_UDP), "src_port": 20_000 + index, "dst_port": 20_000 + index}
+        flow = {"src": addresses[source], "dst": addresses[target], **ports}
+        words.append({"announce": {"flow": flow, "size_bytes": None}})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+        door.settimeout(10)
+        door.connect(str(live.lab.directory / controller.HOSTS_SOCKET))
+        door.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in words))
+        live.await_paths(pairs)
+
+
+def kill_while_held(live: Live, port: int) -> list[dict[str, Any]]:
+    """Two transfers from one host to another, the longer one held by OFPT; kills the controller meanwhile."""
+    addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
+    namespaces = {host.ports[0].address: host.namespace for host in live.blueprint.hosts}
+    ends = {"src_address": addresses["h0"], "dst_address": addresses["h2"], "dst_port": 5001, "dscp": 8, "after": []}
+    flows = [
+        {**ends, "start_ns": start_ns, "size_bytes": size_bytes, "src_port": port + index}
+        for index, (start_ns, size_bytes) in enumerate(((0, ALONE_BYTES), (100_000_000, HELD_BYTES)))
+    ]
+    plan = {"duration_ns": 2_000_000_000, "drain": 10, "namespaces": namespaces, "flows": flows}
+    plan["orders"] = str(live.lab.directory / controller.HOSTS_SOCKET)
+
+    def report(now_s: float) -> None:
+        # By now the second one has been told to wait.
+        if now_s > 0.4 and live.process is not None and live.process.poll() is None:
+            live.kill()
+
+    rows: list[dict[str, Any]] = run_agent(live.lab, plan, report)["flows"]
+    return rows
 
 
 def cut_and_mend(live: Live, pairs: Sequence[tuple[str, str]], links: Sequence[int]) -> list[tuple[int, int]]:

@@ -20,6 +20,9 @@ from support import K4, NOT_ROOT, PATHLOOM, SMALL, Outcome, call, left_of, machi
 
 LabCommand = Callable[..., Outcome]
 
+pytestmark = pytest.mark.bears(pause_s=0.5)
+"""What takes seconds bears more than a queue of packets does."""
+
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], 7), 5)"
 ANSWER = "import socket; s = socket.create_server(('', 7)); s.accept()"
 

@@ -70,6 +70,9 @@ class Transfer:
     timeouts: int = 0
     packets: int = 0
     held_until_ns: int = 0
+    held_since_ns: int = 0
+    held_ns: int = 0
+    leases_ended: int = 0
     paced: bool = False
     error: str | None = None
 
@@ -87,7 +90,8 @@ class Transfer:
     def row(self) -> dict[str, Any]:
         """What the result says of it."""
         names = ("src_port", "dst_port", "start_ns", "finish_ns", "retransmits", "timeouts", "packets", "error")
-        return {**{name: getattr(self, name) for name in names}, "delivered_bytes": self.received}
+        counts = {"held_ns": self.held_ns, "leases_ended": self.leases_ended}
+        return {**{name: getattr(self, name) for name in names}, **counts, "delivered_bytes": self.received}
 
 
 class Agent:
@@ -399,12 +403,15 @@ class Agent:
         transfer.held_until_ns = self.now_ns() + lease_ms * 1_000_000
         heapq.heappush(self.leases, (transfer.held_until_ns, transfer.index))
         if transfer.sender is not None and transfer.sender.fileno() in self.sockets:
+            if transfer not in self.held:
+                transfer.held_since_ns = self.now_ns()
             self.held.add(transfer)
             self.epoll.modify(transfer.sender.fileno(), 0)
 
     def _release(self, transfer: Transfer) -> None:
         if transfer in self.held:
             self.held.discard(transfer)
+            transfer.held_ns += self.now_ns() - transfer.held_since_ns
             if transfer.sender is not None and transfer.sender.fileno() in self.sockets:
                 self.epoll.modify(transfer.sender.fileno(), select.EPOLLOUT)
 
@@ -413,6 +420,7 @@ class Agent:
             transfer = self.transfers[heapq.heappop(self.leases)[1]]
             # A lease may have been renewed since.
             if transfer.held_until_ns <= now:
+                transfer.leases_ended += transfer in self.held
                 self._release(transfer)
 
     def _stop_long_lived(self) -> None:
