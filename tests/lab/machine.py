@@ -28,7 +28,7 @@ MARK = "PATHLOOM_TESTS"
 _NAP_S = 0.003
 _NOTED_S = 0.01
 """Pauses from this long on are noted."""
-_CALM_S, _PATIENCE_S = 0.5, 5.0
+_CALM_S, _PATIENCE_S = 0.3, 5.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 

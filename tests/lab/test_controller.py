@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from live import alive, permutation, spoil
+from pathloom.lab import controller, system
 from pathloom.native import program
-from support import compared
+from support import PATHLOOM, compared
 
 FABRIC = "fat-tree:k=4,rate=4Mbps,buffer=150"
+TOKEN = "0123456789abcdef0123456789abcdef"
 LIVE = ["--worlds", "lab", "--lab", "controller=pathloom", "--runs", "1"]
 
 
@@ -58,3 +63,38 @@ def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, s
     other = subprocess.run([program(), "replay", config, log], capture_output=True, text=True, check=False)
     assert other.returncode == 2
     assert "the log has" in other.stderr
+
+
+def test_the_log_goes_on_over_changes_of_scheme(name: str) -> None:
+    with alive(name, FABRIC, "ofpt") as live:
+        tokens = live.lab.directory / "tokens"
+        tokens.write_text(f"operate test {TOKEN}\n", encoding="ascii")
+        tokens.chmod(0o600)
+        # By SIGHUP to lessor, by the API to ecmp, and back.
+        live.kill()
+        live.configure("ofpt", more=f'[api]\naddress = "127.0.0.1:6680"\ntokens = "{tokens}"')
+        live.launch()
+        pairs = permutation(live, 4)
+        with live.probes(pairs) as probes:
+            live.await_paths(pairs)
+            assert live.process is not None
+            live.configure("lessor", more=f'[api]\naddress = "127.0.0.1:6680"\ntokens = "{tokens}"')
+            live.process.send_signal(signal.SIGHUP)
+            live.await_log("another scheme is in charge")
+            for count, scheme in enumerate(("ecmp", "ofpt:period=1s"), 2):
+                inside = ["ip", "netns", "exec", live.blueprint.namespace, *PATHLOOM, "controller", "scheme", scheme]
+                environment = {**os.environ, "PATHLOOM_TOKEN": TOKEN, system.MARK: str(live.lab.directory)}
+                subprocess.run(inside, check=True, env=environment, stdout=subprocess.DEVNULL)
+                live.await_log("another scheme is in charge", count)
+            live.await_paths(pairs)
+            tracks = probes.stop()
+        controller.stop(live.process)
+        assert not spoil(tracks)
+        log = live.lab.directory / controller.EVENTS
+        changes = [
+            json.loads(line)["scheme"]["spec"] for line in log.read_text("utf-8").splitlines() if '"scheme":{' in line
+        ]
+        assert changes == ["lessor", "ecmp", "ofpt:period=1s"]
+        # As it was started, it goes the same way again.
+        live.configure("ofpt")
+        assert "the controller wants the same again" in controller.replay(live.lab.directory)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from machine import TRIES, Bears, Machine, others_s
 
-QUIET = Bears(pause_s=0.2, share=2.0)
+QUIET = Bears(pause_s=0.15, share=2.0)
 """Bears all but what these tests do to the watchers."""
 
 
@@ -41,10 +41,10 @@ def broken(machine: Machine, still_s: Callable[[int], float], mended: int) -> tu
 
 
 def test_a_promise_broken_while_the_machine_stood_still_is_tried_again(machine: Machine) -> None:
-    tries, reasons = broken(machine, lambda _: 0.4, mended=2)
+    tries, reasons = broken(machine, lambda _: 0.25, mended=2)
     assert tries == 2
     assert "broken was: nothing lost" in reasons[0]
-    assert int(reasons[0].partition("stood still for ")[2].partition(" ms")[0]) >= 390
+    assert int(reasons[0].partition("stood still for ")[2].partition(" ms")[0]) >= 240
 
 
 def test_a_promise_broken_on_a_machine_that_runs_fails_at_once(machine: Machine) -> None:
@@ -54,11 +54,11 @@ def test_a_promise_broken_on_a_machine_that_runs_fails_at_once(machine: Machine)
 
 
 def test_a_promise_that_is_broken_again_when_the_machine_runs_fails(machine: Machine) -> None:
-    assert broken(machine, lambda tries: 0.4 if tries == 1 else 0.0, mended=9)[0] == 2
+    assert broken(machine, lambda tries: 0.25 if tries == 1 else 0.0, mended=9)[0] == 2
 
 
 def test_a_promise_that_is_always_broken_fails(machine: Machine) -> None:
-    tries, reasons = broken(machine, lambda _: 0.4, mended=9)
+    tries, reasons = broken(machine, lambda _: 0.25, mended=9)
     assert (tries, len(reasons)) == (TRIES, TRIES)
 
 
@@ -86,6 +86,6 @@ def test_this_folder_s_tests_are_tried_again(machine: Machine, tmp_path: Path) -
     (tmp_path / "seen").write_text("x", encoding="ascii")
     if tmp_path.name != "try-2":
         # Longer than any test bears.
-        stand_still(machine, 0.4)
+        stand_still(machine, 0.25)
     assert tmp_path.name == "try-2"
     assert (tmp_path.parent / "seen").exists()

@@ -186,12 +186,12 @@ def test_100_000_packets_a_second_from_one_port_are_limited(name: str) -> None:
         with live.probes(pairs) as probes:
             time.sleep(1)
             before_s = cpu_s(live)
-            counts = rogue(live, "flood", 5, tor.dpid, "1")
+            counts = rogue(live, "flood", 3, tor.dpid, "1")
             used_s = cpu_s(live) - before_s
             tracks = probes.stop()
-        figures("flood", per_s=counts["sent"] / 5, busy_share=round(used_s / 6, 3), **summary(tracks))
-        assert counts["sent"] > 100_000
-        assert used_s < 3
+        figures("flood", per_s=counts["sent"] / 3, busy_share=round(used_s / 4, 3), **summary(tracks))
+        assert counts["sent"] > 60_000
+        assert used_s < 2
         assert not spoil(tracks)
         live.await_log("a port sends too many packets here", since=seen)
         assert len(live.log()[seen:].splitlines()) < 100
@@ -225,30 +225,23 @@ print(number)
         live.await_log("a port sends too many packets here", since=seen)
 
 
-def test_nonsense_at_the_listening_port_is_refused_and_named(name: str) -> None:
+def test_nonsense_and_a_second_switch_of_the_same_name_are_sent_away_and_named(name: str) -> None:
     with alive(name, K4, QUIET) as live:
         first = len(live.log())
         with undisturbed(live, "nonsense"):
             kinds = ("random", "mutated", "lengths")
-            with ThreadPoolExecutor(len(kinds)) as pool:
+            with ThreadPoolExecutor(len(kinds) + 1) as pool:
+                double = pool.submit(rogue, live, "duplicate", 5, live.blueprint.switches[3].dpid)
                 heard = list(pool.map(lambda how: rogue(live, how, 5), kinds))
             for how, counts in zip(kinds, heard, strict=True):
                 figures(how, **counts)
                 assert counts["connections"] > 3
                 assert counts["sent_away"] > 0
             live.await_log("a connection is closed", len(kinds), since=first)
+            assert double.result()["sent_away"] >= 2
+            assert "connected from" in live.await_log("is connected from", since=first)
         # The switches' sessions stood all the while.
         assert live.log()[first:].count("a session stands") == 0
-
-
-def test_a_second_switch_of_the_same_name_is_sent_away_and_named(name: str) -> None:
-    with alive(name, K4, QUIET) as live:
-        seen = len(live.log())
-        with undisturbed(live, "a duplicate"):
-            counts = rogue(live, "duplicate", 5, live.blueprint.switches[3].dpid)
-        assert counts["sent_away"] >= 2
-        assert "connected from" in live.await_log("is connected from", since=seen)
-        assert live.log()[seen:].count("a session stands") == 0
 
 
 def test_meters_hold_flows_to_their_rates(name: str) -> None:

@@ -46,7 +46,7 @@ pub use defaults::FIRST_GROUP;
 pub use drain::DrainError;
 pub use dry_run::{dry_run, DefaultPaths, DryRun};
 pub use io::*;
-pub use log::{read_log, replay, Divergence, LogError, Message, Record};
+pub use log::{read_log, replay, Divergence, LogError, Message, Record, ReplayError, SchemeChange};
 pub use pacing::{Enforcement, FIRST_METER};
 pub use reasons::{Cause, Decision, Reason};
 pub use snapshot::{RestoreError, Snapshot};

@@ -4,6 +4,7 @@
 use crate::controller::Controller;
 use crate::io::{Input, Output};
 use pathloom_model::Nanos;
+use pathloom_scheme::Scheme;
 use serde::{Deserialize, Serialize};
 
 /// One line of a log.
@@ -24,6 +25,17 @@ pub enum Message {
     Input(Input),
     /// It wanted this.
     Output(Output),
+    /// Another scheme was put in charge ([`Controller::set_scheme`]).
+    Scheme(SchemeChange),
+}
+
+/// The scheme that was put in charge.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SchemeChange {
+    /// Its specification, as on the command line.
+    pub spec: String,
+    /// What its random choices come from.
+    pub seed: u64,
 }
 
 impl Record {
@@ -35,6 +47,11 @@ impl Record {
     /// The controller wanted this.
     pub fn output(at: Nanos, output: Output) -> Record {
         Record { at, message: Message::Output(output) }
+    }
+
+    /// Another scheme was put in charge.
+    pub fn scheme(at: Nanos, change: SchemeChange) -> Record {
+        Record { at, message: Message::Scheme(change) }
     }
 
     /// As a line of JSON, without the line's end.
@@ -75,12 +92,37 @@ pub struct Divergence {
     pub got: Option<Box<Output>>,
 }
 
+/// Why a log does not replay.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The controller did something else.
+    #[error(transparent)]
+    Divergence(#[from] Divergence),
+    /// A scheme that was put in charge cannot be made here.
+    #[error("record {record} puts `{spec}` in charge: {problem}")]
+    Scheme {
+        /// Number of the record, from 0.
+        record: usize,
+        /// The scheme.
+        spec: String,
+        /// Why not.
+        problem: String,
+    },
+}
+
 /// Feeds a controller, which must be in the state that the recorded one was in, the inputs of a log, and compares what
-/// it says. Returns the number of outputs that agreed.
+/// it says. `scheme` makes those that were put in charge meanwhile. Returns the number of outputs that agreed.
 ///
 /// Barriers come when the driver has given all inputs that were at hand ([`Controller::flush`]): where the log has more
 /// outputs than the inputs so far lead to, that is when.
-pub fn replay(records: &[Record], controller: &mut Controller) -> Result<usize, Divergence> {
+///
+/// # Errors
+/// The controller wants something else at some place, or a scheme cannot be made.
+pub fn replay(
+    records: &[Record],
+    controller: &mut Controller,
+    mut scheme: impl FnMut(&SchemeChange) -> Result<Box<dyn Scheme>, String>,
+) -> Result<usize, ReplayError> {
     let mut agreed = 0;
     let check = |record: usize, at: Nanos, logged: Option<&Output>, got: Option<Output>| {
         if logged == got.as_ref() {
@@ -104,6 +146,14 @@ pub fn replay(records: &[Record], controller: &mut Controller) -> Result<usize, 
             Message::Output(output) => {
                 check(index, record.at, Some(output), next(controller))?;
                 agreed += 1;
+            }
+            Message::Scheme(change) => {
+                check(index, record.at, None, controller.poll_output())?;
+                let made = scheme(change).map_err(|problem| {
+                    let spec = change.spec.clone();
+                    ReplayError::Scheme { record: index, spec, problem }
+                })?;
+                controller.set_scheme(record.at, made);
             }
         }
     }

@@ -1,9 +1,11 @@
 //! Controllers that die and come back, with a memory and without; schemes that take over; logs that replay.
 
-use pathloom_control::{replay, Controller, Input, Message, Snapshot};
-use pathloom_model::Nanos;
-use pathloom_scheme::{Action, DefaultRoutes, Event};
-use pathloom_testkit::{ms, Script, World, LABEL, SECOND};
+use pathloom_control::{replay, Config, Controller, Input, Message, ReplayError, SchemeChange, Snapshot};
+use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
+use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme};
+use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND};
+use proptest::prelude::*;
+use std::sync::Arc;
 
 #[test]
 fn a_new_controller_adopts_what_stands() {
@@ -145,12 +147,111 @@ fn a_log_replays() {
         let scheme = world.script.from_the_start().scheme_with(LABEL, start);
         Controller::new(world.config.clone(), world.network.fabric.clone(), scheme)
     };
-    assert!(replay(&records, &mut again()).unwrap() > 100);
+    assert!(replay(&records, &mut again(), nothing_else).unwrap() > 100);
     let output = records.iter().rposition(|record| matches!(record.message, Message::Output(_))).unwrap();
     let at = records[output].at;
     records.remove(output);
-    let divergence = replay(&records, &mut again()).unwrap_err();
+    let Err(ReplayError::Divergence(divergence)) = replay(&records, &mut again(), nothing_else) else {
+        panic!("an output that is missing shows");
+    };
     assert_eq!((divergence.at >= at, divergence.logged.is_none()), (true, true));
     let cut = &text[..text.len() - 20];
     assert!(pathloom_control::read_log(cut).unwrap_err().to_string().contains("cut off"));
+}
+
+fn nothing_else(change: &SchemeChange) -> Result<Box<dyn Scheme>, String> {
+    Err(format!("nobody put {} in charge", change.spec))
+}
+
+fn named(spec: &str) -> Box<dyn Scheme> {
+    pathloom_schemes::parse(spec).unwrap().central(0).unwrap()
+}
+
+#[test]
+fn a_log_replays_over_changes_of_scheme() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let fresh = || Controller::new(Config::default(), fabric.clone(), named("ofpt"));
+    let mut network = Network::new(fabric.clone(), fresh(), Timing::NONE, 1);
+    network.start();
+    network.run_until(ms(100));
+    let all = fabric.attachments();
+    for (turn, change) in ["ecmp", "lessor", "hedera", "ofpt"].into_iter().enumerate() {
+        for (index, at) in all.iter().enumerate() {
+            let dst = all[(index + all.len() / 2 + turn) % all.len()].address;
+            let src_port = 1000 + turn as u16;
+            let five_tuple = FiveTuple { src: at.address, dst, proto: PROTO_TCP, src_port, dst_port: 2 };
+            network.send(Headers { dscp: LONG_FLOW_DSCP, tcp_flags: TCP_SYN, ..Headers::plain(five_tuple) });
+        }
+        // Some are in the middle of something.
+        network.run_until(network.now() + ms(1));
+        network.set_scheme(named(change));
+        network.run_until(network.now() + SECOND);
+    }
+    let text: String = network.log.iter().map(|record| record.to_line() + "\n").collect();
+    let records = pathloom_control::read_log(&text).unwrap();
+    let make = |change: &SchemeChange| Ok(named(&change.spec));
+    let outputs = records.iter().filter(|record| matches!(record.message, Message::Output(_))).count();
+    assert_eq!(replay(&records, &mut fresh(), make).unwrap(), outputs);
+    assert!(outputs > 500);
+    // Another scheme in its place wants something else; one that nobody knows is named.
+    let other = |change: &SchemeChange| Ok(named(if change.spec == "lessor" { "spt" } else { &change.spec }));
+    assert!(matches!(replay(&records, &mut fresh(), other), Err(ReplayError::Divergence(_))));
+    let unknown = replay(&records, &mut fresh(), nothing_else).unwrap_err().to_string();
+    assert!(unknown.contains("puts `ecmp` in charge: nobody put ecmp in charge"), "{unknown}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    /// Without a memory, in whatever order and however late the switches come back: reading their rules is all.
+    #[test]
+    fn adoption_changes_nothing(
+        order in Just((0..20usize).collect::<Vec<_>>()).prop_shuffle(),
+        gaps_ms in proptest::collection::vec(0u64..40, 20),
+        seed: u64,
+    ) {
+        let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+        let fresh = |epoch| {
+            let config = Config { epoch, ..Config::default() };
+            Controller::new(config, fabric.clone(), named("move:period=1h"))
+        };
+        let slow = |most_us: u64| (Nanos(1000), Nanos(most_us * 1000));
+        let timing = Timing { link: slow(2000), message: slow(20_000), work: slow(10_000), lies: false };
+        let mut network = Network::new(fabric.clone(), fresh(1), timing, seed);
+        network.start();
+        let all = fabric.attachments();
+        let flows: Vec<Headers> = (0..all.len()).map(|index| {
+            let (src, dst) = (all[index].address, all[(index + all.len() / 2) % all.len()].address);
+            let five_tuple = FiveTuple { src, dst, proto: PROTO_TCP, src_port: 1000, dst_port: 2 };
+            Headers { dscp: LONG_FLOW_DSCP, ..Headers::plain(five_tuple) }
+        }).collect();
+        flows.iter().for_each(|&headers| { network.send(Headers { tcp_flags: TCP_SYN, ..headers }); });
+        let traffic = |network: &mut Network, time: Nanos| {
+            let end = network.now() + time;
+            while network.now() < end {
+                flows.iter().for_each(|&headers| { network.send(headers); });
+                network.run_until(network.now() + ms(2));
+            }
+        };
+        traffic(&mut network, SECOND);
+        prop_assert!(network.controller.view().flows.values().all(|flow| flow.route.is_some()));
+        let routes = |network: &Network| -> Vec<_> {
+            network.controller.view().flows.values().map(|flow| flow.route.clone()).collect()
+        };
+        let before = routes(&network);
+        network.kill_controller();
+        traffic(&mut network, ms(50));
+        network.start_controller(fresh(2));
+        for (&switch, &gap_ms) in order.iter().zip(&gaps_ms) {
+            network.connect(fabric.switches()[switch]);
+            traffic(&mut network, ms(gap_ms));
+        }
+        traffic(&mut network, SECOND);
+        prop_assert_eq!(network.controller.counts().messages_out, 20);
+        prop_assert_eq!(routes(&network), before);
+        // The last ones are still under way.
+        network.run_until(network.now() + ms(100));
+        let mishaps = network.mishaps();
+        prop_assert!(mishaps.is_empty(), "{} packets: {:?}", mishaps.len(), mishaps[0]);
+    }
 }

@@ -1,6 +1,7 @@
 //! What the configuration file says, and whether it makes sense.
 
 use crate::api::{Api, ReadyApi};
+use crate::current::Current;
 use crate::hosts::HostsConfig;
 use crate::tls::Tls;
 use pathloom_control::Config as ControlConfig;
@@ -217,7 +218,7 @@ pub struct Ready {
     /// Switch by datapath identifier.
     pub datapaths: BTreeMap<u64, NodeId>,
     /// Certificates of the address for switches.
-    pub(crate) listen_tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) listen_tls: Option<Current<rustls::ServerConfig>>,
     /// The API, if there is to be one.
     pub(crate) api: Option<ReadyApi>,
 }
@@ -278,7 +279,7 @@ fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
 }
 
 /// The certificates of the address for switches.
-fn listen_tls(tls: &Tls, fabric: &Fabric, beside: &Path) -> Result<Arc<rustls::ServerConfig>, String> {
+fn listen_tls(tls: &Tls, fabric: &Fabric, beside: &Path) -> Result<Current<rustls::ServerConfig>, String> {
     if tls.client_ca.is_none() {
         return Err("listen.tls.client_ca: missing; switches must show certificates, and this says whose count".into());
     }
@@ -288,7 +289,7 @@ fn listen_tls(tls: &Tls, fabric: &Fabric, beside: &Path) -> Result<Arc<rustls::S
             "listen.tls.names.{name}: the fabric has no switch of this name; see pathloom fabric show"
         ));
     }
-    tls.load(beside).map_err(|problem| format!("listen.tls.{problem}"))
+    tls.load(beside).map(Current::new).map_err(|problem| format!("listen.tls.{problem}"))
 }
 
 /// Datapath identifiers: those given, and the node's number plus 1 for all others.

@@ -1,6 +1,7 @@
 //! Sessions of switches over TLS.
 
 use crate::config::Ready;
+use crate::current::Current;
 use crate::serve::breathe;
 use crate::session::Shared;
 use rustls::ServerConfig;
@@ -15,7 +16,8 @@ use tokio_rustls::TlsAcceptor;
 /// What TLS sessions need.
 #[derive(Clone)]
 pub(crate) struct Encryption {
-    acceptor: TlsAcceptor,
+    /// As it was read last.
+    config: Current<ServerConfig>,
     /// Handshakes at a time: each costs the controller's thread about a millisecond.
     handshakes: Arc<Semaphore>,
     patience: Duration,
@@ -27,9 +29,9 @@ const HANDSHAKES: usize = 256;
 impl Encryption {
     /// As the configuration has it; `None` without certificates.
     pub(crate) fn new(ready: &Ready) -> Option<Encryption> {
-        let config: Arc<ServerConfig> = ready.listen_tls.clone()?;
+        let config = ready.listen_tls.clone()?;
         let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
-        Some(Encryption { acceptor: config.into(), handshakes, patience: ready.config.sessions.handshake_timeout })
+        Some(Encryption { config, handshakes, patience: ready.config.sessions.handshake_timeout })
     }
 }
 
@@ -60,7 +62,8 @@ pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, sh
 
 async fn greet(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shared: Shared) {
     let _ = stream.set_nodelay(true);
-    let stream = match timeout(encryption.patience, encryption.acceptor.accept(stream)).await {
+    let acceptor = TlsAcceptor::from(encryption.config.get());
+    let stream = match timeout(encryption.patience, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(problem)) => {
             shared.hub.borrow_mut().counts.offences += 1;

@@ -1,10 +1,12 @@
 //! The event log of a live controller: what it was told and what it wanted, as lines that replay in a pure one.
 //!
-//! The first line tells what the configuration file does not: `{"start":{"epoch":7}}`. The rest is as in every world.
+//! The first line tells what the configuration file does not: `{"start":{"epoch":7}}`. The rest is as in every world; where
+//! another scheme is put in charge, a line says which: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
 
 use crate::config::Ready;
-use pathloom_control::{read_log, Config, Controller, Input, Output, Record};
+use pathloom_control::{read_log, Config, Controller, Input, Output, Record, SchemeChange};
 use pathloom_model::Nanos;
+use pathloom_scheme::Scheme;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -35,7 +37,13 @@ pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
     let scheme = scheme.ok_or_else(|| format!("{} has no central part", ready.scheme.name))?;
     let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
     let mut controller = Controller::new(config, ready.fabric.clone(), scheme);
-    pathloom_control::replay(&records, &mut controller).map_err(|problem| problem.to_string())
+    pathloom_control::replay(&records, &mut controller, make).map_err(|problem| problem.to_string())
+}
+
+/// A scheme that was put in charge.
+fn make(change: &SchemeChange) -> Result<Box<dyn Scheme>, String> {
+    let spec = pathloom_schemes::parse(&change.spec).map_err(|problem| problem.to_string())?;
+    spec.central(change.seed).ok_or_else(|| format!("{} has no central part", spec.name))
 }
 
 /// A log that is being written.
@@ -62,6 +70,11 @@ impl Recorder {
     /// The controller wants this.
     pub(crate) fn output(&mut self, at: Nanos, output: &Output) {
         self.write(&Record::output(at, output.clone()));
+    }
+
+    /// Another scheme is about to be put in charge.
+    pub(crate) fn scheme(&mut self, at: Nanos, change: SchemeChange) {
+        self.write(&Record::scheme(at, change));
     }
 
     /// Gives what was written to the system.
@@ -108,10 +121,18 @@ mod tests {
                 recorder.output(at, &output);
             }
         }
+        let (at, change) = (Nanos(1_000_000_000), SchemeChange { spec: "hedera:period=1s".into(), seed: 3 });
+        recorder.scheme(at, change.clone());
+        controller.set_scheme(at, make(&change).unwrap());
+        while let Some(output) = controller.poll_output() {
+            recorder.output(at, &output);
+        }
         recorder.flush();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(replay(&ready, &text).unwrap() >= 20);
+        let unknown = replay(&ready, &text.replace("hedera:", "heder:")).unwrap_err();
+        assert!(unknown.contains("did you mean `hedera`"), "{unknown}");
         // Another epoch gives other cookies; a line that is missing shows.
         let mut lines: Vec<&str> = text.lines().collect();
         let output = lines.iter().position(|line| line.contains("\"output\"")).unwrap();

@@ -1,13 +1,14 @@
 //! The controller as a program: listens, keeps time, solves, and stops without touching a rule.
 
 use crate::api;
-use crate::config::{ConfigError, Ready};
+use crate::config::Ready;
 use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
 use crate::hub::{Brain, Hub};
 use crate::load::Load;
 use crate::persist::Persist;
 use crate::record::Recorder;
+use crate::reload::{reload, InUse};
 use crate::scout::{self, Scout};
 use crate::session::Shared;
 use crate::tls::Binding;
@@ -147,7 +148,7 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
     shared.hub.borrow_mut().tell(Input::Timeout);
     tokio::task::spawn_local(keep_time(shared.clone()));
     tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
-    tokio::task::spawn_local(reload(shared.clone(), file));
+    tokio::task::spawn_local(reload(shared.clone(), file, InUse::new(&ready)));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         _ = terminate.recv() => {}
@@ -341,29 +342,5 @@ fn keep(shared: &Shared, persist: &Persist) {
         }
         let snapshot = shared.hub.borrow_mut().controller().map(|controller| controller.snapshot());
         snapshot.iter().for_each(|snapshot| persist.save(snapshot));
-    }
-}
-
-/// Reads the file again at SIGHUP. A new scheme takes over from the old one and finds all flows where they are; what else
-/// has changed takes a restart, which touches no flow either.
-async fn reload(shared: Shared, file: PathBuf) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
-    while hangup.recv().await.is_some() {
-        let read: Result<Ready, ConfigError> = crate::config::read(&file);
-        let ready = match read {
-            Ok(ready) => ready,
-            Err(problem) => {
-                tracing::error!(%problem, "the configuration was not taken; going on with the old one");
-                continue;
-            }
-        };
-        let mut hub = shared.hub.borrow_mut();
-        if ready.scheme.label == hub.gauges.scheme.0 {
-            tracing::info!("the scheme is the same; other settings take a restart");
-            continue;
-        }
-        if let Some(scheme) = ready.scheme.central(ready.config.scheme.seed) {
-            hub.set_scheme(&ready.scheme.label, scheme);
-        }
     }
 }

@@ -1,10 +1,17 @@
-//! A configuration with keys that nobody knows: refused at the start with its place, and at a reload (SIGHUP), where
-//! everything goes on as it was.
+//! A reload (SIGHUP): another scheme, other tokens and certificates. A configuration with keys that nobody knows is refused
+//! at the start with its place, and at a reload, where everything goes on as it was.
 
-use std::io::{BufRead, BufReader};
+use rcgen::{CertificateParams, DnType, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{channel, Receiver};
+use std::sync::Arc;
 use std::time::Duration;
 
 const GOOD: &str = "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten = { unix = \"openflow\" }\n";
@@ -13,6 +20,21 @@ const BAD: &str =
 
 /// A directory of the test's own, gone with it.
 struct Directory(PathBuf);
+
+impl Directory {
+    fn new(what: &str) -> Directory {
+        let place = std::env::temp_dir().join(format!("pathloom-reload-{what}-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        Directory(place)
+    }
+
+    /// Writes a file that nobody else can read.
+    fn write(&self, name: &str, text: &str) {
+        let file = self.0.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+}
 
 impl Drop for Directory {
     fn drop(&mut self) {
@@ -64,9 +86,8 @@ impl Drop for Running {
 
 #[test]
 fn unknown_keys_are_named_and_change_nothing() {
-    let place = Directory(std::env::temp_dir().join(format!("pathloom-reload-{}", std::process::id())));
-    std::fs::create_dir_all(&place.0).unwrap();
-    let write = |text: &str| std::fs::write(place.0.join("controller.toml"), text).unwrap();
+    let place = Directory::new("keys");
+    let write = |text: &str| place.write("controller.toml", text);
     write(BAD);
     let refused = Command::new(env!("CARGO_BIN_EXE_pathloom-controller"))
         .args(["--config", "controller.toml"])
@@ -93,4 +114,107 @@ fn unknown_keys_are_named_and_change_nothing() {
     running.signal("-TERM");
     running.says("the rules stay in the switches");
     assert!(running.process.wait().unwrap().success());
+}
+
+/// The port in a line of the log.
+fn port(line: &str) -> u16 {
+    let digits = line.split("address=127.0.0.1:").nth(1).unwrap();
+    digits.split(|one: char| !one.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+/// The status of an answer to somebody with a token.
+fn status(port: u16, token: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "GET /v1/state HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn tokens_are_read_again() {
+    let place = Directory::new("tokens");
+    let (first, second) = ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210");
+    place.write("tokens", &format!("read ann {first}\n"));
+    let api = "[api]\naddress = \"127.0.0.1:0\"\ntokens = \"tokens\"\n";
+    place.write("controller.toml", &format!("{GOOD}{api}"));
+    let running = Running::start(&place.0);
+    let port = port(&running.says("the API listens"));
+    assert_eq!((status(port, first), status(port, second)), ("200".into(), "401".into()));
+    place.write("tokens", "nonsense\n");
+    running.signal("-HUP");
+    assert!(running.says("going on with the old one").contains("tokens"));
+    assert_eq!(status(port, first), "200");
+    place.write("tokens", &format!("operate bob {second}\n"));
+    running.signal("-HUP");
+    running.says("the scheme is the same");
+    assert_eq!((status(port, first), status(port, second)), ("401".into(), "200".into()));
+    // What takes a restart is said.
+    place.write("controller.toml", GOOD);
+    running.signal("-HUP");
+    assert!(running.says("takes a restart").contains("\"api\""));
+    assert_eq!(status(port, second), "200");
+}
+
+/// A certificate of its own for this machine, and its key, as PEM.
+fn certificate(name: &str) -> (String, String) {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    let key = KeyPair::generate().unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+/// The certificate that is shown at a port, if it is one of those that are trusted.
+fn shown(port: u16, trusted: &[&str]) -> Option<Vec<u8>> {
+    let mut roots = RootCertStore::empty();
+    trusted.iter().for_each(|one| roots.add(CertificateDer::from_pem_slice(one.as_bytes()).unwrap()).unwrap());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = builder.with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    while session.is_handshaking() {
+        session.complete_io(&mut stream).ok()?;
+    }
+    session.peer_certificates().map(|all| all[0].to_vec())
+}
+
+#[test]
+fn certificates_are_read_again() {
+    let place = Directory::new("certificates");
+    let (first, second) = (certificate("first"), certificate("second"));
+    let write = |(certificate, key): &(String, String)| {
+        place.write("certificate.pem", certificate);
+        place.write("key.pem", key);
+    };
+    place.write("ca.pem", &first.0);
+    place.write("tokens", "read ann 0123456789abcdef0123456789abcdef\n");
+    let files = "certificate = \"certificate.pem\", key = \"key.pem\"";
+    let text = format!(
+        "fabric = {{ spec = \"diamond:hosts=2,rate=10Mbps\" }}\n\
+         listen = {{ address = \"127.0.0.1:0\", tls = {{ {files}, client_ca = \"ca.pem\" }} }}\n\
+         api = {{ address = \"127.0.0.1:0\", tokens = \"tokens\", tls = {{ {files} }} }}\n"
+    );
+    place.write("controller.toml", &text);
+    write(&first);
+    let running = Running::start(&place.0);
+    let ports = ["listening for switches", "the API listens"].map(|words| port(&running.says(words)));
+    let both = [first.0.as_str(), second.0.as_str()];
+    let der = |pair: &(String, String)| CertificateDer::from_pem_slice(pair.0.as_bytes()).unwrap().to_vec();
+    for port in ports {
+        assert_eq!(shown(port, &both), Some(der(&first)));
+    }
+    // A key that does not belong to the certificate changes nothing.
+    place.write("key.pem", &second.1);
+    running.signal("-HUP");
+    running.says("going on with the old one");
+    write(&second);
+    running.signal("-HUP");
+    running.says("the scheme is the same");
+    for port in ports {
+        assert_eq!(shown(port, &both), Some(der(&second)));
+        assert_eq!(shown(port, &both[..1]), None);
+    }
 }

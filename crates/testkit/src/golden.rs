@@ -171,7 +171,7 @@ impl Player {
         let events = heard[self.events..].iter().map(|(at, event)| Line { at: *at, what: What::Event(event.clone()) });
         let outputs = self.network.log[self.outputs..].iter().filter_map(|record| match &record.message {
             Message::Output(output) => Some(Line { at: record.at, what: What::Output(output.clone()) }),
-            Message::Input(_) => None,
+            Message::Input(_) | Message::Scheme(_) => None,
         });
         let mut news: Vec<Line> = events.chain(outputs).collect();
         news.sort_by_key(|line| line.at);

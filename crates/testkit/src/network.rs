@@ -276,8 +276,10 @@ impl Network {
         self.feed(input);
     }
 
-    /// Puts another scheme in charge of the controller.
+    /// Puts another scheme in charge of the controller. The log has its name, as if it had no settings.
     pub fn set_scheme(&mut self, scheme: Box<dyn pathloom_scheme::Scheme>) {
+        let change = pathloom_control::SchemeChange { spec: scheme.name().to_owned(), seed: 0 };
+        self.log.push(pathloom_control::Record::scheme(self.now, change));
         self.controller.set_scheme(self.now, scheme);
         self.carry_out();
     }

@@ -140,7 +140,7 @@ impl World {
     pub fn outputs(&self) -> impl Iterator<Item = &Output> {
         self.network.log.iter().filter_map(|record| match &record.message {
             Message::Output(output) => Some(output),
-            Message::Input(_) => None,
+            Message::Input(_) | Message::Scheme(_) => None,
         })
     }
 

@@ -108,7 +108,8 @@ def messages(directory: Path, since_ns: int) -> int:
     with (directory / EVENTS).open(encoding="utf-8") as log:
         for line in log:
             record = json.loads(line)
-            if record.get("at", -1) >= since_ns:
+            # A change of scheme is no message.
+            if record.get("at", -1) >= since_ns and "scheme" not in record:
                 what = record.get("input", record.get("output"))
                 verb = what if isinstance(what, str) else next(iter(what))
                 count += verb not in _WITHIN

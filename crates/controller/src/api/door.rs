@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use super::tokens::{Role, Tokens};
+use crate::current::Current;
 use axum::body::{to_bytes, Body};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{header, HeaderMap, HeaderValue, Method, StatusCode};
@@ -19,7 +20,8 @@ const REMEMBERED: usize = 1024;
 /// The door.
 #[derive(Clone)]
 pub(crate) struct Door {
-    pub tokens: Arc<Tokens>,
+    /// As they were read last.
+    pub tokens: Current<Tokens>,
     pub body_bytes: usize,
     pub timeout: Duration,
     pub book: Arc<Book>,
@@ -93,7 +95,8 @@ pub(crate) async fn keep(
 impl Door {
     async fn admit(&self, peer: SocketAddr, request: Request) -> Result<Request, Problem> {
         let (shown, token) = shown(request.headers())?;
-        let Some((name, role)) = self.tokens.find(&token) else {
+        let tokens = self.tokens.get();
+        let Some((name, role)) = tokens.find(&token) else {
             let problem =
                 Problem::new(StatusCode::UNAUTHORIZED, "the token is not known", "no token like this is in the file");
             return Err(problem.at("Authorization").way_out("`pathloom controller token` makes one"));

@@ -5,7 +5,7 @@ use super::rows::{
     link_name, seconds, CableCounts, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow, SwitchRow,
 };
 use crate::hub::Hub;
-use pathloom_control::{Controller, DrainError, Input, Reason, Target};
+use pathloom_control::{Controller, DrainError, Input, Reason, SchemeChange, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView, Scheme, View};
 use std::sync::Arc;
@@ -202,16 +202,20 @@ impl Hub {
     }
 
     /// Puts another scheme in charge. Flows stay where they are until it moves them.
-    pub(crate) fn set_scheme(&mut self, label: &str, scheme: Box<dyn Scheme>) {
-        let now = self.clock.now();
-        if self.recorder.take().is_some() {
-            tracing::warn!("the event log ends here: it has no words for a change of scheme");
+    pub(crate) fn set_scheme(&mut self, change: SchemeChange, scheme: Box<dyn Scheme>) {
+        if self.controller().is_none() {
+            return;
         }
-        let Some(controller) = self.controller() else { return };
-        controller.set_scheme(now, scheme);
-        let from = std::mem::replace(&mut self.gauges.scheme, (label.to_owned(), now)).0;
+        // What was received before belongs before it, in the log as well.
         self.settle();
-        tracing::info!(from, to = label, "another scheme is in charge");
+        let (now, to) = (self.clock.now(), change.spec.clone());
+        self.recorder.iter_mut().for_each(|recorder| recorder.scheme(now, change.clone()));
+        if let Some(controller) = self.controller() {
+            controller.set_scheme(now, scheme);
+        }
+        let from = std::mem::replace(&mut self.gauges.scheme, (change.spec, now)).0;
+        self.settle();
+        tracing::info!(from, to, "another scheme is in charge");
     }
 }
 

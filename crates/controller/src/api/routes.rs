@@ -14,7 +14,7 @@ use axum::http::{header, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use pathloom_control::{DrainError, Input, Target};
+use pathloom_control::{DrainError, Input, SchemeChange, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, NodeId, PortNo, PROTO_TCP};
 use pathloom_scheme::{Detection, FlowId, Scheme};
 use serde::de::DeserializeOwned;
@@ -423,7 +423,7 @@ fn one() -> u64 {
 }
 
 impl Wanted {
-    fn make(self) -> Result<(String, Box<dyn Scheme>), Problem> {
+    fn make(self) -> Result<(SchemeChange, Box<dyn Scheme>), Problem> {
         let parsed = pathloom_schemes::parse(&self.scheme);
         let spec = parsed.map_err(|problem| {
             Problem::bad(problem.to_string()).at("scheme").way_out("`pathloom scheme list` lists them, with their keys")
@@ -431,7 +431,8 @@ impl Wanted {
         let central = spec.central(self.seed);
         let none =
             || Problem::bad(format!("{} has no central part", spec.name)).at("scheme").expected("a central scheme");
-        Ok((spec.label.clone(), central.ok_or_else(none)?))
+        let change = SchemeChange { spec: spec.label.clone(), seed: self.seed };
+        Ok((change, central.ok_or_else(none)?))
     }
 }
 
@@ -450,9 +451,9 @@ async fn fall_back(State(api): State<Api>) -> Answer<StateRow> {
 }
 
 async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
-    let (label, scheme) = wanted.make()?;
+    let (change, scheme) = wanted.make()?;
     let put = move |hub: &mut Hub| {
-        hub.set_scheme(&label, scheme);
+        hub.set_scheme(change, scheme);
         hub.state_row()
     };
     api.ask(put).await.map(Json)
@@ -461,8 +462,8 @@ async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
 /// What another scheme would make of the flows that stand. Nothing is sent.
 #[utoipa::path(post, path = "/v1/scheme/dry-run", request_body = Wanted, responses((status = 200, body = DryRunRow), (status = 400, body = Problem)))]
 async fn dry_run(State(api): State<Api>, bytes: Bytes) -> Answer<DryRunRow> {
-    let (label, scheme) = body::<Wanted>(&bytes)?.make()?;
+    let (change, scheme) = body::<Wanted>(&bytes)?.make()?;
     let fork = api.ask(Hub::fork).await?;
-    let tried = tokio::task::spawn_blocking(move || try_scheme(fork, label, scheme)).await;
+    let tried = tokio::task::spawn_blocking(move || try_scheme(fork, change.spec, scheme)).await;
     tried.map(Json).map_err(|_| Problem::busy("the scheme did not survive its trial"))
 }

@@ -82,9 +82,9 @@ impl Drop for Place {
 async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
     let book = Arc::new(Book::default());
     let ReadyApi { tokens, tls, connections, body_bytes, timeout: patience, .. } = ready;
-    let door = Door { tokens: Arc::new(tokens), body_bytes, timeout: patience, book: book.clone() };
+    let door = Door { tokens, body_bytes, timeout: patience, book: book.clone() };
     let app = router(asker, book).layer(axum::middleware::from_fn_with_state(door, keep));
-    let (places, tls) = (Places::default(), tls.map(TlsAcceptor::from));
+    let places = Places::default();
     let mut refused = 0u64;
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -102,7 +102,7 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
             }
             continue;
         };
-        let (app, tls) = (app.clone(), tls.clone());
+        let (app, tls) = (app.clone(), tls.as_ref().map(|tls| TlsAcceptor::from(tls.get())));
         tokio::spawn(async move {
             let _place = place;
             let done = match tls {

@@ -1,6 +1,7 @@
 //! Where the API is, and what one client may cost.
 
 use super::tokens::Tokens;
+use crate::current::Current;
 use crate::tls::Tls;
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -48,8 +49,8 @@ impl Default for Api {
 #[derive(Clone, Debug)]
 pub(crate) struct ReadyApi {
     pub address: SocketAddr,
-    pub tokens: Tokens,
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tokens: Current<Tokens>,
+    pub tls: Option<Current<rustls::ServerConfig>>,
     pub connections: usize,
     pub body_bytes: usize,
     pub timeout: Duration,
@@ -70,10 +71,11 @@ impl Api {
             return Err("api.tls: bind_names and names are for switches, under listen.tls".into());
         }
         let tls = self.tls.as_ref().map(|tls| tls.load(beside)).transpose();
-        let tls = tls.map_err(|problem| format!("api.tls.{problem}"))?;
+        let tls = tls.map_err(|problem| format!("api.tls.{problem}"))?.map(Current::new);
         if self.connections == 0 || self.body_bytes == 0 || self.timeout.is_zero() {
             return Err("api: connections, body_bytes and timeout must be more than 0".into());
         }
+        let tokens = Current::new(Arc::new(tokens));
         let Api { connections, body_bytes, timeout, .. } = *self;
         Ok(Some(ReadyApi { address, tokens, tls, connections, body_bytes, timeout }))
     }
