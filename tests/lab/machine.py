@@ -160,9 +160,10 @@ def watch(processor: int, file: Path) -> None:
     """Notes when this processor stood still, line by line: when that ended, and how long it was."""
     os.sched_setaffinity(0, {processor})
     system.run_at_once(os.getpid())
+    parent = os.getppid()
     with file.open("w", encoding="ascii", buffering=1) as out:
         before = time.monotonic()
-        while os.getppid() != 1:
+        while os.getppid() == parent:
             time.sleep(_NAP_S)
             now = time.monotonic()
             if now - before - _NAP_S > _NOTED_S:
