@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathloom.errors import bad_input
 
+SIM, LAB = "sim", "lab"
+"""Where runs take place: the packet simulator, or network namespaces and Open vSwitch on this machine."""
+
 
 def spec_text(name: str, **keys: object) -> str:
     """Joins a name and its keys. Keys that are None are left out, `True` and `False` become `on` and `off`.

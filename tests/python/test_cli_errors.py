@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,7 @@ COMMANDS = [
     (["fabric", "export", "fat-tree:k=4", "--format", "grahpml"], ["`grahpml`", "did you mean `graphml`?"]),
     (["scheme", "show", "hedra"], ["`hedra`", "did you mean `hedera`?"]),
     (["scheme", "show", "hedera:period=1s"], ["without keys"]),
+    (["run", "--scheme", "ecmp,spt"], ["--scheme `ecmp,spt`", "several", "pathloom compare --schemes ecmp,spt"]),
     (["bench", "sim", "--duration", "1"], ["`1` is not a time"]),
     (["bench", "sim", "--fabric", "fat-tree:k=9"], ["odd"]),
 ]
@@ -164,3 +166,16 @@ def test_an_error_inside_is_one_line_and_exit_code_1(cli: Cli, monkeypatch: pyte
     monkeypatch.setenv("PATHLOOM_TRACEBACK", "1")
     with pytest.raises(RuntimeError):
         cli("scheme", "list")
+
+
+def test_a_folder_that_may_not_be_looked_into(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # Root may look into every folder.
+    try:
+        outcome = cli("compare", *SMALL, "--schemes", "ecmp", "--out", str(tmp_path / "closed/results"))
+    finally:
+        os.seteuid(user)
+    assert outcome.code == 2, outcome.err
+    assert "closed/results`: permission denied; name a folder that can be written" in outcome.err

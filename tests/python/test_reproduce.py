@@ -253,7 +253,7 @@ def test_the_list_names_every_figure(cli: Cli) -> None:
     ("arguments", "words"),
     [
         (["oftp"], ["`oftp`", "did you mean `ofpt`?"]),
-        (["ofpt/fig4"], ["figure of ofpt", "`fig4`", "fig4a"]),
+        (["ofpt/fig4"], ["figure of ofpt", "`fig4`", "did you mean `fig4a` or `fig4b` or"]),
         (["ofpt/"], ["figure of ofpt", "``"]),
         (["../ofpt"], ["no paper", "`..`"]),
         (["ofpt/fig4a", "--jobs", "0"], ["--jobs", "`0`"]),

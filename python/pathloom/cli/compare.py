@@ -120,7 +120,7 @@ def run(
     given = {
         "fabric": fabric,
         "traffic": traffic,
-        "schemes": (scheme,) if scheme is not None else None,
+        "schemes": _one_scheme(scheme) if scheme is not None else None,
         "transport": transport,
         "duration": duration,
         "runs": whole_number("--runs", runs),
@@ -150,6 +150,12 @@ def _settings(given: dict[str, Any], spec: Path | None, **defaults: Any) -> Sett
     options = {key: value for key, value in given.items() if value is not None}
     source = "command line" if spec is None else f"experiment file `{spec}`"
     return Settings.of({**defaults, **from_file, **options}, source)
+
+
+def _one_scheme(scheme: str) -> tuple[str]:
+    if len(split_specs(scheme)) > 1:
+        raise bad_input(f"--scheme `{scheme}`: names several; `pathloom compare --schemes {scheme}` runs them")
+    return (scheme,)
 
 
 def _carry_out(

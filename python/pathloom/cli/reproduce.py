@@ -10,6 +10,7 @@ import typer
 from pathloom.cli import Interrupted, console
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, whole_number
 from pathloom.errors import bad_input
+from pathloom.specs import LAB, SIM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,6 @@ FOLDER = Path("results/reproduction")
 RUNS = "runs"
 """Where --resume keeps runs, in the folder of the pictures."""
 SCHEMA = 1
-SIM, LAB = "sim", "lab"
-"""As `pathloom.experiments.settings` has them, which takes time to load."""
 
 
 def reproduce(

@@ -10,9 +10,9 @@ from pathloom.errors import SchemeWarning, bad_input
 from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads, interruptible
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
 from pathloom.experiments.result import Result
-from pathloom.experiments.settings import SIM, Settings
+from pathloom.experiments.settings import Settings
 from pathloom.fabrics import Fabric
-from pathloom.specs import is_python_spec
+from pathloom.specs import SIM, is_python_spec
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -22,7 +22,8 @@ from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.experiments.python_schemes import PythonScheme
-from pathloom.experiments.settings import SIM, Job, Settings
+from pathloom.experiments.settings import Job, Settings
+from pathloom.specs import SIM
 
 Result = TypeVar("Result")
 

@@ -48,7 +48,8 @@ class OutFolder:
         """Makes the folder; raises `PathloomError` when it is a file or cannot be written."""
         self.path = path
         self._made: list[Path] = []
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        # Unlike Path.exists, this takes what may not be looked at for missing; making it then says why.
+        missing = [folder for folder in (path, *path.parents) if not os.path.exists(folder)]  # noqa: PTH110
         try:
             for folder in reversed(missing):
                 folder.mkdir()
@@ -57,7 +58,8 @@ class OutFolder:
                 pass
         except OSError as error:
             self.give_up()
-            way_out = "name a folder" if path.exists() and not path.is_dir() else "name a folder that can be written"
+            no_folder = isinstance(error, NotADirectoryError)
+            way_out = "name a folder" if no_folder else "name a folder that can be written"
             raise bad_input(f"--out `{path}`: {reason(error)}; {way_out}") from None
 
     def give_up(self) -> None:

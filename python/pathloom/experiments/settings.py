@@ -14,11 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
-from pathloom.specs import is_python_spec, split_specs
+from pathloom.specs import LAB, SIM, is_python_spec, split_specs
 
-SIM, LAB = "sim", "lab"
 WORLDS = (SIM, LAB)
-"""Where runs take place: the packet simulator, or network namespaces and Open vSwitch on this machine."""
+"""All that there are."""
 MOST_RUNS = 10_000
 """Most runs of one scheme."""
 MOST_SEED = 2**53 - MOST_RUNS

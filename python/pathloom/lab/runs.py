@@ -24,7 +24,7 @@ import numpy as np
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
 from pathloom.experiments.execution import Progress, RunOutcome, Sample, Wrappers, interruptible, simulation
-from pathloom.experiments.settings import LAB, Job, LabSettings, Settings
+from pathloom.experiments.settings import Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
@@ -32,6 +32,7 @@ from pathloom.lab.lab import Lab, SwitchTables, uninterrupted
 from pathloom.lab.status import link_counters
 from pathloom.lab.system import MARK
 from pathloom.native import program
+from pathloom.specs import LAB
 
 DRAIN = 5
 """How many times the duration flows under way have to finish, as in the simulator."""

@@ -66,8 +66,8 @@ def identities(target: str) -> list[str]:
 
 
 def _unknown(what: str, word: str, known: list[str], listed: str) -> Exception:
-    near = _core.nearest(word, known)
-    hint = f"; did you mean `{near}`?" if near else ""
+    near = [name for name in known if word and name.startswith(word)] or [_core.nearest(word, known) or ""]
+    hint = f"; did you mean {' or '.join(f'`{name}`' for name in near)}?" if near[0] else ""
     return bad_input(f"reproduce: no {what} is called `{word}`{hint} (known: {listed})")
 
 

@@ -10,7 +10,7 @@ from pathloom import _core
 from pathloom.errors import bad_input
 from pathloom.experiments.execution import Execution, Progress, RunOutcome, Wrappers, interruptible
 from pathloom.experiments.python_schemes import load_scheme
-from pathloom.experiments.settings import LAB, SIM, Job, Settings
+from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.summary import run_summary
 from pathloom.experiments.tables import flow_table
@@ -19,7 +19,7 @@ from pathloom.reproduction.definitions import POINTS, Case, Figure, Measure, Row
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
 from pathloom.reproduction.runs import Kept, Memory, identity, keep, key
-from pathloom.specs import is_python_spec
+from pathloom.specs import LAB, SIM, is_python_spec
 
 if TYPE_CHECKING:
     from pathloom.lab.runs import LabExecution

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathloom.experiments.settings import SIM
 from pathloom.reproduction.definitions import Overrides, Setup
 from pathloom.reproduction.library import FOLDER
 from pathloom.reproduction.measure import Line, Reproduced, Value
+from pathloom.specs import SIM
 
 NOTHING = "–"
 HEADINGS = ["", "published", "measured", "difference"]
