@@ -2,9 +2,9 @@
 //! have more are moved.
 //!
 //! Liu et al., "OFPT: OpenFlow based Parallel Transport in Datacenters", KSII TIIS 10(10), 2016. Algorithm 1 (when to
-//! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`], kept up to date by [`provider`]; Algorithm 3 is the
-//! router's; Algorithm 4 is the controller's, which [`Needs::migration`] asks for. Short flows ride default routes that
-//! spread destination hosts over the spines.
+//! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`], kept up to date by
+//! [`provider`]; Algorithm 3 is the router's; Algorithm 4 is the controller's, which [`Needs::migration`] asks for. Short
+//! flows ride default routes that spread destination hosts over the spines.
 
 mod dispatch;
 mod provider;
