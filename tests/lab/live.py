@@ -59,11 +59,15 @@ class Switch:
 class Live:
     """A lab whose switches call our controller."""
 
-    def __init__(self, name: str, spec: str, scheme: str, arp: str = "static", more: str = "") -> None:
+    def __init__(
+        self, name: str, spec: str, scheme: str, arp: str = "static", more: str = "", address: bool = False
+    ) -> None:
+        """`address`: whether switches call the controller by TCP, from the one daemon that can."""
         self.lab = Lab(name)
+        self.target = f"tcp:{controller.ADDRESS}" if address else controller.target(self.lab.directory)
         self.fabric = Fabric(spec)
         self.scheme = scheme
-        self.blueprint: Blueprint = self.lab.up(self.fabric, controller.TARGET, scheme, arp=arp)
+        self.blueprint: Blueprint = self.lab.up(self.fabric, self.target, scheme, arp=arp)
         self.lab.release()
         self.switches = OpenVSwitch(self.blueprint, self.lab.directory)
         self.links = self.fabric.links
@@ -175,16 +179,19 @@ class Live:
         assert not found, f"rules of flows that nobody sends: {found}"
         return paths
 
-    def connect(self, bridge: str, target: str = controller.TARGET) -> None:
-        """Lets a bridge call a controller."""
-        options = ["connection_mode=out-of-band", "max_backoff=1000"]
-        self.switches.vsctl(["set-controller", bridge, target, "--", "set", "Controller", bridge, *options])
+    def connect(self, bridge: str, target: str | None = None) -> None:
+        """Lets a bridge call a controller, ours if no other is named."""
+        self.switches.daemon_of(bridge).set_controller(bridge, target or self.target)
 
     def disconnect(self, bridge: str) -> None:
         """Ends the session of a bridge. It keeps its rules; without any controller, Open vSwitch would drop them."""
         self.connect(bridge, NOBODY)
 
     # --- cables
+
+    def place_of(self, link: int) -> str:
+        """The namespace of the switch that a link leaves."""
+        return next(port.namespace for port in self.blueprint.switch_ports if port.link == link)
 
     def set_cable(self, link: int, up: bool) -> int:
         """Sets one end of a cable up or down; returns when, in nanoseconds of the real-time clock.
@@ -196,7 +203,7 @@ class Live:
             with Switch(f"l{link}") as switch:
                 return switch.set(up)
 
-        return system.inside(self.blueprint.namespace, act)
+        return system.inside(self.place_of(link), act)
 
     def flap(self, link: int, per_s: float, seconds: float) -> int:
         """Takes one end of a cable down and up again so many times a second; returns how often."""
@@ -215,7 +222,7 @@ class Live:
                     count += 1
                 return count
 
-        return system.inside(self.blueprint.namespace, act)
+        return system.inside(self.place_of(link), act)
 
     def probes(self, pairs: Sequence[tuple[str, str]], **more: float) -> Probes:
         """Probes between pairs of hosts."""

@@ -223,18 +223,7 @@ def test_a_session_that_was_away_is_reconciled(name: str, pause_s: int) -> None:
             time.sleep(pause_s)
             mended_ns = live.set_cable(elsewhere, True)
             seen = len(live.log())
-            live.switches.vsctl(
-                [
-                    "set-controller",
-                    bridge,
-                    "tcp:127.0.0.1:6653",
-                    "--",
-                    "set",
-                    "Controller",
-                    bridge,
-                    "connection_mode=out-of-band",
-                ]
-            )
+            live.connect(bridge)
             live.await_log("a session stands", since=seen)
             time.sleep(3)
             live.await_paths(pairs)

@@ -60,6 +60,29 @@ def test_80_switches_and_128_hosts_are_up_in_20_s(lab: LabCommand, name: str) ->
     assert lab("down").took_s < 5
 
 
+@pytest.mark.parametrize("daemons", [1, 2, 3])
+def test_switches_are_spread_over_daemons_that_share_no_processor(lab: LabCommand, name: str, daemons: int) -> None:
+    up = lab("up", K4, "--daemons", str(daemons))
+    assert (up.code, up.err) == (0, "")
+    blueprint, switches = Lab(name).blueprint(), Lab(name).open_vswitch()
+    names = [f"pathloom.{name}.switches{number}" for number in ("", 2, 3)]
+    assert list(blueprint.switch_namespaces) == names[:daemons] == system.namespaces_of(f"pathloom.{name}.switches")
+    assert sorted(len(daemon.switches) for daemon in switches.daemons) == {1: [20], 2: [10, 10], 3: [6, 7, 7]}[daemons]
+    processors = [os.sched_getaffinity(daemon.process()) for daemon in switches.daemons]
+    assert all(len(own) == 1 for own in processors)
+    assert len(set.union(*processors)) == min(daemons, len(os.sched_getaffinity(0)))
+    for number, daemon in enumerate(switches.daemons):
+        place = Path(f"/proc/{daemon.process()}/ns/net").stat()
+        assert os.path.samestat(place, (system.NETNS / daemon.namespace).stat())
+        bridge = daemon.switches[-1].bridge
+        within = f"switches{number + 1 if number else ''}"
+        assert f"l{daemon.ports[0].link}" in lab("exec", within, "--", "ls", "/sys/class/net").out
+        # Whichever daemon runs a switch, its tables are reached from wherever the lab's switches are.
+        assert "table=2" in lab("exec", "switches", "--", "ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge).out
+    reach(name, "h0", "h15")
+    reach(name, "h2", "h1")
+
+
 def test_two_labs_stand_side_by_side(lab: LabCommand, name: str) -> None:
     other = f"{name}b"
     try:
@@ -75,7 +98,7 @@ def test_two_labs_stand_side_by_side(lab: LabCommand, name: str) -> None:
 
 def test_status_tells_what_there_is(lab: LabCommand, name: str) -> None:
     assert json.loads(lab("status", "--json", "-").out)["labs"] == [{"name": name, "state": "down"}]
-    lab("up", SMALL, "--scheme", "spt")
+    lab("up", SMALL, "--scheme", "spt", "--daemons", "2")
     (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
     assert (row["state"], row["controller"], row["scheme"]) == ("up", None, "spt")
     assert [host["addresses"] for host in row["hosts"]] == [["10.0.0.1"], ["10.0.0.2"], ["10.0.1.1"], ["10.0.1.2"]]
@@ -83,8 +106,10 @@ def test_status_tells_what_there_is(lab: LabCommand, name: str) -> None:
     assert len(row["links"]) == 6
     assert {link["rate_bps"] for link in row["links"]} == {10_000_000}
     assert f"{name}: up" in lab("status").out
-    (process,) = [one for one in system.processes_of(Lab(name).directory, Lab(name).prefix) if _is(one, "ovs-vswitchd")]
-    os.kill(process, signal.SIGKILL)
+    switching = [one for one in system.processes_of(Lab(name).directory, Lab(name).prefix) if _is(one, "ovs-vswitchd")]
+    assert len(switching) == 2
+    # One that is gone is enough.
+    os.kill(switching[1], signal.SIGKILL)
     time.sleep(0.2)
     (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
     assert (row["state"], row["switching"]) == ("broken", False)
@@ -95,6 +120,7 @@ def test_what_will_not_do_is_one_line(lab: LabCommand, name: str) -> None:
         (lab("exec", "h0", "--", "true"), f"lab `{name}`: is not up"),
         (lab("up", "fat-tre:k=4"), "did you mean `fat-tree`"),
         (lab("up", SMALL, "--controller", "localhost"), "--controller `localhost`: expected none, pathloom"),
+        (lab("up", SMALL, "--controller", "tcp:127.0.0.1:6653", "--daemons", "2"), "--daemons 2: only one daemon can"),
         (lab("up", SMALL, "--hosts", "windows"), "hosts `windows`: expected newreno"),
         (lab("up", SMALL, "--hosts", "linux", "--transport", "newreno"), "--transport `newreno`: is for hosts that"),
         (call("up", SMALL, "--name", "a.b"), "--name `a.b`: expected"),

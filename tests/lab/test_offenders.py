@@ -81,7 +81,7 @@ def test_the_cabling_is_found_to_be_as_configured_and_what_is_not_is_named(name:
             swap += ["--", "add-port", bridge, interface]
             swap += ["--", "set", "Interface", interface, f"ofport_request={number}"]
         seen = len(live.log())
-        live.switches.vsctl(swap)
+        live.switches.daemon_of(bridge).vsctl(swap)
         live.await_log("it belongs to", 4, since=seen)
         live.await_log("it is not used", 2, since=seen)
 
@@ -262,8 +262,8 @@ def test_meters_hold_flows_to_their_rates(name: str) -> None:
 
 
 def test_a_survey_makes_a_fabric_of_what_is_there(name: str, tmp_path: Path) -> None:
-    live = Live(name, K4, QUIET, arp="proxy")
-    survey = [program(), "survey", controller.TARGET.partition(":")[2], "link:rate=10Mbps,buffer=150"]
+    live = Live(name, K4, QUIET, arp="proxy", address=True)
+    survey = [program(), "survey", controller.ADDRESS, "link:rate=10Mbps,buffer=150"]
     environment = {**os.environ, system.MARK: str(live.lab.directory)}
     command = ["ip", "netns", "exec", live.blueprint.namespace, *survey]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

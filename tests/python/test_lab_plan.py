@@ -9,10 +9,11 @@ import pytest
 
 from conftest import Cli
 from pathloom import _core
+from pathloom.experiments.settings import LabSettings
 from pathloom.fabrics import Fabric
 from pathloom.lab import hosts, links, rules
-from pathloom.lab.blueprint import Blueprint
-from pathloom.lab.lab import default_tables
+from pathloom.lab.blueprint import Blueprint, spread
+from pathloom.lab.lab import daemon_count, default_tables
 
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 
@@ -36,12 +37,55 @@ def test_a_plan_bears_the_numbers_of_the_fabric(cli: Cli) -> None:
     ends = [(cable[end], cable[f"{end}_port"]) for cable in plan["cables"] for end in ("source", "target")]
     assert len(set(ends)) == len(ends) == 96
     assert "10.0.7.2" in cli("lab", "plan", K4).out
+    assert len(json.loads(cli("lab", "plan", K4, "--daemons", "1", "--json", "-").out)["switch_namespaces"]) == 1
+    several = json.loads(cli("lab", "plan", K4, "--daemons", "3", "--json", "-").out)
+    assert several["switch_namespaces"] == [f"pathloom.lab.switches{number}" for number in ("", 2, 3)]
+    assert {switch["namespace"] for switch in several["switches"]} == set(several["switch_namespaces"])
 
 
 def test_a_blueprint_is_read_back_as_it_was_written() -> None:
-    blueprint = Blueprint.of("x", Fabric("jellyfish:switches=6,ports=6,hosts=6,homes=2"))
+    blueprint = Blueprint.of("x", Fabric("jellyfish:switches=6,ports=6,hosts=6,homes=2"), 2)
     assert Blueprint.from_dict(json.loads(json.dumps(blueprint.to_dict()))) == blueprint
     assert {len(host.ports) for host in blueprint.hosts} == {2}
+
+
+@pytest.mark.parametrize("spec", [K4, "vl2", "jellyfish:switches=9,ports=6,hosts=9", "diamond"])
+@pytest.mark.parametrize("daemons", [1, 2, 3, 4, 100])
+def test_daemons_have_as_much_to_forward_in_every_tier(spec: str, daemons: int) -> None:
+    fabric = Fabric(spec)
+    daemon_of, links = spread(fabric, daemons), fabric.links
+    tiers = {node: one["tier"] for node, one in enumerate(fabric.nodes) if one["tier"] != "host"}
+    assert daemon_of.keys() == tiers.keys()
+    count = min(daemons, len(tiers))
+    assert set(daemon_of.values()) == set(range(count))
+    rates = [
+        sum(rate for rate, source in zip(links["rate_bps"], links["source"], strict=True) if source == node)
+        for node in range(len(fabric.nodes))
+    ]
+    for tier in set(tiers.values()):
+        own = [node for node in tiers if tiers[node] == tier]
+        loads = [sum(rates[node] for node in own if daemon_of[node] == daemon) for daemon in range(count)]
+        assert max(loads) - min(loads) <= max(rates[node] for node in own)
+    blueprint = Blueprint.of("x", fabric, daemons)
+    assert sorted(port.link for place in blueprint.switch_namespaces for port in blueprint.ports_in(place)) == sorted(
+        link for link, source in enumerate(links["source"]) if source in tiers
+    )
+
+
+def test_what_the_lab_is_told_is_read() -> None:
+    told = LabSettings.parse("hosts=linux,controller=pathloom,pin=off,daemons=3")
+    assert told == LabSettings("linux", "pathloom", False, 3)
+    for text in ("daemons=0", "daemons=-1", "daemons=", "daemons=two"):
+        with pytest.raises(_core.PathloomError, match=f"lab `{text}`: expected .* or daemons=1 or more"):
+            LabSettings.parse(text)
+
+
+def test_an_address_of_a_lab_is_for_one_daemon() -> None:
+    address = "tcp:127.0.0.1:6653"
+    assert (daemon_count(address, None), daemon_count(address, 1), daemon_count("unix:/x", 3)) == (1, 1, 3)
+    assert daemon_count("pathloom", None) == daemon_count(None, None) >= 1
+    with pytest.raises(_core.PathloomError, match="only one daemon can call `tcp:"):
+        daemon_count(address, 2)
 
 
 def test_offered_flows_are_those_that_the_run_carries() -> None:

@@ -33,6 +33,15 @@ app = typer.Typer(
 )
 
 NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Several labs may stand side by side.")]
+DaemonsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--daemons",
+        metavar="N",
+        min=1,
+        help="Daemons of Open vSwitch to spread switches over; one per processor, up to 4.",
+    ),
+]
 HostsOption = Annotated[
     str,
     typer.Option(
@@ -50,8 +59,8 @@ def up(
         typer.Option(
             "--controller",
             metavar="TARGET",
-            help="none (static routes), pathloom (our own), tcp:127.0.0.1:PORT inside the lab, or unix:PATH in its run "
-            "directory.",
+            help="none (static routes), pathloom (our own), unix:/run/pathloom/NAME/ovs/FILE, or tcp:127.0.0.1:PORT "
+            "inside the lab, which is for a single daemon.",
         ),
     ] = "none",
     scheme: Annotated[
@@ -70,6 +79,7 @@ def up(
             help="static (hosts know all MAC addresses) or proxy (they ask our controller).",
         ),
     ] = "static",
+    daemons: DaemonsOption = None,
 ) -> int:
     """Put a lab up.
 
@@ -88,7 +98,7 @@ def up(
     built = Fabric(fabric)
     system.end_in_order()
     try:
-        blueprint = lab.up(built, target, scheme, stack, console.say, arp)
+        blueprint = lab.up(built, target, scheme, stack, console.say, arp, daemons)
     finally:
         lab.release()
     print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")
@@ -99,6 +109,7 @@ def up(
 def plan(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="fat-tree:k=4,rate=10Mbps,buffer=150 or a file.")],
     name: NameOption = "lab",
+    daemons: DaemonsOption = None,
     json: JsonOption = None,
 ) -> int:
     """Say what a lab of a fabric is made of: bridges, datapath ids, ports, addresses. Needs no root.
@@ -107,11 +118,11 @@ def plan(
     """
     from pathloom.fabrics import Fabric
     from pathloom.lab.blueprint import Blueprint, plan_dict
-    from pathloom.lab.lab import Lab
+    from pathloom.lab.lab import Lab, daemon_count
 
     console.check_json_target(json)
     built = Fabric(fabric)
-    content = plan_dict(Blueprint.of(Lab(name).name, built), built)
+    content = plan_dict(Blueprint.of(Lab(name).name, built, daemon_count(None, daemons)), built)
     if json is not None:
         console.put_json(json, content)
     if json != console.STDOUT:
@@ -144,7 +155,12 @@ def status(
 
 @app.command("exec")
 def execute(
-    host: Annotated[str, typer.Argument(metavar="HOST", help="A host, or `switches` for the switches' namespace.")],
+    host: Annotated[
+        str,
+        typer.Argument(
+            metavar="HOST", help="A host, or `switches` for the first switches' namespace, then `switches2`."
+        ),
+    ],
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run there.")],
     name: NameOption = "lab",
 ) -> None:
@@ -154,13 +170,14 @@ def execute(
     """
     from pathloom import _core
     from pathloom.lab import system
-    from pathloom.lab.blueprint import SWITCHES
+    from pathloom.lab.blueprint import SWITCHES, ordinal
     from pathloom.lab.lab import Lab
 
     system.check_machine()
     lab = Lab(name)
     blueprint = lab.blueprint()
-    namespaces = {one.name: one.namespace for one in blueprint.hosts} | {SWITCHES: blueprint.namespace}
+    namespaces = {one.name: one.namespace for one in blueprint.hosts}
+    namespaces |= {SWITCHES + ordinal(number): one for number, one in enumerate(blueprint.switch_namespaces)}
     if host not in namespaces:
         near = _core.nearest(host, list(namespaces))
         hint = f"; did you mean `{near}`?" if near else ""

@@ -46,7 +46,9 @@ WorldsOption = Annotated[
 LabOption = Annotated[
     str | None,
     typer.Option(
-        "--lab", metavar="KEYS", help="For the lab: hosts=newreno|linux|linux/NAME,controller=none|pathloom,pin=on|off."
+        "--lab",
+        metavar="KEYS",
+        help="For the lab: hosts=newreno|linux|linux/NAME,controller=none|pathloom,pin=on|off,daemons=N.",
     ),
 ]
 YardstickOption = Annotated[

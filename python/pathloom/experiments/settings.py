@@ -46,13 +46,15 @@ class LabSettings:
     """`pathloom`, the native controller, or `none`: static routes, for schemes that are no more than that."""
     pinned: bool = True
     """Whether flows go where the simulator's switches would hash them to, by rules, or where the lab's own would."""
+    daemons: int | None = None
+    """Over how many daemons of Open vSwitch switches are spread; None for as many as the machine bears."""
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
         """Reads `hosts=linux,pin=off`. Raises `PathloomError`.
 
         >>> LabSettings.parse("pin=off")
-        LabSettings(hosts='newreno', controller='none', pinned=False)
+        LabSettings(hosts='newreno', controller='none', pinned=False, daemons=None)
         """
         values: dict[str, Any] = {}
         for part in text.split(",") if text is not None else []:
@@ -63,10 +65,12 @@ class LabSettings:
                 values["controller"] = value
             elif key == "pin" and value in ("on", "off"):
                 values["pinned"] = value == "on"
+            elif key == "daemons" and value.isdecimal() and int(value) > 0:
+                values["daemons"] = int(value)
             else:
                 raise bad_input(
                     f"lab `{part}`: expected hosts=newreno, linux or linux/NAME, controller=none or pathloom, "
-                    "or pin=on or off"
+                    "pin=on or off, or daemons=1 or more"
                 )
         return cls(**values)
 

@@ -19,9 +19,10 @@ from pathloom.fabrics import Fabric
 
 NAMESPACE_PREFIX = "pathloom."
 SWITCHES = "switches"
-"""Last part of the name of the namespace that holds all switches."""
+"""How the last part of the name of a namespace of switches begins; the first daemon's is just this."""
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]+\Z")
+_OF_SWITCHES = re.compile(rf"{SWITCHES}\d*\Z")
 _INTERFACE_MOST = 15
 """Longest name of an interface in Linux (IFNAMSIZ - 1)."""
 
@@ -45,6 +46,8 @@ class Switch:
     bridge: str
     dpid: str
     """16 hexadecimal digits."""
+    namespace: str
+    """Of the daemon that runs it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class SwitchPort:
     link: int
     """The directed link that leaves by it."""
     interface: str
+    namespace: str
+    """Where the interface is: the switch's."""
     shape: Shape
 
 
@@ -92,27 +97,35 @@ class Blueprint:
     lab: str
     fabric: str
     """Specification."""
-    namespace: str
-    """Of the switches."""
+    switch_namespaces: tuple[str, ...]
+    """Of the switches, one for each daemon."""
     switches: tuple[Switch, ...]
     switch_ports: tuple[SwitchPort, ...]
     hosts: tuple[Host, ...]
 
     @classmethod
-    def of(cls, lab: str, fabric: Fabric) -> Self:
-        """The blueprint of a fabric in a lab of that name."""
+    def of(cls, lab: str, fabric: Fabric, daemons: int = 1) -> Self:
+        """The blueprint of a fabric in a lab of that name, its switches spread over up to so many daemons."""
         links, nodes = fabric.links, fabric.nodes
         is_host = [node["tier"] == "host" for node in nodes]
+        daemon_of = spread(fabric, daemons)
+        namespaces = tuple(
+            f"{NAMESPACE_PREFIX}{lab}.{SWITCHES}{ordinal(number)}" for number in range(max(daemon_of.values()) + 1)
+        )
         switches = tuple(
-            Switch(number, node["name"], bridge_name(node["name"], number), f"{number + 1:016x}")
-            for number, node in enumerate(nodes)
-            if not is_host[number]
+            Switch(
+                node, nodes[node]["name"], bridge_name(nodes[node]["name"], node), f"{node + 1:016x}", namespaces[one]
+            )
+            for node, one in daemon_of.items()
         )
         ports = tuple(
-            SwitchPort(source, links["source_port"][link], link, f"l{link}", _shape(links, link))
+            SwitchPort(
+                source, links["source_port"][link], link, f"l{link}", namespaces[daemon_of[source]],
+                _shape(links, link),
+            )
             for link, source in enumerate(links["source"])
             if not is_host[source]
-        )
+        )  # fmt: skip
         attached: dict[int, list[tuple[str, int]]] = {}
         for address, host, uplink in fabric._core.addresses():
             attached.setdefault(host, []).append((address, uplink))
@@ -121,7 +134,7 @@ class Blueprint:
             for number, node in enumerate(nodes)
             if is_host[number]
         )
-        return cls(lab, fabric.spec, f"{NAMESPACE_PREFIX}{lab}.{SWITCHES}", switches, ports, hosts)
+        return cls(lab, fabric.spec, namespaces, switches, ports, hosts)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -139,7 +152,7 @@ class Blueprint:
         return cls(
             values["lab"],
             values["fabric"],
-            values["namespace"],
+            tuple(values["switch_namespaces"]),
             tuple(Switch(**switch) for switch in values["switches"]),
             tuple(switch_ports),
             tuple(hosts),
@@ -150,9 +163,18 @@ class Blueprint:
         return asdict(self)
 
     @property
+    def namespace(self) -> str:
+        """The namespace of the first switches, where a controller runs."""
+        return self.switch_namespaces[0]
+
+    @property
     def namespaces(self) -> list[str]:
         """Names of all its namespaces."""
-        return [self.namespace, *(host.namespace for host in self.hosts)]
+        return [*self.switch_namespaces, *(host.namespace for host in self.hosts)]
+
+    def ports_in(self, namespace: str) -> list[SwitchPort]:
+        """The ports of the switches that are in a namespace."""
+        return [port for port in self.switch_ports if port.namespace == namespace]
 
     @property
     def longest_delay_ps(self) -> int:
@@ -167,8 +189,42 @@ def plan_dict(blueprint: Blueprint, fabric: Fabric) -> dict[str, Any]:
     names = ("source", "target", "source_port", "target_port", "rate_bps", "delay_ps", "buffer_packets", "up")
     cables = [{name: links[name][link] for name in names} for link in range(0, len(links["source"]), 2)]
     values = blueprint.to_dict()
-    keys = ("lab", "fabric", "namespace", "switches", "hosts")
+    keys = ("lab", "fabric", "switch_namespaces", "switches", "hosts")
     return {"schema": 1, **{key: values[key] for key in keys}, "cables": cables}
+
+
+def spread(fabric: Fabric, daemons: int) -> dict[int, int]:
+    """Spreads the switches of a fabric over up to so many daemons, numbered from 0: daemon by node number.
+
+    Each is to have as much to forward: as much of the ports' rates, of every tier, for a tier may be busy alone.
+
+    >>> spread(Fabric("fat-tree:k=2"), 2)
+    {0: 0, 1: 1, 2: 0, 3: 1, 4: 0}
+    """
+    links, nodes = fabric.links, fabric.nodes
+    rates_bps = [0] * len(nodes)
+    for source, rate_bps in zip(links["source"], links["rate_bps"], strict=True):
+        rates_bps[source] += rate_bps
+    switches = [number for number, node in enumerate(nodes) if node["tier"] != "host"]
+    count = max(1, min(daemons, len(switches)))
+    of_all, of_tier = [0] * count, {nodes[switch]["tier"]: [0] * count for switch in switches}
+    found = {}
+    for switch in sorted(switches, key=lambda one: -rates_bps[one]):
+        own = of_tier[nodes[switch]["tier"]]
+        least = min(range(count), key=lambda one: (own[one], of_all[one]))
+        found[switch] = least
+        own[least] += rates_bps[switch]
+        of_all[least] += rates_bps[switch]
+    return dict(sorted(found.items()))
+
+
+def ordinal(number: int) -> str:
+    """What tells the names of a daemon's things from those of the first, which have nothing added.
+
+    >>> [ordinal(number) for number in range(3)]
+    ['', '2', '3']
+    """
+    return str(number + 1) if number else ""
 
 
 def bridge_name(name: str, number: int) -> str:
@@ -184,10 +240,10 @@ def bridge_name(name: str, number: int) -> str:
 def namespace_name(lab: str, name: str, number: int) -> str:
     """Name of the namespace of a host.
 
-    >>> namespace_name("lab", "h3", 23), namespace_name("lab", "Oulu, north", 23)
-    ('pathloom.lab.h3', 'pathloom.lab.+23')
+    >>> [namespace_name("lab", name, 23) for name in ("h3", "Oulu, north", "switches2")]
+    ['pathloom.lab.h3', 'pathloom.lab.+23', 'pathloom.lab.+23']
     """
-    plain = _SAFE.match(name) and len(name) <= 64 and name != SWITCHES
+    plain = _SAFE.match(name) and len(name) <= 64 and not _OF_SWITCHES.match(name)
     return f"{NAMESPACE_PREFIX}{lab}.{name if plain else f'+{number}'}"
 
 

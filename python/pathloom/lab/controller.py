@@ -1,4 +1,4 @@
-"""The live controller of a lab: the native `pathloom-controller`, in the namespace of the switches."""
+"""The live controller of a lab: the native `pathloom-controller`, in the namespace of the first switches."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ OWN = "pathloom"
 """What stands for the native controller where a lab is told where its controller is."""
 _WITHIN = ("timeout", "solved", "solve", "load", "rtt")
 """What crosses no channel."""
-TARGET = "tcp:127.0.0.1:6653"
-"""Where the switches of a lab find it; the address is the lab's own."""
+ADDRESS = "127.0.0.1:6653"
+"""Where those find it who are in the namespace of the first switches."""
+SWITCHES_SOCKET = "controller.sock"
+"""Where the switches of a lab find it, in their run directory, from whatever namespace."""
 HOSTS_SOCKET = "hosts.sock"
 """Where agents of hosts find it, in the run directory."""
 STATIC_ARP, PROXY_ARP = "static", "proxy"
@@ -30,6 +32,16 @@ STATIC_ARP, PROXY_ARP = "static", "proxy"
 EVENTS = "events.jsonl"
 """Everything it was told and wanted, in the run directory."""
 PATIENCE_S = 60.0
+
+
+def target(directory: Path) -> str:
+    """What the switches of a lab call, given its run directory."""
+    return f"unix:{_socket(directory)}"
+
+
+def _socket(directory: Path) -> Path:
+    # Open vSwitch calls nothing in the file system that is not beside its own sockets.
+    return directory / "ovs" / SWITCHES_SOCKET
 
 
 def start(
@@ -49,7 +61,7 @@ def write_config(
     spec = "fabric.json" if from_file else fabric.spec
     words = {
         "fabric": {"spec": spec},
-        "listen": {"address": TARGET.partition(":")[2]},
+        "listen": {"address": ADDRESS, "unix": str(_socket(directory))},
         "hosts": {"unix": str(directory / HOSTS_SOCKET)},
         "log": {"events": str(directory / EVENTS)},
         "scheme": {"spec": scheme},

@@ -14,12 +14,11 @@ class FaultSchedule:
 
     def __init__(self, blueprint: Blueprint, faults: list[tuple[int, bool, list[int]]]) -> None:
         """`faults`: nanoseconds from time 0 on, whether the cables come back, one link of each."""
-        self._namespace = blueprint.namespace
         self._faults = faults
-        ours = {int(port.interface[1:]) for port in blueprint.switch_ports}
+        ours = {port.link: port for port in blueprint.switch_ports}
         # A cable to a host has one end among the switches: the host loses its carrier with it.
         self._ends = {
-            link: [f"l{end}" for end in (link, link ^ 1) if end in ours] for _, _, all_ in faults for link in all_
+            link: [ours[end] for end in (link, link ^ 1) if end in ours] for _, _, all_ in faults for link in all_
         }
         self._over = Event()
         self._thread: Thread | None = None
@@ -45,6 +44,7 @@ class FaultSchedule:
             self._set(cables, up)
 
     def _set(self, cables: list[int], up: bool) -> None:
-        lines = [f"link set {end} {'up' if up else 'down'}" for cable in cables for end in self._ends[cable]]
-        if lines:
-            system.batch("ip", self._namespace, lines)
+        ends = [end for cable in cables for end in self._ends[cable]]
+        for namespace in sorted({end.namespace for end in ends}):
+            own = [end.interface for end in ends if end.namespace == namespace]
+            system.batch("ip", namespace, [f"link set {name} {'up' if up else 'down'}" for name in own])

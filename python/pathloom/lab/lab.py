@@ -22,6 +22,7 @@ from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
+from pathloom.lab.daemons import Daemon
 from pathloom.lab.hosts import HostStack
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
 
@@ -88,21 +89,24 @@ class Lab:
         stack: HostStack | None = None,
         say: Callable[[str], None] = lambda _text: None,
         arp: str = controller.STATIC_ARP,
+        daemons: int | None = None,
     ) -> Blueprint:
         """Builds the lab; switches call the controller at `target`, or get the default routes of `scheme`.
 
         With `controller.OWN` for a target, the native controller is started, with that scheme. With
         `controller.PROXY_ARP`, hosts do not know each other's hardware addresses, and the controller tells them.
+        `daemons` is over how many daemons switches are spread, `daemon_count` if None.
 
         Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
         """
         system.check_machine()
+        daemons = daemon_count(target, daemons)
         try:
             with uninterrupted():
                 self._claim()
                 # Here numpy is loaded from within the core, which an interrupt would upset.
-                blueprint = Blueprint.of(self.name, fabric)
+                blueprint = Blueprint.of(self.name, fabric, daemons)
             stack = stack or hosts.host_stack("newreno", None)
             state = {
                 "schema": 1,
@@ -116,7 +120,8 @@ class Lab:
                 "blueprint": blueprint.to_dict(),
             }
             self._write_state(state)
-            self._build(blueprint, stack, controller.TARGET if target == controller.OWN else target, arp)
+            called = controller.target(self.directory) if target == controller.OWN else target
+            self._build(blueprint, stack, called, arp)
             if target == controller.OWN:
                 self.start_controller(fabric, scheme)
             elif target is None:
@@ -134,24 +139,33 @@ class Lab:
     def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
         keep = self._kept()
         system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], keep)
-        system.inside(blueprint.namespace, lambda: system.write_sysctls(hosts.QUIET))
+        for namespace in blueprint.switch_namespaces:
+            system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
         switches = OpenVSwitch(blueprint, self.directory)
         (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
         with _pool() as pool:
             started = pool.submit(switches.start)
-            system.batch("ip", blueprint.namespace, ["link set lo up", *links.veth_lines(blueprint)], keep)
-            interfaces = [port.interface for port in blueprint.switch_ports]
-            system.inside(blueprint.namespace, lambda: links.turn_offloads_off(interfaces))
-            own, others = system.share_processors(self.name)
-            links.spread_receiving(blueprint.namespace, others)
+            cables = list(links.veth_lines(blueprint))
+            for namespace in blueprint.switch_namespaces:
+                system.batch("ip", namespace, [line for place, line in cables if place == namespace], keep)
+            shares = system.share_processors(self.name, len(switches.daemons))
+            for daemon, (_, receiving) in zip(switches.daemons, shares, strict=True):
+                self._open_ports(daemon, receiving)
             started.result()
             built = pool.submit(switches.add_bridges, target)
             for done in [pool.submit(self._build_host, blueprint, host, stack, arp) for host in blueprint.hosts]:
                 done.result()
             built.result()
-        system.batch("tc", blueprint.namespace, links.switch_shape_lines(blueprint), keep)
+        for daemon in switches.daemons:
+            system.batch("tc", daemon.namespace, links.switch_shape_lines(daemon.ports), keep)
         switches.widen_buffers()
-        switches.keep_to(own)
+        switches.keep_to([own for own, _ in shares])
+
+    def _open_ports(self, daemon: Daemon, receiving: set[int]) -> None:
+        """Makes the interfaces of a daemon's switches fit to be its ports."""
+        system.batch("ip", daemon.namespace, links.up_lines(daemon.ports), self._kept())
+        system.inside(daemon.namespace, lambda: links.turn_offloads_off(port.interface for port in daemon.ports))
+        links.spread_receiving(daemon.namespace, receiving)
 
     def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack, arp: str) -> None:
         def prepare() -> None:
@@ -310,6 +324,22 @@ def known_labs() -> list[str]:
     with suppress(FileNotFoundError):
         names |= {entry.name for entry in RUN_DIRECTORY.iterdir() if entry.is_dir()}
     return sorted(name for name in names if _NAME.match(name))
+
+
+def daemon_count(target: str | None, wanted: int | None) -> int:
+    """Over how many daemons of Open vSwitch the switches of a lab are spread whose controller is at `target`.
+
+    Each daemon has a network of its own, so only one can call an address that is the lab's own. Raises `PathloomError`
+    when more than that are wanted.
+    """
+    if target is None or target == controller.OWN or target.startswith("unix:"):
+        return system.usual_daemons() if wanted is None else wanted
+    if wanted not in (None, 1):
+        raise bad_input(
+            f"--daemons {wanted}: only one daemon can call `{target}`; let the controller listen on unix:PATH, "
+            "or leave --daemons out"
+        )
+    return 1
 
 
 def default_tables(fabric: Fabric, scheme: str) -> list[SwitchTables]:

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 
 from pathloom.lab import system
-from pathloom.lab.blueprint import Blueprint, Shape
+from pathloom.lab.blueprint import Blueprint, Shape, SwitchPort
 from pathloom.words import time_text
 
 HOST_QUEUE_PACKETS = 1000
@@ -29,19 +29,26 @@ _OFFLOADS = {"rx": 0x15, "tx": 0x17, "sg": 0x19, "tso": 0x1F, "gso": 0x24, "gro"
 """ETHTOOL_S... commands of what packets must not be subject to (linux/ethtool.h)."""
 
 
-def veth_lines(blueprint: Blueprint) -> Iterator[str]:
-    """Lines for `ip -batch` in the namespace of the switches: every cable, and its ends there up."""
-    namespaces = {port.peer: host.namespace for host in blueprint.hosts for port in host.ports}
-    host_ends = {port.peer: port for host in blueprint.hosts for port in host.ports}
+def veth_lines(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
+    """Every cable: a namespace of switches, and a line for `ip -batch` there."""
+    host_ends = {port.peer: (host, port) for host in blueprint.hosts for port in host.ports}
+    switch_ends = {port.link: port for port in blueprint.switch_ports}
     for port in blueprint.switch_ports:
-        if host_end := host_ends.get(port.interface):
-            peer = f"{host_end.interface} address {host_end.mac} netns {namespaces[port.interface]}"
+        if port.interface in host_ends:
+            host, end = host_ends[port.interface]
+            peer = f"{end.interface} address {end.mac} netns {host.namespace}"
         elif port.link % 2 == 0:
-            peer = f"l{port.link ^ 1}"
+            other = switch_ends[port.link ^ 1]
+            peer = f"{other.interface} netns {other.namespace}"
         else:
             continue
-        yield f"link add {port.interface} type veth peer name {peer}"
-    for port in blueprint.switch_ports:
+        yield port.namespace, f"link add {port.interface} type veth peer name {peer}"
+
+
+def up_lines(ports: Iterable[SwitchPort]) -> Iterator[str]:
+    """Lines for `ip -batch` in the namespace of these ports, whose cables are there: all that are to be up."""
+    yield "link set lo up"
+    for port in ports:
         yield f"link set {port.interface} {'up' if port.shape.up else 'down'}"
 
 
@@ -68,9 +75,9 @@ def shape_lines(interface: str, shape: Shape, queue_packets: int) -> Iterator[st
     yield f"qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {queue_packets}"
 
 
-def switch_shape_lines(blueprint: Blueprint) -> Iterator[str]:
-    """Lines for `tc -batch` in the namespace of the switches. `add-port` takes queues away: they come after it."""
-    for port in blueprint.switch_ports:
+def switch_shape_lines(ports: Iterable[SwitchPort]) -> Iterator[str]:
+    """Lines for `tc -batch` in the namespace of these ports. `add-port` takes queues away: they come after it."""
+    for port in ports:
         yield from shape_lines(port.interface, port.shape, port.shape.buffer_packets)
 
 

@@ -114,7 +114,9 @@ class LabExecution:
         system.end_in_order()
         try:
             with _standing(lab):
-                blueprint = lab.up(self.fabric, self.target, self.jobs[0].scheme, self.stack)
+                blueprint = lab.up(
+                    self.fabric, self.target, self.jobs[0].scheme, self.stack, daemons=self.options.daemons
+                )
                 self._note(links.departures(blueprint))
                 for job in self.jobs:
                     outcome = self._carry_out(lab, job, progress)

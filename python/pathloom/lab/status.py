@@ -10,6 +10,7 @@ from pathloom.errors import ToolError
 from pathloom.lab import links, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
+from pathloom.lab.switches import OpenVSwitch
 
 
 def lab_status(name: str) -> dict[str, Any]:
@@ -25,9 +26,10 @@ def lab_status(name: str) -> dict[str, Any]:
         alive = state is not None and state.get("state") == STARTING and Path(f"/proc/{state['process']}").exists()
         return {"name": name, "state": STARTING if alive else "broken"}
     blueprint = Blueprint.from_dict(state["blueprint"])
-    switching = _runs(lab.directory / "ovs" / "ovs-vswitchd.pid")
+    switches = OpenVSwitch(blueprint, lab.directory)
+    switching = switches.runs()
     missing = set(blueprint.namespaces) - set(system.namespaces_of(lab.prefix))
-    connected = lab.open_vswitch().connected_bridges() if switching and state["controller"] else {}
+    connected = switches.connected_bridges() if switching and state["controller"] else {}
     return {
         "name": name,
         "state": UP if switching and not missing else "broken",
@@ -74,17 +76,11 @@ def _links(blueprint: Blueprint) -> list[dict[str, Any]]:
 
 def link_counters(blueprint: Blueprint) -> dict[str, tuple[int, int, int, int]]:
     """By interface of a switch: bytes and packets sent, packets dropped and waiting. Raises `ToolError`."""
-    text = system.run_tool(["tc", "-n", blueprint.namespace, "-s", "-json", "qdisc", "show"])
-    try:
-        return links.counters(json.loads(text))
-    except ValueError:
-        raise ToolError("`tc`: its JSON cannot be read; iproute2 5.0 or later is needed") from None
-
-
-def _runs(pid_file: Path) -> bool:
-    try:
-        process = int(pid_file.read_text(encoding="ascii"))
-        ours = Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith("ovs-vswitchd")
-        return ours and not system.is_over(process)
-    except (OSError, ValueError):
-        return False
+    found = {}
+    for namespace in blueprint.switch_namespaces:
+        text = system.run_tool(["tc", "-n", namespace, "-s", "-json", "qdisc", "show"])
+        try:
+            found.update(links.counters(json.loads(text)))
+        except ValueError:
+            raise ToolError("`tc`: its JSON cannot be read; iproute2 5.0 or later is needed") from None
+    return found

@@ -42,6 +42,8 @@ _SCHED_SETATTR, _SCHED_GETATTR = (274, 275) if platform.machine() == "aarch64" e
 _SCHED_ATTR = struct.Struct("=IIQiIQQQ")
 """Size, policy, flags, nice value, priority, run time, deadline, period (linux/sched/types.h)."""
 SLICE_NS = 100_000
+MOST_DAEMONS = 4
+"""More are not started by themselves: the hosts of a lab have work to do as well."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -132,15 +134,22 @@ def run_at_once(process: int) -> None:
         Path(f"/proc/{process}/autogroup").write_text("-20", encoding="ascii")
 
 
-def share_processors(name: str) -> tuple[set[int], set[int]]:
-    """The processor of a lab's switches, and those that receive for them.
+def usual_daemons() -> int:
+    """Over how many daemons of Open vSwitch a lab's switches are spread, where nothing else is said."""
+    return min(MOST_DAEMONS, len(os.sched_getaffinity(0)))
 
-    Work that interrupts the switches' one thread is missing there, so nothing is received on its own processor; where
-    there is but one, all share it. Labs side by side spread by their names.
+
+def share_processors(name: str, count: int) -> list[tuple[int, set[int]]]:
+    """For each of the threads that forward for a lab's switches, its processor and those that receive for it.
+
+    Work that interrupts such a thread is missing there. So nothing is received on its own processor, and on none of
+    another's where that can be; where there is but one, all share it. Labs side by side spread by their names.
     """
     processors = sorted(os.sched_getaffinity(0))
-    own = {processors[zlib.crc32(name.encode()) % len(processors)]}
-    return own, set(processors) - own or own
+    first = zlib.crc32(name.encode())
+    own = [processors[(first + number) % len(processors)] for number in range(count)]
+    free = set(processors) - set(own)
+    return [(one, free or set(processors) - {one} or {one}) for one in own]
 
 
 def set_namespace(descriptor: int) -> None:

@@ -1,0 +1,204 @@
+"""One daemon of Open vSwitch: the thread that forwards for some of a lab's switches, its database, its sockets."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pathloom.errors import ToolError
+from pathloom.lab import system
+from pathloom.lab.blueprint import Blueprint, Switch, ordinal
+from pathloom.lab.system import MARK, find_tool, run_at_once, run_tool
+
+SCHEMA_FILE = Path("/usr/share/openvswitch/vswitch.ovsschema")
+SEND_BUFFER_BYTES = 1 << 30
+"""Of the one socket that all ports send through."""
+RECEIVE_BUFFER_BYTES = 1 << 26
+"""Of the socket of each port."""
+_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_SOL_PACKET, _PACKET_IGNORE_OUTGOING = 263, 23
+_PIDFD_GETFD = 438
+
+
+class Daemon:
+    """One of the daemons of a lab, which has a network namespace and a database of its own.
+
+    All share a directory: whichever runs a switch, `ovs-ofctl` finds it there by its name, and a switch finds its
+    controller. Of what a daemon has, names bear its ordinal.
+    """
+
+    def __init__(self, blueprint: Blueprint, number: int, lab_directory: Path) -> None:
+        self.namespace = blueprint.switch_namespaces[number]
+        self.switches = [switch for switch in blueprint.switches if switch.namespace == self.namespace]
+        self.ports = blueprint.ports_in(self.namespace)
+        self.lab_directory = lab_directory
+        self.directory = lab_directory / "ovs"
+        self._ordinal = ordinal(number)
+
+    @property
+    def database(self) -> str:
+        """Where `ovs-vsctl` finds it."""
+        return f"unix:{self._file('db', '.sock')}"
+
+    def start(self) -> None:
+        """Starts database and switch daemon, and returns when they answer. Raises `ToolError`."""
+        schema = SCHEMA_FILE if SCHEMA_FILE.exists() else Path("/usr/local/share/openvswitch/vswitch.ovsschema")
+        database = self._file("conf", ".db")
+        self.run(["ovsdb-tool", "create", database, schema])
+        self.run(["ovsdb-server", f"--remote=p{self.database}", *self._options("ovsdb-server"), database])
+        self.run(["ovs-vsctl", f"--db={self.database}", "--no-wait", "init"])
+        within = ["ip", "netns", "exec", self.namespace]
+        program = find_tool("ovs-vswitchd") or "ovs-vswitchd"
+        self.run([*within, program, *self._options("ovs-vswitchd"), self.database])
+        run_at_once(self.process())
+
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        try:
+            process = self.process()
+            ours = Path(f"/proc/{process}/comm").read_text(encoding="ascii").startswith("ovs-vswitchd")
+            return ours and not system.is_over(process)
+        except (OSError, ValueError):
+            return False
+
+    def process(self) -> int:
+        """Number of its process. Raises `OSError` when it was never started."""
+        return int(self._file("ovs-vswitchd", ".pid").read_text(encoding="ascii"))
+
+    def add_bridges(self, controller: str | None) -> None:
+        """Makes every bridge with its ports, in one transaction. Raises `ToolError`."""
+        arguments: list[str] = []
+        for switch in self.switches:
+            arguments += _bridge_arguments(switch, controller)
+        bridges = {switch.node: switch.bridge for switch in self.switches}
+        for port in self.ports:
+            arguments += ["--", "add-port", bridges[port.switch], port.interface]
+            arguments += ["--", "set", "Interface", port.interface, f"ofport_request={port.number}"]
+        self.vsctl(arguments[1:])
+        # The daemon reports in the database, not in the exit code, when a device would not do.
+        table = json.loads(self.vsctl(["--format=json", "--columns=name,error,ofport", "list", "Interface"]))
+        for name, error, number in table["data"]:
+            if isinstance(error, str) and error:
+                raise ToolError(f"Open vSwitch: {name}: {error}")
+            if number == -1:
+                log = self._file("ovs-vswitchd", ".log")
+                raise ToolError(f"Open vSwitch: {name}: could not be opened; see {log}")
+        numbers = {name: number for name, _, number in table["data"]}
+        for port in self.ports:
+            if numbers.get(port.interface) != port.number:
+                found = numbers.get(port.interface)
+                raise ToolError(f"Open vSwitch: {port.interface} became port {found}, not {port.number}")
+
+    def set_controller(self, bridge: str, target: str) -> None:
+        """Lets a bridge call a controller, in place of the one that it called. Raises `ToolError`."""
+        self.vsctl(list(_controller_arguments(bridge, target))[1:])
+
+    def vsctl(self, arguments: Sequence[str]) -> str:
+        """Runs `ovs-vsctl`. Raises `ToolError`."""
+        return self.run(["ovs-vsctl", f"--db={self.database}", "--timeout=60", *arguments])
+
+    def connected_bridges(self) -> dict[str, bool]:
+        """By bridge, whether its controller is connected; bridges without one are left out."""
+        bridges = json.loads(self.vsctl(["--format=json", "--columns=name,controller", "list", "Bridge"]))["data"]
+        controllers = json.loads(self.vsctl(["--format=json", "--columns=_uuid,is_connected", "list", "Controller"]))
+        connected = {uuid[1]: is_connected for (uuid, is_connected) in controllers["data"]}
+        return {name: connected.get(ref[1], False) for name, ref in bridges if ref[0] == "uuid"}
+
+    def widen_buffers(self) -> None:
+        """Makes room in the sockets that ports send and receive through. Raises `ToolError`.
+
+        The daemon sends every port's frames through one packet socket, whose buffer would hold less than a hundred
+        frames over all links, and receives each port's through one as small: what does not fit is lost outside every
+        queue, and no counter shows it. The first comes to be with the first frame sent, so one is sent on a bridge's
+        first port.
+        """
+        first = self.ports[0]
+        bridge = next(switch.bridge for switch in self.switches if switch.node == first.switch)
+        nothing = "ffffffffffff0200000000ff88b5" + "00" * 46  # An Ethernet type for experiments (IEEE 802).
+        self.ofctl("packet-out", bridge, f"in_port=controller,packet={nothing},actions=output:{first.number}")
+        process, count = self.process(), 0
+        for duplicate in _duplicates(process, _packet_sockets(process)):
+            with duplicate:
+                duplicate.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, SEND_BUFFER_BYTES)
+                duplicate.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
+                # Else every frame sent is copied to its own port's socket, which throws the copy away.
+                duplicate.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+                count += 1
+        if count <= len(self.ports):
+            raise ToolError(
+                f"Open vSwitch: found {count} packet sockets, expected one per port and one to send through"
+            )
+
+    def keep_to(self, processors: set[int]) -> None:
+        """Keeps the thread that forwards, and no other, on these processors."""
+        os.sched_setaffinity(self.process(), processors)
+
+    def buffers(self) -> list[tuple[int, int]]:
+        """Send and receive buffer of every packet socket of the daemon, in bytes as the kernel counts them."""
+        process, sizes = self.process(), []
+        for duplicate in _duplicates(process, _packet_sockets(process)):
+            with duplicate:
+                send, receive = (
+                    duplicate.getsockopt(socket.SOL_SOCKET, one) for one in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+                )
+                sizes.append((send, receive))
+        return sizes
+
+    def ofctl(self, verb: str, bridge: str, *words: str, text: str | None = None) -> str:
+        """Runs a verb of `ovs-ofctl` on a bridge, with `text` as its input. Raises `ToolError`."""
+        return self.run(["ovs-ofctl", "-O", "OpenFlow15", verb, f"unix:{self.directory}/{bridge}.mgmt", *words], text)
+
+    def run(self, arguments: Sequence[str | Path], text: str | None = None) -> str:
+        """Runs a tool of Open vSwitch. Raises `ToolError`."""
+        places = dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"), str(self.directory))
+        return run_tool(arguments, text, {**places, MARK: str(self.lab_directory)})
+
+    def _file(self, name: str, ending: str) -> Path:
+        return self.directory / f"{name}{self._ordinal}{ending}"
+
+    def _options(self, name: str) -> list[str]:
+        files = [f"--log-file={self._file(name, '.log')}", f"--pidfile={self._file(name, '.pid')}"]
+        return ["--no-chdir", "--detach", "-vconsole:off", *files]
+
+
+def _bridge_arguments(switch: Switch, controller: str | None) -> Iterator[str]:
+    name = switch.bridge
+    yield from ("--", "add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev", "fail_mode=secure")
+    yield from ("protocols=OpenFlow13,OpenFlow15", f"other_config:datapath-id={switch.dpid}")
+    yield from ("other_config:disable-in-band=true", "mcast_snooping_enable=false")
+    if controller is not None:
+        yield from _controller_arguments(name, controller)
+
+
+def _controller_arguments(bridge: str, target: str) -> Iterator[str]:
+    yield from ("--", "set-controller", bridge, target)
+    yield from ("--", "set", "Controller", bridge, "connection_mode=out-of-band", "max_backoff=1000")
+
+
+def _packet_sockets(process: int) -> set[int]:
+    """Inodes of the packet sockets in a process's network namespace."""
+    rows = Path(f"/proc/{process}/net/packet").read_text(encoding="ascii").splitlines()[1:]
+    return {int(row.split()[8]) for row in rows}
+
+
+def _duplicates(process: int, inodes: set[int]) -> Iterator[socket.socket]:
+    """Our own descriptors of those sockets of another process (pidfd_getfd)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = os.pidfd_open(process)
+    try:
+        for entry in os.scandir(f"/proc/{process}/fd"):
+            try:
+                target = str(Path(entry.path).readlink())
+            except OSError:
+                continue
+            if target.startswith("socket:[") and int(target[8:-1]) in inodes:
+                copy = libc.syscall(_PIDFD_GETFD, handle, int(entry.name), 0)
+                if copy < 0:
+                    raise ToolError(f"pidfd_getfd: {os.strerror(ctypes.get_errno())}; Linux 5.6 or later is needed")
+                yield socket.socket(fileno=copy)
+    finally:
+        os.close(handle)
