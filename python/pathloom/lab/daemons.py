@@ -48,12 +48,12 @@ class Daemon:
         """Starts database and switch daemon, and returns when they answer. Raises `ToolError`."""
         schema = SCHEMA_FILE if SCHEMA_FILE.exists() else Path("/usr/local/share/openvswitch/vswitch.ovsschema")
         database = self._file("conf", ".db")
-        self.run(["ovsdb-tool", "create", database, schema])
-        self.run(["ovsdb-server", f"--remote=p{self.database}", *self._options("ovsdb-server"), database])
-        self.run(["ovs-vsctl", f"--db={self.database}", "--no-wait", "init"])
+        self._tool(["ovsdb-tool", "create", database, schema])
+        self._tool(["ovsdb-server", f"--remote=p{self.database}", *self._options("ovsdb-server"), database])
+        self._tool(["ovs-vsctl", f"--db={self.database}", "--no-wait", "init"])
         within = ["ip", "netns", "exec", self.namespace]
         program = find_tool("ovs-vswitchd") or "ovs-vswitchd"
-        self.run([*within, program, *self._options("ovs-vswitchd"), self.database])
+        self._tool([*within, program, *self._options("ovs-vswitchd"), self.database])
         run_at_once(self.process())
 
     def runs(self) -> bool:
@@ -99,7 +99,7 @@ class Daemon:
 
     def vsctl(self, arguments: Sequence[str]) -> str:
         """Runs `ovs-vsctl`. Raises `ToolError`."""
-        return self.run(["ovs-vsctl", f"--db={self.database}", "--timeout=60", *arguments])
+        return self._tool(["ovs-vsctl", f"--db={self.database}", "--timeout=60", *arguments])
 
     def connected_bridges(self) -> dict[str, bool]:
         """By bridge, whether its controller is connected; bridges without one are left out."""
@@ -150,12 +150,7 @@ class Daemon:
 
     def ofctl(self, verb: str, bridge: str, *words: str, text: str | None = None) -> str:
         """Runs a verb of `ovs-ofctl` on a bridge, with `text` as its input. Raises `ToolError`."""
-        return self.run(["ovs-ofctl", "-O", "OpenFlow15", verb, f"unix:{self.directory}/{bridge}.mgmt", *words], text)
-
-    def run(self, arguments: Sequence[str | Path], text: str | None = None) -> str:
-        """Runs a tool of Open vSwitch. Raises `ToolError`."""
-        places = dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"), str(self.directory))
-        return run_tool(arguments, text, {**places, MARK: str(self.lab_directory)})
+        return self._tool(["ovs-ofctl", "-O", "OpenFlow15", verb, f"unix:{self.directory}/{bridge}.mgmt", *words], text)
 
     def _file(self, name: str, ending: str) -> Path:
         return self.directory / f"{name}{self._ordinal}{ending}"
@@ -163,6 +158,11 @@ class Daemon:
     def _options(self, name: str) -> list[str]:
         files = [f"--log-file={self._file(name, '.log')}", f"--pidfile={self._file(name, '.pid')}"]
         return ["--no-chdir", "--detach", "-vconsole:off", *files]
+
+    def _tool(self, arguments: Sequence[str | Path], text: str | None = None) -> str:
+        """Runs a tool of Open vSwitch. Raises `ToolError`."""
+        places = dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"), str(self.directory))
+        return run_tool(arguments, text, {**places, MARK: str(self.lab_directory)})
 
 
 def _bridge_arguments(switch: Switch, controller: str | None) -> Iterator[str]:
