@@ -80,7 +80,7 @@ fn paths_that_make_no_sense_are_rejected() {
     let links = path.links().to_vec();
     let host_link = world.network.fabric.attachments()[0].uplink;
     let cases = [
-        (Path::new(links[1..].to_vec()), Rejection::WrongEnds),
+        (Path::new(&links[1..]), Rejection::WrongEnds),
         (path.reverse(), Rejection::WrongEnds),
         (Path::empty(), Rejection::WrongEnds),
         (Path::new([links[0], links[2]]), Rejection::Malformed),

@@ -1,15 +1,15 @@
 //! A walk through the switches of a fabric.
 
 use crate::{Fabric, LinkId, LinkState, NodeId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::sync::Arc;
+use triomphe::ThinArc;
 
 /// Directed links from one ToR to another, in order; empty when both ends are the same ToR. The links between hosts
-/// and their ToRs are not part of it: all flows of one ToR pair share their paths. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Path(Arc<[LinkId]>);
+/// and their ToRs are not part of it: all flows of one ToR pair share their paths. Cheap to clone,
+/// and one word long: a controller keeps several for each of very many flows.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path(ThinArc<(), LinkId>);
 
 /// Why links do not make a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,49 +42,49 @@ pub enum PathError {
 
 impl Path {
     /// A path of these links, unchecked; see [`Path::check`].
-    pub fn new(links: impl Into<Arc<[LinkId]>>) -> Path {
-        Path(links.into())
+    pub fn new(links: impl AsRef<[LinkId]>) -> Path {
+        Path(ThinArc::from_header_and_slice((), links.as_ref()))
     }
 
     /// The path between two hosts of one ToR.
     pub fn empty() -> Path {
-        Path(Arc::from([]))
+        Path::new([])
     }
 
     /// Its links in order.
     pub fn links(&self) -> &[LinkId] {
-        &self.0
+        &self.0.slice
     }
 
     /// Number of switch-to-switch links.
     pub fn hops(&self) -> usize {
-        self.0.len()
+        self.links().len()
     }
 
     /// Whether both ends are the same ToR.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.links().is_empty()
     }
 
     /// Whether every link of it is up.
     pub fn is_up(&self, state: &LinkState) -> bool {
-        self.0.iter().all(|&link| state.is_up(link))
+        self.links().iter().all(|&link| state.is_up(link))
     }
 
     /// The same walk in the other direction.
     pub fn reverse(&self) -> Path {
-        Path(self.0.iter().rev().map(|link| link.reverse()).collect())
+        Path::new(self.links().iter().rev().map(|link| link.reverse()).collect::<Vec<_>>())
     }
 
     /// The switches it visits, from `first` (the ToR it starts at, needed for an empty path) on.
     pub fn switches(&self, fabric: &Fabric, first: NodeId) -> Vec<NodeId> {
-        std::iter::once(first).chain(self.0.iter().map(|&link| fabric.link(link).to)).collect()
+        std::iter::once(first).chain(self.links().iter().map(|&link| fabric.link(link).to)).collect()
     }
 
     /// Proves that the links join up, stay between switches and visit none twice.
     pub fn check(&self, fabric: &Fabric) -> Result<(), PathError> {
         let mut here = None;
-        for (index, &link) in self.0.iter().enumerate() {
+        for (index, &link) in self.links().iter().enumerate() {
             let record = fabric.links().get(link.index()).ok_or(PathError::Unknown { link })?;
             if fabric.is_host(record.from) || fabric.is_host(record.to) {
                 return Err(PathError::Host { link });
@@ -93,7 +93,7 @@ impl Path {
                 return Err(PathError::Broken { link });
             }
             // Every switch before this one is where a link began. Paths are short: no list of them is quicker.
-            if self.0[..=index].iter().any(|&earlier| fabric.link(earlier).from == record.to) {
+            if self.links()[..=index].iter().any(|&earlier| fabric.link(earlier).from == record.to) {
                 return Err(PathError::Loop { node: record.to });
             }
             here = Some(record.to);
@@ -102,8 +102,20 @@ impl Path {
     }
 }
 
+impl Serialize for Path {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.links().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Path {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Path, D::Error> {
+        Vec::<LinkId>::deserialize(deserializer).map(Path::new)
+    }
+}
+
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter()).finish()
+        f.debug_list().entries(self.links()).finish()
     }
 }

@@ -76,7 +76,7 @@ mod tests {
             let host = builder.host(name, None);
             builder.cable(host, tor, settings);
         }
-        (builder.build().unwrap(), Path::new(links[..4].to_vec()), Path::new(links[4..].to_vec()), nodes)
+        (builder.build().unwrap(), Path::new(&links[..4]), Path::new(&links[4..]), nodes)
     }
 
     #[test]
