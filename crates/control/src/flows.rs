@@ -4,12 +4,14 @@ use crate::cookies::{flow_id, PLANS};
 use crate::few::Few;
 use crate::plan::{tag, FlowKey, Version, LEVELS};
 use crate::reasons::Placed;
+use hashbrown::hash_table::{Entry, HashTable};
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
 use pathloom_scheme::{FlowId, FlowMap};
-use rustc_hash::FxHashMap;
+use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::num::NonZeroU32;
 
 /// Rules of abandoned versions, by five-tuple and plan, that stay until the packets under way have passed. By five-tuple:
@@ -96,8 +98,8 @@ pub(crate) struct Flow {
     pub sources: Few<SourceRule>,
     /// Versions with rules at later switches. Every path version of `sources` and `moving` is among them.
     pub versions: Few<Version>,
-    /// The move under way.
-    pub moving: Option<Move>,
+    /// The move under way: a flow has none for nearly all of its time.
+    pub moving: Option<Box<Move>>,
     /// Plans made so far, modulo [`PLANS`].
     pub plans: u8,
     /// Bytes counted up to the last round of measurements; `None` while it is not known when counting began.
@@ -178,7 +180,7 @@ impl Flow {
     /// Whether packets may enter the version of this plan: a rule at the source ToR leads to it, or a move is about it.
     pub(crate) fn is_entered(&self, plan: u8) -> bool {
         let moves = |moving: &Move| moving.plan == plan || moving.old_plan() == Some(plan);
-        self.sources.iter().any(|source| source.plan == plan) || self.moving.as_ref().is_some_and(moves)
+        self.sources.iter().any(|source| source.plan == plan) || self.moving.as_deref().is_some_and(moves)
     }
 
     /// Plans of the versions that no packet enters any more. Where normal rules stand in the way of low ones of the same
@@ -250,7 +252,8 @@ impl Flow {
 #[derive(Default)]
 pub(crate) struct FlowTable {
     records: FlowMap<Flow>,
-    by_tuple: FxHashMap<(u64, u64), FlowId>,
+    /// By the hash of the five-tuple, which stands in the record.
+    by_tuple: HashTable<FlowId>,
     per_host: Vec<u32>,
     per_tor: Vec<u32>,
     epoch: u16,
@@ -282,7 +285,11 @@ impl FlowTable {
     }
 
     pub(crate) fn find(&self, five_tuple: &FiveTuple) -> Option<FlowId> {
-        self.by_tuple.get(&packed(five_tuple)).copied()
+        self.by_tuple.find(hash(five_tuple), |&id| self.has_tuple(id, five_tuple)).copied()
+    }
+
+    fn has_tuple(&self, id: FlowId, five_tuple: &FiveTuple) -> bool {
+        self.records.get(&id).is_some_and(|flow| flow.key.five_tuple == *five_tuple)
     }
 
     /// Flows that a host sends.
@@ -319,28 +326,38 @@ impl FlowTable {
     /// Adds a flow. The five-tuple leads to it from now on.
     pub(crate) fn insert(&mut self, flow: Flow) {
         let id = flow.key.id;
-        self.by_tuple.insert(packed(&flow.key.five_tuple), id);
+        let five_tuple = flow.key.five_tuple;
         self.per_host[flow.key.src.host.index()] += 1;
         self.per_tor[flow.key.src.tor.index()] += 1;
         self.records.insert(id, flow);
+        let FlowTable { by_tuple, records, .. } = self;
+        let same = |&other: &FlowId| records.get(&other).is_some_and(|flow| flow.key.five_tuple == five_tuple);
+        // Names without a record do not stay here, so their hash is never asked for.
+        let hash_of = |id: &FlowId| records.get(id).map_or(0, |flow| hash(&flow.key.five_tuple));
+        match by_tuple.entry(hash(&five_tuple), same, hash_of) {
+            Entry::Occupied(mut entry) => *entry.get_mut() = id,
+            Entry::Vacant(entry) => {
+                entry.insert(id);
+            }
+        }
     }
 
     /// Forgets a flow.
     pub(crate) fn remove(&mut self, id: FlowId) -> Option<Flow> {
+        let five_tuple = self.records.get(&id)?.key.five_tuple;
+        if let Ok(entry) = self.by_tuple.find_entry(hash(&five_tuple), |&other| other == id) {
+            entry.remove();
+        }
         let flow = self.records.remove(&id)?;
         self.per_host[flow.key.src.host.index()] -= 1;
         self.per_tor[flow.key.src.tor.index()] -= 1;
-        let tuple = packed(&flow.key.five_tuple);
-        if self.by_tuple.get(&tuple) == Some(&id) {
-            self.by_tuple.remove(&tuple);
-        }
         Some(flow)
     }
 }
 
-/// A five-tuple as two numbers, which are quicker to hash than five.
-fn packed(tuple: &FiveTuple) -> (u64, u64) {
+/// The hash of a five-tuple, taken as two numbers, which are quicker to hash than five.
+fn hash(tuple: &FiveTuple) -> u64 {
     let addresses = u64::from(u32::from(tuple.src)) << 32 | u64::from(u32::from(tuple.dst));
     let ports = u64::from(tuple.src_port) << 24 | u64::from(tuple.dst_port) << 8 | u64::from(tuple.proto);
-    (addresses, ports)
+    FxBuildHasher.hash_one((addresses, ports))
 }

@@ -110,7 +110,7 @@ impl Controller {
             None => (Version { tag: label.unwrap_or(version.tag), ..version }, level, How::Tagged),
         };
         flow.versions.push(version);
-        flow.moving = Some(Move { number, plan, level, phase: 0, begun: self.now, waiting: 0, how });
+        flow.moving = Some(Box::new(Move { number, plan, level, phase: 0, begun: self.now, waiting: 0, how }));
         self.enter_phase(id);
     }
 

@@ -285,7 +285,7 @@ impl Controller {
 
     /// Ends a move in place whose path, old or new, cannot be used any more, and says why. What was to come next comes.
     pub(crate) fn break_off(&mut self, id: FlowId, why: Rejection) {
-        let stage = self.flows.get(id).and_then(|flow| flow.moving.as_ref()).and_then(Move::stage);
+        let stage = self.flows.get(id).and_then(|flow| flow.moving.as_deref()).and_then(Move::stage);
         match stage {
             None => {}
             Some(Stage::Before) => self.give_up(id, why),
