@@ -54,7 +54,7 @@ impl Controller {
         let arrived = self.arrive(five_tuple, long);
         let Some(id) = arrived.or_else(|| self.flows.find(&five_tuple)) else { return };
         let Some(view) = self.view.flows.get_mut(&id) else { return };
-        view.size_bytes = size_bytes.or(view.size_bytes);
+        view.size_bytes = size_bytes.or(view.size_bytes.get()).into();
         if let Some(flow) = arrived.filter(|_| long) {
             self.tell(Event::FlowArrived { flow });
         }

@@ -88,7 +88,7 @@ impl Run {
                 let up = path.check(&self.view.fabric).is_ok() && path.is_up(&self.view.links);
                 match self.view.flows.get_mut(&flow).filter(|_| up) {
                     Some(known) => {
-                        (known.route, known.pending, known.allocated_bps) = (Some(path), None, rate_bps);
+                        (known.route, known.pending, known.allocated_bps) = (Some(path), None, rate_bps.into());
                         self.events.push_back(Event::RouteConfirmed { flow });
                     }
                     None => {
@@ -100,7 +100,7 @@ impl Run {
             }
             Action::Unroute { flow } => {
                 if let Some(known) = self.view.flows.get_mut(&flow) {
-                    (known.route, known.pending, known.allocated_bps) = (None, None, None);
+                    (known.route, known.pending, known.allocated_bps) = (None, None, None.into());
                 }
             }
             Action::Solve { ticket, input, .. } if self.jobs < MOST_JOBS => {

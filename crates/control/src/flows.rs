@@ -7,7 +7,7 @@ use crate::reasons::Placed;
 use hashbrown::hash_table::{Entry, HashTable};
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
-use pathloom_scheme::{FlowId, FlowMap};
+use pathloom_scheme::{FlowId, FlowMap, Known};
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -102,8 +102,8 @@ pub(crate) struct Flow {
     pub moving: Option<Box<Move>>,
     /// Plans made so far, modulo [`PLANS`].
     pub plans: u8,
-    /// Bytes counted up to the last round of measurements; `None` while it is not known when counting began.
-    pub measured_bytes: Option<u64>,
+    /// Bytes counted up to the last round of measurements, once it is known when counting began.
+    pub measured_bytes: Known,
     /// What few flows have.
     pub more: Option<Box<More>>,
     /// How often in a row its counting rule was refused.
@@ -126,7 +126,7 @@ impl Flow {
             versions: Few::None,
             moving: None,
             plans: 0,
-            measured_bytes: Some(0),
+            measured_bytes: Known::from(0u64),
             more: None,
             refusals: 0,
             unverified: false,

@@ -258,7 +258,7 @@ impl Controller {
         }));
         // Away from the plans that the controller before may have begun, of which some switch may still tell.
         flow.plans = (plan + PLANS / 3) % PLANS;
-        flow.measured_bytes = None;
+        flow.measured_bytes = None.into();
         flow.key.meter = orphan.sources.iter().find_map(|(_, rule)| rule.meter);
         flow.key.meter.into_iter().for_each(|meter| self.switches[key.src.tor.index()].meters.mark(meter));
         let on_path = path.is_some();
@@ -281,7 +281,7 @@ impl Controller {
         let remembered = self.orphans.remembered.remove(&id);
         if let Some(view) = self.view.flows.get_mut(&id) {
             if let Some(old) = remembered {
-                *view = FlowView { pending: None, bytes: 0, rate_bps: None, ..old };
+                *view = FlowView { pending: None, bytes: 0, rate_bps: None.into(), ..old };
             }
             view.long |= long;
             view.route = path;

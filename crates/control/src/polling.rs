@@ -133,7 +133,7 @@ impl Controller {
             view.bytes = bytes;
             let Some(last) = last else { return };
             let rate_bps = rate(bytes.saturating_sub(last), now.saturating_sub(before));
-            view.rate_bps = Some(rate_bps);
+            view.rate_bps = rate_bps.into();
             // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
             let access_bps = self.fabric.link(flow.key.src.uplink).settings.rate_bps;
             if !view.long && share.is_some_and(|share| rate_bps as f64 >= share * access_bps as f64) {

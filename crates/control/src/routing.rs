@@ -29,7 +29,7 @@ impl Controller {
             return self.reject(id, why);
         }
         let Some(view) = self.view.flows.get_mut(&id) else { return };
-        view.allocated_bps = rate_bps;
+        view.allocated_bps = rate_bps.into();
         if view.pending.as_ref() == Some(&path) || self.comes_next(id, &path) {
             return;
         }
@@ -303,7 +303,7 @@ impl Controller {
         self.undo_move(id);
         if let Some(view) = self.view.flows.get_mut(&id) {
             view.pending = None;
-            view.allocated_bps = None;
+            view.allocated_bps = None.into();
             self.reject(id, why);
         }
         self.fresh.push(id);
@@ -317,7 +317,7 @@ impl Controller {
         }
         self.leave_paths(id);
         if let Some(view) = self.view.flows.get_mut(&id) {
-            view.allocated_bps = None;
+            view.allocated_bps = None.into();
         }
         self.fresh.push(id);
     }

@@ -229,7 +229,7 @@ impl Controller {
             sources: record.sources.into(),
             versions: record.versions.into(),
             plans: record.plans,
-            measured_bytes: None,
+            measured_bytes: None.into(),
             interrupted: record.interrupted,
             more: (more != More::default()).then(|| Box::new(more)),
             unverified: true,

@@ -281,7 +281,7 @@ fn a_flow_within_a_tor_has_a_path_without_links() {
         world.traffic(ms(300));
         let views = &world.network.controller.view().flows;
         let (&flow, view) = views.iter().find(|(_, view)| view.five_tuple == five_tuple).unwrap();
-        assert_eq!((view.src_tor, view.size_bytes), (view.dst_tor, None), "nobody announced its size");
+        assert_eq!((view.src_tor, view.size_bytes.get()), (view.dst_tor, None), "nobody announced its size");
         for _ in 0..2 {
             world.act(Action::Route { flow, path: Path::empty(), rate_bps: None });
             world.traffic(ms(500));

@@ -81,7 +81,7 @@ fn a_snapshot_brings_back_what_rules_cannot_say() {
     world.traffic(SECOND);
     assert_eq!(world.events(), [Event::Started, Event::FlowAdopted { flow: id }]);
     let view = &world.network.controller.view().flows[&id];
-    assert_eq!((view.route.as_ref(), view.size_bytes), (Some(&other), Some(123_456_789)));
+    assert_eq!((view.route.as_ref(), view.size_bytes.get()), (Some(&other), Some(123_456_789)));
     world.no_mishap();
     world.pass(Nanos::from_secs(40));
     assert_eq!(world.events(), [Event::FlowFinished { flow: id }]);

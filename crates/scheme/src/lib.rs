@@ -14,6 +14,7 @@
 mod action;
 mod event;
 mod flow_map;
+mod known;
 mod needs;
 mod shared;
 mod view;
@@ -21,6 +22,7 @@ mod view;
 pub use action::{Action, DefaultRoutes};
 pub use event::{Event, Rejection};
 pub use flow_map::FlowMap;
+pub use known::Known;
 pub use needs::{Detection, Migration, Needs, RuleSharing};
 pub use shared::Shared;
 pub use view::{FlowView, View};

@@ -1,6 +1,6 @@
 //! What a controller truly knows.
 
-use crate::{DefaultRoutes, FlowId, FlowMap, Shared};
+use crate::{DefaultRoutes, FlowId, FlowMap, Known, Shared};
 use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path};
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub struct FlowView {
     /// When the controller first heard of it.
     pub arrived: Nanos,
     /// Payload bytes in all, if the application announced them.
-    pub size_bytes: Option<u64>,
+    #[serde(default)]
+    pub size_bytes: Known,
     /// Token of the MPTCP connection it belongs to.
     pub mptcp_token: Option<u32>,
     /// Whether the scheme was told of it ([`crate::Event::FlowArrived`] or adopted).
@@ -30,11 +31,13 @@ pub struct FlowView {
     /// A path that was asked for and is not confirmed yet.
     pub pending: Option<Path>,
     /// The bandwidth the scheme counts on for it.
-    pub allocated_bps: Option<u64>,
+    #[serde(default)]
+    pub allocated_bps: Known,
     /// Bytes counted at its source ToR, headers included, at the last reading.
     pub bytes: u64,
     /// Rate over the last measuring period, headers included.
-    pub rate_bps: Option<u64>,
+    #[serde(default)]
+    pub rate_bps: Known,
 }
 
 impl FlowView {
@@ -47,14 +50,14 @@ impl FlowView {
             src_tor: src.tor,
             dst_tor: dst.tor,
             arrived,
-            size_bytes: None,
+            size_bytes: Known::NOTHING,
             mptcp_token: None,
             long: false,
             route: None,
             pending: None,
-            allocated_bps: None,
+            allocated_bps: Known::NOTHING,
             bytes: 0,
-            rate_bps: None,
+            rate_bps: Known::NOTHING,
         }
     }
 
@@ -106,7 +109,7 @@ impl View {
     pub fn allocated_bps(&self) -> Vec<u64> {
         let mut sums = vec![0u64; self.fabric.links().len()];
         for flow in self.flows.values() {
-            if let (Some(path), Some(rate_bps)) = (flow.intended_route(), flow.allocated_bps) {
+            if let (Some(path), Some(rate_bps)) = (flow.intended_route(), flow.allocated_bps.get()) {
                 for link in path.links() {
                     sums[link.index()] += rate_bps;
                 }

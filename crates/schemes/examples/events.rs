@@ -52,7 +52,7 @@ impl World {
             match action {
                 Action::Route { flow, path, rate_bps } => {
                     let known = self.view.flows.get_mut(&flow).expect("a known flow");
-                    (known.route, known.allocated_bps) = (Some(path), rate_bps);
+                    (known.route, known.allocated_bps) = (Some(path), rate_bps.into());
                 }
                 Action::Solve { ticket, input, modelled } => {
                     self.job = Some((ticket, input, self.view.clone(), self.now.saturating_add(modelled)));
@@ -78,7 +78,8 @@ impl World {
         self.next += 1;
         let src_port = (self.next % 60_000) as u16;
         let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: PROTO_TCP, src_port, dst_port: 5001 };
-        let flow = FlowView { size_bytes, long: true, ..FlowView::new(five_tuple, &from, &to, self.now) };
+        let flow =
+            FlowView { size_bytes: size_bytes.into(), long: true, ..FlowView::new(five_tuple, &from, &to, self.now) };
         self.view.flows.insert(id, flow);
         self.standing.push(id);
         self.deliver(&Event::FlowArrived { flow: id })

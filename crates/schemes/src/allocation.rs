@@ -59,7 +59,7 @@ pub fn placed_flow(view: &View, flow: &FlowView) -> PlacedFlow {
         src_access: access(flow.five_tuple.src).map(|uplink| uplink.0),
         dst_access: access(flow.five_tuple.dst).map(|uplink| uplink.reverse().0),
         announced_bps: None,
-        remaining_bytes: flow.size_bytes.map(|size| size.saturating_sub(flow.bytes)),
+        remaining_bytes: flow.size_bytes.get().map(|size| size.saturating_sub(flow.bytes)),
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn payload_bytes(counted: u64) -> u64 {
 
 /// Payload bytes of a flow that are still to come, if its size was announced.
 pub(crate) fn remaining_bytes(flow: &FlowView) -> Option<u64> {
-    flow.size_bytes.map(|size| size.saturating_sub(payload_bytes(flow.bytes)))
+    flow.size_bytes.get().map(|size| size.saturating_sub(payload_bytes(flow.bytes)))
 }
 
 /// Time that a flow still takes at `rate_bps`: known, or guessed from what it has sent.

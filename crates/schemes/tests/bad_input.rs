@@ -62,7 +62,7 @@ impl Play {
     fn arrive(&mut self, flow: FlowId, (src, dst): (usize, usize), size_bytes: Option<u64>) {
         let hosts = self.world.view.fabric.hosts().to_vec();
         self.world.add_flow(flow, (hosts[src], 0), (hosts[dst], 0), flow.0 as u16);
-        self.world.view.flows.get_mut(&flow).unwrap().size_bytes = size_bytes;
+        self.world.view.flows.get_mut(&flow).unwrap().size_bytes = size_bytes.into();
         self.tell(&Event::FlowArrived { flow });
     }
 

@@ -25,7 +25,7 @@ fn add(world: &mut World, flow: u64, (src, dst): (usize, usize), size_bytes: u64
     let node = |name: &str| fabric.find(name).unwrap();
     let links: Vec<_> = over.windows(2).map(|two| fabric.link_between(node(two[0]), node(two[1])).unwrap()).collect();
     let known = world.view.flows.get_mut(&FlowId(flow)).unwrap();
-    known.size_bytes = Some(size_bytes);
+    known.size_bytes = size_bytes.into();
     known.route = (!links.is_empty()).then(|| Path::new(links));
 }
 

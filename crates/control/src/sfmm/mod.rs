@@ -128,7 +128,7 @@ impl Controller {
     fn link_loads(&self) -> Vec<u64> {
         let mut loads = vec![0u64; self.fabric.links().len()];
         for flow in self.view.flows.values() {
-            let rate_bps = flow.allocated_bps.or(flow.rate_bps).unwrap_or(0);
+            let rate_bps = flow.allocated_bps.get().or(flow.rate_bps.get()).unwrap_or(0);
             for link in flow.route.iter().flat_map(Path::links) {
                 loads[link.index()] = loads[link.index()].saturating_add(rate_bps);
             }
@@ -298,7 +298,7 @@ impl Controller {
                     Some(next) => self.go_on_to(id, next),
                     None if self.view.flows.contains_key(&id) => {
                         if let Some(view) = self.view.flows.get_mut(&id) {
-                            view.allocated_bps = None;
+                            view.allocated_bps = None.into();
                         }
                         self.reject(id, why);
                     }

@@ -181,10 +181,10 @@ impl FlowRow {
             path: flow.route.as_ref().map(named),
             pending: flow.pending.as_ref().map(named),
             long: flow.long,
-            size_bytes: flow.size_bytes,
+            size_bytes: flow.size_bytes.get(),
             bytes: flow.bytes,
-            rate_bps: flow.rate_bps,
-            allocated_bps: flow.allocated_bps,
+            rate_bps: flow.rate_bps.get(),
+            allocated_bps: flow.allocated_bps.get(),
             since_s: seconds(flow.arrived),
         }
     }

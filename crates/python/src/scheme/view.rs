@@ -62,7 +62,7 @@ impl Flow {
 
     #[getter]
     fn size_bytes(&self) -> Option<u64> {
-        self.flow.size_bytes
+        self.flow.size_bytes.get()
     }
 
     #[getter]
@@ -92,7 +92,7 @@ impl Flow {
 
     #[getter]
     fn allocated_bps(&self) -> Option<u64> {
-        self.flow.allocated_bps
+        self.flow.allocated_bps.get()
     }
 
     #[getter]
@@ -102,7 +102,7 @@ impl Flow {
 
     #[getter]
     fn rate_bps(&self) -> Option<u64> {
-        self.flow.rate_bps
+        self.flow.rate_bps.get()
     }
 
     fn __repr__(&self) -> String {

@@ -30,7 +30,7 @@ fn view(rates_bps: [u64; 2], busy_share: f64) -> View {
     let five_tuple = FiveTuple { src: from.address, dst: to.address, proto: 6, src_port: 1, dst_port: 2 };
     for (flow, rate_bps) in [STEADY, WILD].into_iter().zip(rates_bps) {
         let known =
-            FlowView { long: true, rate_bps: Some(rate_bps), ..FlowView::new(five_tuple, &from, &to, Nanos::ZERO) };
+            FlowView { long: true, rate_bps: rate_bps.into(), ..FlowView::new(five_tuple, &from, &to, Nanos::ZERO) };
         view.flows.insert(flow, known);
     }
     view.busy_share = busy_share;

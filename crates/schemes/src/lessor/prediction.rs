@@ -70,7 +70,7 @@ impl Predictions {
 
 /// The long flows whose rate was read.
 fn measured(view: &View) -> impl Iterator<Item = (FlowId, u64)> + '_ {
-    view.long_flows().filter_map(|(id, flow)| Some((id, flow.rate_bps?)))
+    view.long_flows().filter_map(|(id, flow)| Some((id, flow.rate_bps.get()?)))
 }
 
 /// 0.9·Vp ≤ Vc ≤ 1.1·Vp.
@@ -100,7 +100,7 @@ mod tests {
 
     fn at(rate_bps: u64) -> View {
         let mut view = view();
-        view.flows.get_mut(&FLOW).unwrap().rate_bps = Some(rate_bps);
+        view.flows.get_mut(&FLOW).unwrap().rate_bps = rate_bps.into();
         view
     }
 

@@ -110,7 +110,7 @@ impl Charges {
 
     /// Payload bytes left of a flow of known size.
     fn remaining_bytes(&self, now: Nanos, view: &View, id: FlowId) -> Option<u64> {
-        let size_bytes = view.flows.get(&id)?.size_bytes?;
+        let size_bytes = view.flows.get(&id)?.size_bytes.get()?;
         Some(size_bytes.saturating_sub(self.0.get(&id).map_or(0, |charge| charge.sent_bytes(now))))
     }
 }
@@ -203,7 +203,7 @@ impl Dispatcher {
         actions: &mut Vec<Action>,
     ) {
         let Some(flow) = view.flows.get(&id).filter(|flow| self.is_ours(view, flow)) else { return };
-        if self.settings.schedule && flow.size_bytes.is_some() {
+        if self.settings.schedule && flow.size_bytes.get().is_some() {
             self.known.insert(id);
         }
         if self.is_on() {

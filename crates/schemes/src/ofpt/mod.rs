@@ -268,7 +268,7 @@ impl Ofpt {
         let old = |flow: &FlowView| now.saturating_sub(flow.arrived) >= least_age;
         let most = |(id, flow): (FlowId, &FlowView)| {
             let (_, access_bps) = access(view, flow).filter(|_| old(flow))?;
-            Some((id, most_wanted_bps(flow.rate_bps?, access_bps)))
+            Some((id, most_wanted_bps(flow.rate_bps.get()?, access_bps)))
         };
         view.long_flows().filter_map(most).collect()
     }

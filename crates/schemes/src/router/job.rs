@@ -51,7 +51,7 @@ pub(crate) fn solve(view: &View, input: &State) -> State {
 
 /// Whether a flow is short: it was announced, and with less than `long_bytes`.
 pub(crate) fn is_short(flow: &FlowView, long_bytes: u64) -> bool {
-    flow.size_bytes.is_some_and(|size| size < long_bytes)
+    flow.size_bytes.get().is_some_and(|size| size < long_bytes)
 }
 
 /// Looks at links that it takes to enter a flow, to estimate what it wants and to work out what it gets.

@@ -18,7 +18,7 @@ fn view(flows: &[Given]) -> (View, Vec<Wanted>) {
     let mut wanted = Vec::new();
     for (number, &(size_bytes, bytes, stands, rate_bps)) in flows.iter().enumerate() {
         let known = FlowView {
-            size_bytes,
+            size_bytes: size_bytes.into(),
             long: true,
             route: stands.then(|| path.clone()),
             bytes,

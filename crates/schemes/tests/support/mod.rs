@@ -113,12 +113,12 @@ impl World {
                 check(&self.view.fabric, known, path);
                 assert!(path.is_up(&self.view.links), "{flow:?} is asked to go over a dead link");
                 known.pending = Some(path.clone());
-                known.allocated_bps = *rate_bps;
+                known.allocated_bps = (*rate_bps).into();
             }
             Action::Unroute { flow } => {
                 let known = self.view.flows.get_mut(flow).unwrap_or_else(|| panic!("{flow:?} is not known"));
                 assert!(known.intended_route().is_some(), "{flow:?} has no path to be taken off");
-                (known.route, known.pending, known.allocated_bps) = (None, None, None);
+                (known.route, known.pending, known.allocated_bps) = (None, None, None.into());
             }
             Action::Solve { ticket, input, .. } => {
                 assert!(self.job.is_none(), "a second job beside one under way");

@@ -132,7 +132,7 @@ fn show(world: &mut World, flow: &Flow) -> Result<(), String> {
     let links = links.collect::<Result<Vec<_>, String>>()?;
     if let Some(shown) = world.view.flows.get_mut(&flow.id) {
         shown.route = (!links.is_empty()).then(|| pathloom_model::Path::new(links));
-        (shown.size_bytes, shown.rate_bps) = (flow.size_bytes, flow.rate_bps);
+        (shown.size_bytes, shown.rate_bps) = (flow.size_bytes.into(), flow.rate_bps.into());
         if let Some(known) = known {
             shown.long = known.long;
             shown.arrived = known.arrived;
