@@ -253,7 +253,7 @@ class Agent:
             return None
         transfer, its = found
         if its is transfer.sender:
-            return self._send(transfer, its)
+            return self._send(transfer, its, events)
         return self._receive(transfer, its)
 
     def _accept(self, listener: socket.socket, address: str, port: int) -> None:
@@ -272,10 +272,12 @@ class Agent:
             self.sockets[receiver.fileno()] = (transfer, receiver)
             self.epoll.register(receiver.fileno(), select.EPOLLIN)
 
-    def _send(self, transfer: Transfer, sender: socket.socket) -> None:
+    def _send(self, transfer: Transfer, sender: socket.socket, events: int) -> None:
         if transfer in self.held:
-            # Of a socket that is held only errors are heard.
-            return self._fail(transfer, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
+            # Only errors are heard of it; that it could send may have been heard together with the order to hold it.
+            if events & (select.EPOLLERR | select.EPOLLHUP):
+                self._fail(transfer, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
+            return None
         size = transfer.size
         try:
             while size is None or transfer.sent < size:
