@@ -277,7 +277,7 @@ class Agent:
             # Only errors are heard of it; that it could send may have been heard together with the order to hold it.
             if events & (select.EPOLLERR | select.EPOLLHUP):
                 self._fail(transfer, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
-            return None
+            return
         size = transfer.size
         try:
             while size is None or transfer.sent < size:
@@ -289,7 +289,7 @@ class Agent:
         except OSError as error:
             if error.errno not in _NOT_YET:
                 self._fail(transfer, error.errno or errno.EIO)
-        return None
+        return
 
     def _receive(self, transfer: Transfer, receiver: socket.socket) -> None:
         size = transfer.size
