@@ -289,7 +289,6 @@ class Agent:
         except OSError as error:
             if error.errno not in _NOT_YET:
                 self._fail(transfer, error.errno or errno.EIO)
-        return
 
     def _receive(self, transfer: Transfer, receiver: socket.socket) -> None:
         size = transfer.size
