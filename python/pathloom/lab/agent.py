@@ -401,11 +401,12 @@ class Agent:
         transfer.sender.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("=Q", payload))
 
     def _hold(self, transfer: Transfer, lease_ms: int) -> None:
-        transfer.held_until_ns = self.now_ns() + lease_ms * 1_000_000
+        now_ns = self.now_ns()
+        transfer.held_until_ns = now_ns + lease_ms * 1_000_000
         heapq.heappush(self.leases, (transfer.held_until_ns, transfer.index))
         if transfer.sender is not None and transfer.sender.fileno() in self.sockets:
             if transfer not in self.held:
-                transfer.held_since_ns = self.now_ns()
+                transfer.held_since_ns = now_ns
             self.held.add(transfer)
             self.epoll.modify(transfer.sender.fileno(), 0)
 
@@ -437,7 +438,7 @@ class Agent:
     def _close(self, transfer: Transfer) -> None:
         """Ends a transfer at once: what is not delivered by now is given up."""
         self.open.discard(transfer)
-        self.held.discard(transfer)
+        self._release(transfer)
         if self.expected.pop(transfer.key, None) is not None:
             self._announce_end(transfer)
         for end in (transfer.sender, transfer.receiver):

@@ -119,13 +119,10 @@ class Blueprint:
             for node, one in daemon_of.items()
         )
         ports = tuple(
-            SwitchPort(
-                source, links["source_port"][link], link, f"l{link}", namespaces[daemon_of[source]],
-                _shape(links, link),
-            )
-            for link, source in enumerate(links["source"])
+            SwitchPort(source, port, link, f"l{link}", namespaces[daemon_of[source]], _shape(links, link))
+            for link, (source, port) in enumerate(zip(links["source"], links["source_port"], strict=True))
             if not is_host[source]
-        )  # fmt: skip
+        )
         attached: dict[int, list[tuple[str, int]]] = {}
         for address, host, uplink in fabric._core.addresses():
             attached.setdefault(host, []).append((address, uplink))
