@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from live import alive, permutation, spoil
+from live import K4, alive, permutation, spoil
 from pathloom.lab import controller, system
 from pathloom.native import program
 from support import PATHLOOM, compared
@@ -67,7 +67,7 @@ def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, s
 
 
 def test_the_log_goes_on_over_changes_of_scheme(name: str) -> None:
-    with alive(name, FABRIC, "ofpt") as live:
+    with alive(name, K4, "ofpt") as live:
         tokens = live.lab.directory / "tokens"
         tokens.write_text(f"operate test {TOKEN}\n", encoding="ascii")
         tokens.chmod(0o600)

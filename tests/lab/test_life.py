@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,11 @@ def test_switches_are_spread_over_daemons_that_share_no_processor(lab: LabComman
     assert all(len(own) == 1 for own in processors)
     assert len(set.union(*processors)) == min(daemons, len(os.sched_getaffinity(0)))
     for number, daemon in enumerate(switches.daemons):
+        # Faster than with glibc's allocator, and ahead of ordinary programs, though these do not starve.
+        assert "libtcmalloc_minimal" in Path(f"/proc/{daemon.process()}/maps").read_text(encoding="ascii")
+        with suppress(FileNotFoundError):  # A kernel that has no groups of its own making.
+            group = Path(f"/proc/{daemon.process()}/autogroup").read_text(encoding="ascii")
+            assert group.endswith(f" nice {system.GROUP_NICE}\n")
         place = Path(f"/proc/{daemon.process()}/ns/net").stat()
         assert os.path.samestat(place, (system.NETNS / daemon.namespace).stat())
         bridge = daemon.switches[-1].bridge

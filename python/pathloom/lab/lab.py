@@ -22,7 +22,7 @@ from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
-from pathloom.lab.daemons import Daemon
+from pathloom.lab.daemons import Daemon, slowed_down
 from pathloom.lab.hosts import HostStack
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
 
@@ -126,8 +126,9 @@ class Lab:
                 self.start_controller(fabric, scheme)
             elif target is None:
                 self.write_default_routes(fabric, scheme)
-            self._write_state({**state, "state": UP, "notes": links.departures(blueprint)})
-            for note in links.departures(blueprint):
+            notes = departures(blueprint)
+            self._write_state({**state, "state": UP, "notes": notes})
+            for note in notes:
                 say(note)
             return blueprint
         except BaseException:
@@ -324,6 +325,11 @@ def known_labs() -> list[str]:
     with suppress(FileNotFoundError):
         names |= {entry.name for entry in RUN_DIRECTORY.iterdir() if entry.is_dir()}
     return sorted(name for name in names if _NAME.match(name))
+
+
+def departures(blueprint: Blueprint) -> list[str]:
+    """In what a lab differs from its fabric, for the person who reads the results."""
+    return [*links.departures(blueprint), *slowed_down()]
 
 
 def daemon_count(target: str | None, wanted: int | None) -> int:

@@ -28,7 +28,7 @@ from pathloom.experiments.settings import Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
-from pathloom.lab.lab import Lab, SwitchTables, uninterrupted
+from pathloom.lab.lab import Lab, SwitchTables, departures, uninterrupted
 from pathloom.lab.status import link_counters
 from pathloom.lab.system import MARK
 from pathloom.native import program
@@ -117,7 +117,7 @@ class LabExecution:
                 blueprint = lab.up(
                     self.fabric, self.target, self.jobs[0].scheme, self.stack, daemons=self.options.daemons
                 )
-                self._note(links.departures(blueprint))
+                self._note(departures(blueprint))
                 for job in self.jobs:
                     outcome = self._carry_out(lab, job, progress)
                     if take is None:

@@ -42,6 +42,7 @@ _SCHED_SETATTR, _SCHED_GETATTR = (274, 275) if platform.machine() == "aarch64" e
 _SCHED_ATTR = struct.Struct("=IIQiIQQQ")
 """Size, policy, flags, nice value, priority, run time, deadline, period (linux/sched/types.h)."""
 SLICE_NS = 100_000
+GROUP_NICE = -10
 MOST_DAEMONS = 4
 """More are not started by themselves: the hosts of a lab have work to do as well."""
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -116,10 +117,11 @@ def batch(tool: str, namespace: str | None, lines: Iterable[str], keep_open: Seq
 def run_at_once(process: int) -> None:
     """Lets all threads of a process run before ordinary ones, where the machine permits it.
 
-    A fabric does not wait because programs on its hosts, or others on this machine, are busy. Short slices and the
-    greatest weight come near the real-time class, and are never paused as that is, for a twentieth of each second;
-    where the kernel has no slices of one's own (before 6.12), it is the real-time class. A nice value counts within a
-    group of processes, which has one of its own.
+    A fabric does not wait because programs on its hosts, or others on this machine, are busy. Short slices and a great
+    weight come near the real-time class, and are never paused as that is, for a twentieth of each second; where the
+    kernel has no slices of one's own (before 6.12), it is the real-time class. A nice value counts within a group of
+    processes, which has one of its own: with `GROUP_NICE`, ordinary programs get a tenth of a processor that a switch
+    would take whole, which it does long before it has no more to give.
     """
     for entry in os.scandir(f"/proc/{process}/task"):
         thread = int(entry.name)
@@ -131,7 +133,7 @@ def run_at_once(process: int) -> None:
             with suppress(OSError):
                 os.sched_setscheduler(thread, os.SCHED_RR, os.sched_param(1))
     with suppress(OSError):
-        Path(f"/proc/{process}/autogroup").write_text("-20", encoding="ascii")
+        Path(f"/proc/{process}/autogroup").write_text(str(GROUP_NICE), encoding="ascii")
 
 
 def usual_daemons() -> int:
