@@ -22,8 +22,11 @@ from pathloom.lab.lab import Lab, default_tables
 from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
 
-K4 = "fat-tree:k=4,rate=10Mbps,buffer=2000"
+CABLE = "rate=10Mbps,buffer=2000"
 """Queues hold what a second of probes brings: a processor that stands still for a while is no loss of the network's."""
+K4 = f"fat-tree:k=4,{CABLE}"
+SHALLOW = "fat-tree:k=4,rate=10Mbps,buffer=150"
+"""For what waits until queues are empty, as moves do."""
 NOBODY = "tcp:127.0.0.1:9"
 QUIET = "move:period=1h"
 """Every labelled flow gets a path of its own and stays on it."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from live import K4, QUIET, Live, alive, permutation, spoil, until
+from live import K4, QUIET, SHALLOW, Live, alive, permutation, spoil, until
 from pathloom.lab import controller
 from pathloom.lab.probes import Track, summary
 from pathloom.lab.runs import run_agent
@@ -60,7 +60,7 @@ def test_a_controller_killed_costs_no_packet_and_no_rule(name: str, times: int) 
 def test_plans_that_a_crash_interrupts_are_ended_in_5_s(name: str, times: int, migration: str) -> None:
     chance = random.Random(11)
     moving = f"move:period=60ms,migration={migration}"
-    with alive(name, K4, moving) as live:
+    with alive(name, SHALLOW, moving) as live:
         pairs = permutation(live, 8)
         with live.probes(pairs) as probes:
             took_s = []

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from live import HERE, K4, QUIET, Live, alive, finish, permutation, run_on, spoil, until
+from live import CABLE, HERE, K4, QUIET, Live, alive, finish, permutation, run_on, spoil, until
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
 from pathloom.lab.probes import summary
@@ -264,7 +264,7 @@ def test_meters_hold_flows_to_their_rates(name: str) -> None:
 
 def test_a_survey_makes_a_fabric_of_what_is_there(name: str, tmp_path: Path) -> None:
     live = Live(name, K4, QUIET, arp="proxy", address=True)
-    survey = [program(), "survey", controller.ADDRESS, "link:rate=10Mbps,buffer=150"]
+    survey = [program(), "survey", controller.ADDRESS, f"link:{CABLE}"]
     environment = {**os.environ, system.MARK: str(live.lab.directory)}
     command = ["ip", "netns", "exec", live.blueprint.namespace, *survey]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
