@@ -314,6 +314,7 @@ impl Controller {
                 Timer::Count { flow } => self.fresh.push(flow),
                 Timer::LinkQuiet { link, changes } => self.link_quiet(link, changes),
                 Timer::Label { switch, label } => self.label_unclaimed(switch, label),
+                Timer::Groups { switch } => self.delete_unnamed_groups(switch),
                 Timer::Reread { switch } => self.reread(switch),
                 Timer::Drain => self.drain_rest(),
             }

@@ -27,13 +27,16 @@ pub(crate) enum Choice {
     Group(GroupId),
 }
 
+/// Ports that each group spreads flows over.
+pub(crate) type SpreadGroups = BTreeMap<GroupId, Vec<PortNo>>;
+
 /// The default routes of one switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DefaultTable {
     /// Sorted by prefix.
     pub routes: Vec<(Prefix, Choice)>,
-    /// Ports that each group spreads flows over.
-    pub groups: BTreeMap<GroupId, Vec<PortNo>>,
+    /// Those that routes name, and those that they named a moment ago.
+    pub groups: SpreadGroups,
 }
 
 /// The shortest paths that default routes are made of.
@@ -82,7 +85,7 @@ impl Compiler {
         fabric: &Fabric,
         routes: &Routes,
         switch: NodeId,
-        standing: &BTreeMap<GroupId, Vec<PortNo>>,
+        standing: &SpreadGroups,
     ) -> DefaultTable {
         self.leaves.clear();
         self.numbers.clear();
@@ -178,9 +181,9 @@ impl Compiler {
         fabric: &Fabric,
         routes: &Routes,
         rules: Vec<(Prefix, u32)>,
-        standing: &BTreeMap<GroupId, Vec<PortNo>>,
+        standing: &SpreadGroups,
     ) -> DefaultTable {
-        let mut groups: BTreeMap<GroupId, Vec<PortNo>> = BTreeMap::new();
+        let mut groups = SpreadGroups::new();
         let mut names: FxHashMap<u32, GroupId> = FxHashMap::default();
         let mut free = (FIRST_GROUP..).map(GroupId).filter(|id| !standing.contains_key(id));
         let mut table: Vec<(Prefix, Choice)> = Vec::with_capacity(rules.len());

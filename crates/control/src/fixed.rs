@@ -2,12 +2,18 @@
 
 use crate::controller::Controller;
 use crate::cookies::{Cookie, RuleKind};
-use crate::defaults::{read_group, read_route, route_rule, spread_group, Choice, Routes, FIRST_GROUP};
+use crate::defaults::{read_group, read_route, route_rule, spread_group, Choice, Routes, SpreadGroups, FIRST_GROUP};
 use crate::detection;
 use crate::io::Output;
-use crate::switches::{FixedRules, Purpose};
+use crate::switches::{FixedRules, Purpose, Session};
+use crate::timers::Timer;
 use pathloom_model::rules::{Group, GroupId, Rule};
-use pathloom_model::{NodeId, Prefix};
+use pathloom_model::{Nanos, NodeId, Prefix};
+
+/// How long a group stays after the last rule that named it. A switch may forward for a moment as it was told before, and
+/// come back to a group by its number: Open vSwitch does, until it has looked through its cached flows, and drops packets
+/// of a group that is gone.
+const GROUP_REST: Nanos = Nanos::from_secs(1);
 
 impl Controller {
     /// Sends every switch what has changed since it was last told.
@@ -32,7 +38,7 @@ impl Controller {
     /// two messages, an address is treated either as before or as it will be: new rules come first, the most specific
     /// of them before the others, and old ones go after them, the most specific last.
     pub(crate) fn bring_up_to_date(&mut self, switch: NodeId) {
-        let wanted = self.wanted_fixed(switch);
+        let mut wanted = self.wanted_fixed(switch);
         let found = std::mem::take(&mut self.switches[switch.index()].fixed);
         for (&id, ports) in &wanted.defaults.groups {
             if found.defaults.groups.get(&id) != Some(ports) {
@@ -51,12 +57,39 @@ impl Controller {
             self.delete_rule(switch, *key);
         }
         self.change_routes(switch, &found.defaults.routes, &wanted.defaults.routes);
-        for &group in found.defaults.groups.keys().filter(|id| !wanted.defaults.groups.contains_key(id)) {
+        self.keep_groups(switch, found.defaults.groups, &mut wanted.defaults.groups);
+        self.switches[switch.index()].fixed = wanted;
+        self.count_rules(switch, 0);
+    }
+
+    /// Lets groups that no rule names any more stand for a while, for packets may still be on their way to them.
+    fn keep_groups(&mut self, switch: NodeId, found: SpreadGroups, wanted: &mut SpreadGroups) {
+        let standing = wanted.len();
+        for (id, ports) in found {
+            wanted.entry(id).or_insert(ports);
+        }
+        if wanted.len() > standing {
+            let until = self.now.saturating_add(GROUP_REST);
+            self.switches[switch.index()].groups_until = until;
+            self.timers.set(until, Timer::Groups { switch });
+        }
+    }
+
+    /// Deletes the groups that no rule has named for long enough.
+    pub(crate) fn delete_unnamed_groups(&mut self, switch: NodeId) {
+        let state = &mut self.switches[switch.index()];
+        // A lost session reads what there is when it stands again; groups that came to rest later have their own timer.
+        if state.session != Session::Ready || state.groups_until > self.now {
+            return;
+        }
+        let defaults = &mut state.fixed.defaults;
+        let named = |id: &GroupId| defaults.routes.iter().any(|&(_, choice)| choice == Choice::Group(*id));
+        let unnamed: Vec<GroupId> = defaults.groups.keys().copied().filter(|id| !named(id)).collect();
+        defaults.groups.retain(|id, _| !unnamed.contains(id));
+        for group in unnamed {
             let xid = self.next_xid();
             self.put(Output::DeleteGroup { switch, xid, group });
         }
-        self.switches[switch.index()].fixed = wanted;
-        self.count_rules(switch, 0);
     }
 
     fn change_routes(&mut self, switch: NodeId, found: &[(Prefix, Choice)], wanted: &[(Prefix, Choice)]) {

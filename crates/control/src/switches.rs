@@ -3,7 +3,7 @@
 use crate::defaults::DefaultTable;
 use crate::pacing::Meters;
 use pathloom_model::rules::{Rule, RuleKey};
-use pathloom_model::{FiveTuple, Headers, PortNo};
+use pathloom_model::{FiveTuple, Headers, Nanos, PortNo};
 use pathloom_scheme::FlowId;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
@@ -89,6 +89,8 @@ pub(crate) struct Switch {
     pub wants_barrier: bool,
     /// What it has of rules of no single flow, as far as it was told.
     pub fixed: FixedRules,
+    /// Until when groups stay that no rule names any more.
+    pub groups_until: Nanos,
     /// Its meters.
     pub meters: Meters,
     /// Rules of flows that it should have.

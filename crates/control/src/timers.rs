@@ -15,6 +15,8 @@ pub(crate) enum Timer {
     LinkQuiet { link: LinkId, changes: u64 },
     /// A label's rule that was found is to go if no flow has claimed it.
     Label { switch: NodeId, label: u16 },
+    /// Groups of a switch that no rule names are to go.
+    Groups { switch: NodeId },
     /// The rules of a switch are to be read again, after a refusal.
     Reread { switch: NodeId },
     /// Flows may still be on what is out of service.
