@@ -22,8 +22,8 @@ from pathloom.lab.lab import Lab, default_tables
 from pathloom.lab.probes import Probes, Track
 from pathloom.lab.switches import OpenVSwitch
 
-CABLE = "rate=10Mbps,buffer=2000"
-"""Queues hold what a second of probes brings: a processor that stands still for a while is no loss of the network's."""
+CABLE = "rate=10Mbps,buffer=600"
+"""Queues hold what 0.3 s of two flows of probes bring: a processor that stands still is no loss of the network's."""
 K4 = f"fat-tree:k=4,{CABLE}"
 SHALLOW = "fat-tree:k=4,rate=10Mbps,buffer=150"
 """For what waits until queues are empty, as moves do."""
