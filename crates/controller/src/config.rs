@@ -243,9 +243,8 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     })?;
     let fabric = build(&config.fabric.spec, beside).map_err(|problem| format!("fabric.spec: {problem}"))?;
     let scheme = pathloom_schemes::parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
-    if scheme.central(config.scheme.seed).is_none() {
-        return Err(format!("scheme.spec: {} has no central part, so there is nothing to control", scheme.name));
-    }
+    let central = scheme.require_central(config.scheme.seed);
+    central.map_err(|problem| format!("scheme.spec: {problem}, so there is nothing to control"))?;
     if config.listen.address.is_none() && config.listen.unix.is_none() {
         return Err("listen: neither address nor unix is given; switches could not connect".into());
     }

@@ -33,8 +33,7 @@ pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
     let FirstLine { start } = serde_json::from_str(first)
         .map_err(|problem| format!("line 1 does not tell how the controller was started: {problem}"))?;
     let config = Config { epoch: start.epoch, ..ready.config.control.clone() };
-    let scheme = ready.scheme.central(ready.config.scheme.seed);
-    let scheme = scheme.ok_or_else(|| format!("{} has no central part", ready.scheme.name))?;
+    let scheme = ready.scheme.require_central(ready.config.scheme.seed)?;
     let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
     let mut controller = Controller::new(config, ready.fabric.clone(), scheme);
     pathloom_control::replay(&records, &mut controller, make).map_err(|problem| problem.to_string())
@@ -43,7 +42,7 @@ pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
 /// A scheme that was put in charge.
 fn make(change: &SchemeChange) -> Result<Box<dyn Scheme>, String> {
     let spec = pathloom_schemes::parse(&change.spec).map_err(|problem| problem.to_string())?;
-    spec.central(change.seed).ok_or_else(|| format!("{} has no central part", spec.name))
+    spec.require_central(change.seed)
 }
 
 /// A log that is being written.

@@ -60,16 +60,15 @@ const STOP: Duration = Duration::from_millis(500);
 /// Makes the hub of a fabric: with what was kept, if anything was.
 pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
     let config = ControlConfig { epoch: persist.next_epoch()?, ..ready.config.control.clone() };
-    let scheme = || ready.scheme.central(ready.config.scheme.seed);
-    let no_central = || io::Error::other(format!("{} has no central part", ready.scheme.name));
+    let seed = ready.config.scheme.seed;
     let now = crate::clock::Clock::start().now();
     let restored = persist.load().and_then(|snapshot| {
         // The scheme may have been changed since, here or in the configuration: the one that remembers is asked first.
         let last = pathloom_schemes::parse(snapshot.scheme()).ok().filter(|last| last.name != ready.scheme.name);
-        let first = last.as_ref().map_or_else(scheme, |last| last.central(ready.config.scheme.seed))?;
+        let first = last.as_ref().unwrap_or(&ready.scheme).central(seed)?;
         match Controller::restore(config.clone(), ready.fabric.clone(), first, snapshot, now) {
             Ok(mut controller) => {
-                if let Some(scheme) = scheme().filter(|_| last.is_some()) {
+                if let Some(scheme) = last.and_then(|_| ready.scheme.central(seed)) {
                     controller.set_scheme(now, scheme);
                 }
                 Some(controller)
@@ -91,7 +90,10 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
     };
     let controller = match restored {
         Some(controller) => controller,
-        None => Controller::new(config, ready.fabric.clone(), scheme().ok_or_else(no_central)?),
+        None => {
+            let scheme = ready.scheme.require_central(seed).map_err(io::Error::other)?;
+            Controller::new(config, ready.fabric.clone(), scheme)
+        }
     };
     let settings = (ready.config.sessions.clone(), ready.config.limits.clone());
     let (fabric, datapaths) = (ready.fabric.clone(), ready.datapaths.clone());

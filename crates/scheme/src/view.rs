@@ -61,6 +61,12 @@ impl FlowView {
         }
     }
 
+    /// What it puts on its path, as far as that is known: what the scheme counts on, or else what was measured; in bits
+    /// per second.
+    pub fn load_bps(&self) -> u64 {
+        self.allocated_bps.get().or(self.rate_bps.get()).unwrap_or(0)
+    }
+
     /// The path it is on, or is about to be on.
     pub fn intended_route(&self) -> Option<&Path> {
         self.pending.as_ref().or(self.route.as_ref())

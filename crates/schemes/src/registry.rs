@@ -99,6 +99,14 @@ impl SchemeSpec {
         self.central.as_ref().map(|make| make(seed))
     }
 
+    /// As [`SchemeSpec::central`], for whoever cannot do without.
+    ///
+    /// # Errors
+    /// It has none; the text says which scheme.
+    pub fn require_central(&self, seed: u64) -> Result<Box<dyn Scheme>, String> {
+        self.central(seed).ok_or_else(|| format!("{} has no central part", self.name))
+    }
+
     /// What its hosts run.
     pub fn host_program(&self) -> HostProgram {
         self.host.clone()

@@ -123,12 +123,11 @@ impl Controller {
         more_versions || self.draining.range((tuple, 0)..=(tuple, u8::MAX)).any(|(_, rules)| rules.iter().any(blocks))
     }
 
-    /// What each link carries, as far as it is known: what the scheme counts on for the flows routed over it, or else
-    /// what was measured of them, in bits per second.
+    /// What each link carries of the flows routed over it, as far as it is known, in bits per second.
     fn link_loads(&self) -> Vec<u64> {
         let mut loads = vec![0u64; self.fabric.links().len()];
         for flow in self.view.flows.values() {
-            let rate_bps = flow.allocated_bps.get().or(flow.rate_bps.get()).unwrap_or(0);
+            let rate_bps = flow.load_bps();
             for link in flow.route.iter().flat_map(Path::links) {
                 loads[link.index()] = loads[link.index()].saturating_add(rate_bps);
             }

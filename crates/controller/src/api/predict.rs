@@ -84,7 +84,7 @@ fn candidates(view: &View, flow: &FlowView) -> Option<Vec<CandidateRow>> {
     let fabric = &view.fabric;
     let mut loads = vec![0u64; fabric.links().len()];
     for other in view.flows.values() {
-        let rate_bps = other.allocated_bps.get().or(other.rate_bps.get()).unwrap_or(0);
+        let rate_bps = other.load_bps();
         other.intended_route().iter().flat_map(|path| path.links()).for_each(|link| loads[link.index()] += rate_bps);
     }
     let paths = ShortestPaths::between(fabric, &view.links, flow.src_tor, flow.dst_tor);

@@ -428,11 +428,10 @@ impl Wanted {
         let spec = parsed.map_err(|problem| {
             Problem::bad(problem.to_string()).at("scheme").way_out("`pathloom scheme list` lists them, with their keys")
         })?;
-        let central = spec.central(self.seed);
-        let none =
-            || Problem::bad(format!("{} has no central part", spec.name)).at("scheme").expected("a central scheme");
+        let central = spec.require_central(self.seed);
+        let none = |problem| Problem::bad(problem).at("scheme").expected("a central scheme");
         let change = SchemeChange { spec: spec.label.clone(), seed: self.seed };
-        Ok((change, central.ok_or_else(none)?))
+        Ok((change, central.map_err(none)?))
     }
 }
 
