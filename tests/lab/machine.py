@@ -22,13 +22,13 @@ from typing import Self
 
 from pathloom.lab import system
 
-TRIES = 3
+TRIES = 4
 MARK = "PATHLOOM_TESTS"
 """Environment variable of every process that these tests start."""
 _NAP_S = 0.003
 _NOTED_S = 0.01
 """Pauses from this long on are noted."""
-_CALM_S, _PATIENCE_S = 0.3, 5.0
+_CALM_S, _PATIENCE_S = 0.3, 15.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 

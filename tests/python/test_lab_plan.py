@@ -141,9 +141,14 @@ def test_a_delay_that_cannot_be_kept_is_said() -> None:
 
 def test_hosts_are_told_what_the_transport_says() -> None:
     stack = hosts.host_stack("newreno", "newreno:iw=12KB,min_rto=250ms,acks=1,mss=1000B")
-    assert stack.route == "initcwnd 12 rto_min 250ms advmss 1012 quickack 1"
+    assert stack.route == "initcwnd 12 rto_min 250ms advmss 1000 quickack 1"
     assert stack.sysctls["net.ipv4.tcp_sack"] == "0"
     assert stack.sysctls["net.ipv4.tcp_limit_output_bytes"] == "2800"
+    # Segments of 1448 bytes without time stamps take as long as those of the simulator, which have them.
+    usual = hosts.host_stack("newreno", None)
+    assert "advmss 1448" in usual.route
+    assert (usual.sysctls["net.ipv4.tcp_timestamps"], usual.spared_bytes) == ("0", 12)
+    assert hosts.host_stack("linux", None).spared_bytes == 0
     assert hosts.host_stack("linux/bbr", None).route == "congctl bbr"
     with pytest.raises(_core.PathloomError, match="kernels cannot be told small_queues"):
         hosts.host_stack("newreno", "newreno:small_queues=off")

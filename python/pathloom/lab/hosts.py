@@ -33,10 +33,17 @@ class HostStack:
     sysctls: dict[str, str]
     route: str
     """Attributes of the routes, as `ip route` takes them."""
+    spared_bytes: int = 0
+    """What packets are shorter by than those of the simulator, and links count them longer by."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"name": self.name, "sysctls": self.sysctls, "route": self.route}
+        return {
+            "name": self.name,
+            "sysctls": self.sysctls,
+            "route": self.route,
+            "spared_bytes": self.spared_bytes,
+        }
 
 
 _REPEATABLE = {
@@ -53,11 +60,18 @@ _NEWRENO = {
     "net.ipv4.tcp_early_retrans": "0",
     "net.ipv4.tcp_frto": "0",
     "net.ipv4.tcp_ecn": "0",
+    # By time stamps (RFC 3522), Linux sees that it sent a segment again in vain, and undoes its recovery. Then, without
+    # SACK, it takes what the receiver answers to such segments for signs of the next loss, which RFC 6582 (section 4.1)
+    # forbids; it did so thousands of times in a row.
+    "net.ipv4.tcp_timestamps": "0",
+    "net.ipv4.tcp_max_tw_buckets": "0",  # Without time stamps, this is how the next run may open the same connections.
     "net.ipv4.tcp_max_reordering": "3",  # Three duplicate acknowledgements, whatever was seen before.
     "net.ipv4.tcp_pacing_ss_ratio": "1000",  # A flow is paced to what it is told, not to its window.
     "net.ipv4.tcp_pacing_ca_ratio": "1000",
 }
-"""RFC 6582 as the simulator has it: no SACK, no RACK, no tail-loss probe, no F-RTO."""
+"""RFC 6582 as the simulator has it: no SACK, no RACK, no tail-loss probe, no F-RTO, nothing undone."""
+TIMESTAMP_BYTES = 12
+"""What the option takes (RFC 7323, appendix A), which packets of the simulator have."""
 
 
 def host_stack(text: str, transport: str | None) -> HostStack:
@@ -90,8 +104,7 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
         )
     window = max(1, round(settings["initial_window_bytes"] / settings["mss_bytes"]))
     route = [f"initcwnd {window}", f"rto_min {max(1, settings['min_rto'] // 1_000_000)}ms"]
-    if settings["mss_bytes"] != usual["mss_bytes"]:
-        route.append(f"advmss {settings['mss_bytes'] + 12}")  # The time-stamp option is counted into it.
+    route.append(f"advmss {settings['mss_bytes']}")
     if settings["ack_every"] == 1:
         route.append("quickack 1")
     # The window stands open from the start. Half of a buffer is what the kernel reckons for its own.
@@ -100,7 +113,7 @@ def _newreno(settings: dict[str, Any]) -> HostStack:
     # limit follows the pacing rate, which is set high here.
     held = 2 * settings["mss_bytes"] + SEGMENT_OVERHEAD_BYTES
     memory = {"net.ipv4.tcp_rmem": f"4096 {receive} {receive}", "net.ipv4.tcp_limit_output_bytes": str(held)}
-    return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route))
+    return HostStack("newreno", {**_REPEATABLE, **_NEWRENO, **memory}, " ".join(route), TIMESTAMP_BYTES)
 
 
 def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
@@ -129,10 +142,10 @@ def neighbour_lines(blueprint: Blueprint, host: Host) -> Iterator[str]:
             yield f"neighbour add {other.address} lladdr {other.mac} dev {port.interface} nud permanent"
 
 
-def host_shape_lines(host: Host) -> Iterator[str]:
+def host_shape_lines(host: Host, stack: HostStack) -> Iterator[str]:
     """Lines for `tc -batch` in the host's namespace."""
     for port in host.ports:
-        yield from shape_lines(port.interface, port.shape, HOST_QUEUE_PACKETS)
+        yield from shape_lines(port.interface, port.shape, HOST_QUEUE_PACKETS, stack.spared_bytes)
 
 
 def host_sysctls(host: Host, stack: HostStack) -> dict[str, str]:

@@ -158,7 +158,7 @@ class Lab:
                 done.result()
             built.result()
         for daemon in switches.daemons:
-            system.batch("tc", daemon.namespace, links.switch_shape_lines(daemon.ports), keep)
+            system.batch("tc", daemon.namespace, links.switch_shape_lines(daemon.ports, stack.spared_bytes), keep)
         switches.widen_buffers()
         switches.keep_to([own for own, _ in shares])
 
@@ -182,7 +182,7 @@ class Lab:
         lines = [*hosts.address_lines(host, stack), *known]
         try:
             system.batch("ip", host.namespace, lines, self._kept())
-            system.batch("tc", host.namespace, hosts.host_shape_lines(host), self._kept())
+            system.batch("tc", host.namespace, hosts.host_shape_lines(host, stack), self._kept())
         except ToolError as error:
             raise ToolError(f"host {host.name}: {error}") from None
 

@@ -66,19 +66,23 @@ def spread_receiving(namespace: str, processors: Iterable[int]) -> None:
     system.run_tool(["ip", "netns", "exec", namespace, "sh", "-c", script])
 
 
-def shape_lines(interface: str, shape: Shape, queue_packets: int) -> Iterator[str]:
-    """Lines for `tc -batch`: one end of a cable sends at the link's rate, from a queue of so many packets."""
+def shape_lines(interface: str, shape: Shape, queue_packets: int, spared_bytes: int) -> Iterator[str]:
+    """Lines for `tc -batch`: one end of a cable sends at the link's rate, from a queue of so many packets.
+
+    Each packet takes the time of one that is longer by `spared_bytes`.
+    """
     burst = max(round(shape.rate_bps / 8 * BURST_S), 2 * FULL_FRAME_BYTES)
-    rate = f"rate {shape.rate_bps}bit burst {burst} cburst {burst} quantum {FULL_FRAME_BYTES}"
+    overhead = f"overhead {spared_bytes} " if spared_bytes else ""
+    rate = f"rate {shape.rate_bps}bit {overhead}burst {burst} cburst {burst} quantum {FULL_FRAME_BYTES}"
     yield f"qdisc add dev {interface} root handle 1: htb default 1"
     yield f"class add dev {interface} parent 1: classid 1:1 htb {rate}"
     yield f"qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {queue_packets}"
 
 
-def switch_shape_lines(ports: Iterable[SwitchPort]) -> Iterator[str]:
+def switch_shape_lines(ports: Iterable[SwitchPort], spared_bytes: int) -> Iterator[str]:
     """Lines for `tc -batch` in the namespace of these ports. `add-port` takes queues away: they come after it."""
     for port in ports:
-        yield from shape_lines(port.interface, port.shape, port.shape.buffer_packets)
+        yield from shape_lines(port.interface, port.shape, port.shape.buffer_packets, spared_bytes)
 
 
 def turn_offloads_off(interfaces: Iterable[str]) -> None:

@@ -156,7 +156,7 @@ class LabExecution:
         result = run_agent(lab, self._plan(lab, offered), report, schedule.begin)
         schedule.end()
         _await_silence(lab)
-        counts = _difference(before, _counters(lab))
+        counts = _difference(before, _counters(lab), self.stack.spared_bytes)
         failed = [row["error"] for row in result["flows"] if row["error"]]
         if failed:
             self._note([f"{len(failed)} connections failed in run {job.run} of {job.label}: {failed[0]}"])
@@ -332,12 +332,14 @@ def _await_silence(lab: Lab) -> None:
         time.sleep(0.1)
 
 
-def _difference(before: Counters, after: Counters) -> Counters:
+def _difference(before: Counters, after: Counters, spared_bytes: int) -> Counters:
+    """What links have sent in between, each packet as long as it took."""
     none = (0, 0, 0, 0)
     rows = {}
     for link, (sent_bytes, packets, drops, waiting) in after.links.items():
         old = before.links.get(link, none)
-        rows[link] = (sent_bytes - old[0], packets - old[1], drops - old[2], waiting)
+        sent = packets - old[1]
+        rows[link] = (sent_bytes - old[0] + sent * spared_bytes, sent, drops - old[2], waiting)
     return Counters(rows)
 
 
