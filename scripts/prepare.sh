@@ -73,7 +73,7 @@ lab)
     # Only the programs are used: the machine's own instance of Open vSwitch, if it runs, is left alone.
     command -v ovs-vswitchd >/dev/null || need_packages "Open vSwitch" openvswitch-switch
     # What forwards for the switches is faster with another allocator than glibc's.
-    ldconfig -p | grep -q 'libtcmalloc_minimal\.so\.4' ||
+    /sbin/ldconfig -p | grep 'libtcmalloc_minimal\.so\.4' >/dev/null ||
         need_packages "tcmalloc, which the lab's switches take memory from" libtcmalloc-minimal4
     command -v mn >/dev/null || need_packages "Mininet, whose users are served as well" mininet
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
