@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from pathloom.lab import system
+from pathloom.lab.daemons import allocator
 from pathloom.lab.lab import Lab
 from support import K4, NOT_ROOT, PATHLOOM, SMALL, Outcome, call, left_of, machine_links
 
@@ -74,7 +75,8 @@ def test_switches_are_spread_over_daemons_that_share_no_processor(lab: LabComman
     assert len(set.union(*processors)) == min(daemons, len(os.sched_getaffinity(0)))
     for number, daemon in enumerate(switches.daemons):
         # Faster than with glibc's allocator, and ahead of ordinary programs, though these do not starve.
-        assert "libtcmalloc_minimal" in Path(f"/proc/{daemon.process()}/maps").read_text(encoding="ascii")
+        loaded = "libtcmalloc_minimal" in Path(f"/proc/{daemon.process()}/maps").read_text(encoding="ascii")
+        assert loaded == (allocator() is not None)
         with suppress(FileNotFoundError):  # A kernel that has no groups of its own making.
             group = Path(f"/proc/{daemon.process()}/autogroup").read_text(encoding="ascii")
             assert group.endswith(f" nice {system.GROUP_NICE}\n")
