@@ -79,7 +79,7 @@ def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
     file = directory / "controller.toml"
     command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program(), "--config", str(file)]
     with (directory / "controller.log").open("ab") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -87,6 +87,9 @@ def launch(blueprint: Blueprint, directory: Path) -> subprocess.Popen[bytes]:
             env={**os.environ, system.MARK: str(directory)},
             start_new_session=True,
         )
+    # It has a machine of its own elsewhere, and must not wait for the switches here.
+    system.run_at_once(process.pid)
+    return process
 
 
 def await_routes(
