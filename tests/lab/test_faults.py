@@ -194,7 +194,7 @@ def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]]) 
                 outages.append(outage / 1e6)
     shares = {f"p{part}_ms": round(float(np.percentile(outages, part)), 1) for part in (50, 95, 100) if outages}
     figures(f"{len(spans)} cuts, {what}", hit=len(outages), lost=sum(track.lost for track in tracks), **shares)
-    # 100 ms are asked for on a machine that does nothing else. Here others work at the same time: up to 461 ms were seen.
+    # 100 ms are asked for on a machine that does nothing else. With other work, up to 461 ms were seen.
     assert not outages or np.percentile(outages, 95) < 1000
     # Between the cuts nothing is lost, mending included.
     calm = sum(int(np.sum(track.sent_ns[track.missing()] > spans[-1][1] + 2_500_000_000)) for track in tracks)
