@@ -167,8 +167,9 @@ def cut_and_mend(live: Live, pairs: Sequence[tuple[str, str]], links: Sequence[i
     return spans
 
 
-@pytest.mark.parametrize("cuts", [2, pytest.param(24, marks=LONG)])
-def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int) -> None:
+# 100 ms are asked for on a machine that does nothing else. With other work, up to 461 ms were seen.
+@pytest.mark.parametrize(("cuts", "longest_ms"), [(2, 1000), pytest.param(24, 400, marks=LONG)])
+def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int, longest_ms: float) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)
         shorts = permutation(live, 8)
@@ -180,10 +181,10 @@ def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int) -> None
             time.sleep(3)
             live.await_paths(pairs)
             for what, tracks in (("flows", probes.stop()), ("defaults", defaults.stop())):
-                judge(what, tracks, spans)
+                judge(what, tracks, spans, longest_ms)
 
 
-def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]]) -> None:
+def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]], longest_ms: float = 400) -> None:
     """Asserts that nothing stays black-holed after cuts, and that most outages are short."""
     outages = []
     for start_ns, mended_ns in spans:
@@ -194,8 +195,7 @@ def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]]) 
                 outages.append(outage / 1e6)
     shares = {f"p{part}_ms": round(float(np.percentile(outages, part)), 1) for part in (50, 95, 100) if outages}
     figures(f"{len(spans)} cuts, {what}", hit=len(outages), lost=sum(track.lost for track in tracks), **shares)
-    # 100 ms are asked for on a machine that does nothing else. With other work, up to 461 ms were seen.
-    assert not outages or np.percentile(outages, 95) < 1000
+    assert not outages or np.percentile(outages, 95) < longest_ms
     # Between the cuts nothing is lost, mending included.
     calm = sum(int(np.sum(track.sent_ns[track.missing()] > spans[-1][1] + 2_500_000_000)) for track in tracks)
     assert calm == 0

@@ -5,7 +5,7 @@ use crate::cookies::{Cookie, RuleKind};
 use crate::defaults::{read_group, read_route, route_rule, spread_group, Choice, Routes, SpreadGroups, FIRST_GROUP};
 use crate::detection;
 use crate::io::Output;
-use crate::switches::{FixedRules, Purpose, Session};
+use crate::switches::{FixedRules, Purpose};
 use crate::timers::Timer;
 use pathloom_model::rules::{Group, GroupId, Rule};
 use pathloom_model::{Nanos, NodeId, Prefix};
@@ -77,16 +77,16 @@ impl Controller {
 
     /// Deletes the groups that no rule has named for long enough.
     pub(crate) fn delete_unnamed_groups(&mut self, switch: NodeId) {
-        let state = &mut self.switches[switch.index()];
+        let state = &self.switches[switch.index()];
         // A lost session reads what there is when it stands again; groups that came to rest later have their own timer.
-        if state.session != Session::Ready || state.groups_until > self.now {
+        if !self.is_ready(switch) || state.groups_until > self.now {
             return;
         }
-        let defaults = &mut state.fixed.defaults;
+        let defaults = &state.fixed.defaults;
         let named = |id: &GroupId| defaults.routes.iter().any(|&(_, choice)| choice == Choice::Group(*id));
         let unnamed: Vec<GroupId> = defaults.groups.keys().copied().filter(|id| !named(id)).collect();
-        defaults.groups.retain(|id, _| !unnamed.contains(id));
         for group in unnamed {
+            self.switches[switch.index()].fixed.defaults.groups.remove(&group);
             let xid = self.next_xid();
             self.put(Output::DeleteGroup { switch, xid, group });
         }

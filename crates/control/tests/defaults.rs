@@ -12,11 +12,17 @@ use std::sync::Arc;
 const KINDS: [DefaultRoutes; 3] = [DefaultRoutes::SinglePath, DefaultRoutes::Ecmp, DefaultRoutes::PerHost];
 
 fn network(fabric: &Arc<Fabric>, how: DefaultRoutes) -> Network {
-    let scheme = Script::new().scheme_with(Needs::NOTHING, vec![Action::SetDefaults(how)]);
+    scripted(fabric, how).1
+}
+
+/// With the script of what its scheme wants later.
+fn scripted(fabric: &Arc<Fabric>, how: DefaultRoutes) -> (Script, Network) {
+    let script = Script::new();
+    let scheme = script.scheme_with(Needs::NOTHING, vec![Action::SetDefaults(how)]);
     let controller = Controller::new(Config::default(), fabric.clone(), scheme);
     let mut network = Network::new(fabric.clone(), controller, Timing::NONE, 7);
     network.start();
-    network
+    (script, network)
 }
 
 fn fabric(spec: &str) -> Arc<Fabric> {
@@ -203,32 +209,24 @@ fn one_dead_link_costs_few_messages() {
 
 #[test]
 fn the_same_defaults_again_cost_nothing() {
-    let fabric = fabric("fat-tree:k=4");
-    let script = Script::new();
-    let scheme = script.scheme_with(Needs::NOTHING, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
-    let controller = Controller::new(Config::default(), fabric.clone(), scheme);
-    let mut network = Network::new(fabric, controller, Timing::NONE, 7);
-    network.start();
+    let (script, mut network) = scripted(&fabric("fat-tree:k=4"), DefaultRoutes::Ecmp);
     let outputs = |network: &Network| network.controller.counts().messages_out;
     let before = outputs(&network);
     script.at(Nanos::from_secs(5), Action::SetDefaults(DefaultRoutes::Ecmp));
     network.run_until(Nanos::from_secs(6));
     assert_eq!(outputs(&network), before);
     script.at(Nanos::from_secs(7), Action::SetDefaults(DefaultRoutes::SinglePath));
-    network.run_until(Nanos::from_secs(8));
+    network.run_until(Nanos::from_secs(9));
     assert!(outputs(&network) > before);
     check(&network);
+    let groups: usize = network.switches.iter().map(|switch| switch.groups.len()).sum();
+    assert_eq!(groups, 0, "groups that nobody needs are deleted");
 }
 
 /// A switch may come back to a group for a moment after the last rule that named it (Open vSwitch, by cached flows).
 #[test]
 fn groups_that_nobody_needs_any_more_stay_for_a_while() {
-    let fabric = fabric("fat-tree:k=4");
-    let script = Script::new();
-    let scheme = script.scheme_with(Needs::NOTHING, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
-    let controller = Controller::new(Config::default(), fabric.clone(), scheme);
-    let mut network = Network::new(fabric, controller, Timing::NONE, 7);
-    network.start();
+    let (script, mut network) = scripted(&fabric("fat-tree:k=4"), DefaultRoutes::Ecmp);
     let groups =
         |network: &Network| -> Vec<_> { network.switches.iter().map(|switch| switch.groups.clone()).collect() };
     let all = groups(&network);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pathloom import _core
@@ -38,12 +38,7 @@ class HostStack:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "name": self.name,
-            "sysctls": self.sysctls,
-            "route": self.route,
-            "spared_bytes": self.spared_bytes,
-        }
+        return asdict(self)
 
 
 _REPEATABLE = {
