@@ -27,6 +27,6 @@ pub use control_plane::Journal;
 pub use offer::{OfferedFlow, SwitchTables};
 pub use outcome::{ControlOutcome, FlowOutcome, LinkOutcome, Outcome, PacketTotals};
 pub use pcap::PcapTap;
-pub use settings::{ControlSettings, SimError, SimSettings};
+pub use settings::{ControlSettings, Handover, SimError, SimSettings};
 pub use simulation::Simulation;
 pub use tap::{Fate, NoTap, SeenPacket, Tap};

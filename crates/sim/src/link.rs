@@ -1,9 +1,10 @@
-//! An output port and the link behind it: store-and-forward, drop-tail, first in first out.
+//! An output port and the link behind it: drop-tail, first in first out, and store-and-forward unless told otherwise.
 //!
 //! A FIFO with a fixed rate knows at enqueue when a packet will have left it, so a packet-hop costs one event, its arrival
 //! at the other end. The ring holds every packet that is waiting, being sent or under way, in that order.
 
 use crate::packet::Packet;
+use crate::settings::Handover;
 use crate::time::{Ps, NEVER};
 use crate::trusted::{fetch, item, item_mut};
 use crate::wheel::{Due, Scheduled};
@@ -22,14 +23,17 @@ pub(crate) struct LinkQueue {
     tail: u64,
     /// Place in the wheel.
     due: Due,
-    /// First packet that had not left the port when this was last brought up to date.
+    /// First packet that had not left the port when this was last brought up to date; had not begun to, where packets
+    /// are handed on then.
     waiting: u64,
-    /// Node at the other end, doubled; the lowest bit is set for a host.
+    /// Node at the other end, times four; the lowest bit is set for a host, the next one where packets are handed on when
+    /// sending begins.
     to: u32,
     buffer: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
     busy_until: Ps,
-    /// Packets the port takes: the buffer and the one being sent; 0 while the link is down.
+    /// Packets from `waiting` on that the port takes: the buffer and, if it counts, the one being sent; 0 while the link is
+    /// down.
     room: u64,
     /// Time to send a byte, in units of 2^-20 ps.
     ps_per_byte: u64,
@@ -62,19 +66,21 @@ impl Scheduled for LinkQueue {
 }
 
 impl LinkQueue {
-    pub(crate) fn new(link: &Link, to_host: bool) -> LinkQueue {
+    pub(crate) fn new(link: &Link, to_host: bool, handover: Handover) -> LinkQueue {
         let settings = &link.settings;
+        let begin = handover == Handover::Begin;
         let ps_per_byte = ((8_000_000_000_000u128 << FRACTION) / u128::from(settings.rate_bps.max(1))) as u64;
         LinkQueue {
             ring: Box::new([]),
             head: 0,
             tail: 0,
             waiting: 0,
-            room: u64::from(settings.buffer_packets) + 1,
+            room: room(settings.buffer_packets, begin),
             busy_until: 0,
             ps_per_byte,
-            delay: settings.delay_ps,
-            to: link.to.0 << 1 | u32::from(to_host),
+            // Whatever is sent arrives later than it was.
+            delay: settings.delay_ps.max(u64::from(begin)),
+            to: link.to.0 << 2 | u32::from(begin) << 1 | u32::from(to_host),
             buffer: settings.buffer_packets,
             sent_bytes: 0,
             refused: 0,
@@ -106,7 +112,7 @@ impl LinkQueue {
         };
         let left = start + self.send_time(packet.wire());
         self.busy_until = left;
-        packet.deliver_at = left + self.delay;
+        packet.deliver_at = if self.hands_on_at_begin() { start } else { left } + self.delay;
         self.sent_bytes += packet.wire();
         let first = self.head == self.tail;
         if self.tail - self.head == self.ring.len() as u64 {
@@ -164,7 +170,12 @@ impl LinkQueue {
     /// Node at the other end.
     #[inline(always)]
     pub(crate) fn to(&self) -> NodeId {
-        NodeId(self.to >> 1)
+        NodeId(self.to >> 2)
+    }
+
+    #[inline(always)]
+    fn hands_on_at_begin(&self) -> bool {
+        self.to & 2 != 0
     }
 
     /// Whether that is a host.
@@ -209,7 +220,7 @@ impl LinkQueue {
 
     /// The link works again.
     pub(crate) fn restore(&mut self, now: Ps) {
-        self.room = u64::from(self.buffer) + 1;
+        self.room = room(self.buffer, self.hands_on_at_begin());
         self.busy_until = now;
     }
 
@@ -217,18 +228,24 @@ impl LinkQueue {
     pub(crate) fn waited(&self, now: Ps) -> Ps {
         let mask = self.ring.len().wrapping_sub(1);
         let taken = (self.head..self.tail).map(|at| &self.ring[at as usize & mask]);
-        let start = |packet: &Packet| packet.deliver_at - self.delay - self.send_time(packet.wire());
+        let sent = |packet: &Packet| if self.hands_on_at_begin() { 0 } else { self.send_time(packet.wire()) };
+        let start = |packet: &Packet| packet.deliver_at - self.delay - sent(packet);
         self.waited - taken.map(|packet| start(packet).saturating_sub(now)).sum::<Ps>()
     }
 
     /// How long until everything taken has left the port.
     pub(crate) fn backlog(&self, now: Ps) -> Ps {
-        if self.room == 0 {
+        if self.busy_until == NEVER {
             0
         } else {
             self.busy_until.saturating_sub(now)
         }
     }
+}
+
+/// Packets that a port takes beside those that have left it, or have begun to.
+fn room(buffer: u32, begin: bool) -> u64 {
+    u64::from(buffer) + u64::from(!begin)
 }
 
 /// What became of a packet offered to a link.
@@ -250,9 +267,13 @@ mod tests {
     use std::collections::VecDeque;
 
     fn link(rate_bps: u64, delay_ps: u64, buffer_packets: u32) -> LinkQueue {
+        handing_on_at(Handover::End, rate_bps, delay_ps, buffer_packets)
+    }
+
+    fn handing_on_at(handover: Handover, rate_bps: u64, delay_ps: u64, buffer_packets: u32) -> LinkQueue {
         let settings = LinkSettings { rate_bps, delay_ps, buffer_packets };
         let (from, to, from_port, to_port) = (NodeId(0), NodeId(1), PortNo(1), PortNo(1));
-        LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false)
+        LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false, handover)
     }
 
     fn packet(wire: u16) -> Packet {
@@ -276,6 +297,22 @@ mod tests {
         assert_eq!(l.dequeue().1, Some(17_000_000));
         assert_eq!((l.waited(24_000_000), l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
         assert_eq!(l.waited(8_000_000), 8_000_000 + 8_000_000, "one has begun, one goes on waiting, one has just come");
+    }
+
+    #[test]
+    fn hands_packets_on_when_sending_begins_if_told_to() {
+        let mut l = handing_on_at(Handover::Begin, 1_000_000_000, 1_000_000, 2);
+        let p = packet(1000);
+        assert_eq!(l.enqueue(0, p), Taken::First(1_000_000));
+        assert_eq!((l.enqueue(0, p), l.enqueue(0, p)), (Taken::Behind, Taken::Behind));
+        assert_eq!(l.enqueue(7_999_999, p), Taken::Dropped, "two wait, one is being sent though it has arrived");
+        assert_eq!(l.enqueue(8_000_000, p), Taken::Behind);
+        let arrivals: Vec<Option<Ps>> = (0..4).map(|_| l.dequeue().1).collect();
+        assert_eq!(arrivals, [Some(9_000_000), Some(17_000_000), Some(25_000_000), None]);
+        assert_eq!((l.waited(32_000_000), l.backlog(30_000_000)), (8_000_000 + 16_000_000 + 16_000_000, 2_000_000));
+        let mut bare = handing_on_at(Handover::Begin, 1_000_000_000, 0, 0);
+        assert_eq!(bare.enqueue(0, p), Taken::First(1), "no event is at the time of its cause");
+        assert_eq!((bare.enqueue(5, p), bare.backlog(5)), (Taken::Dropped, 7_999_995));
     }
 
     #[test]

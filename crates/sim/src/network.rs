@@ -5,11 +5,12 @@ use crate::cache::{Cache, Entry};
 use crate::link::{LinkQueue, Taken};
 use crate::outcome::PacketTotals;
 use crate::packet::{Direction, Packet, TagBits};
+use crate::settings::ControlSettings;
 use crate::tap::{Fate, Tap};
 use crate::time::{to_nanos, Ps};
 use crate::trusted::{item, item_mut};
 use crate::wheel::Wheel;
-use pathloom_model::{Fabric, Headers, LinkId, NodeId, PortNo, TCP_ACK};
+use pathloom_model::{Fabric, Headers, Link, LinkId, NodeId, PortNo, TCP_ACK};
 use pathloom_switching::{Decision, Removed, Switch, SwitchSettings};
 use std::sync::Arc;
 
@@ -79,9 +80,9 @@ pub(crate) struct Network<T: Tap> {
 }
 
 impl<T: Tap> Network<T> {
-    pub(crate) fn new(fabric: Arc<Fabric>, rule_limit: Option<usize>, path_switches: usize, tap: T) -> Network<T> {
-        let links: Vec<LinkQueue> =
-            fabric.links().iter().map(|link| LinkQueue::new(link, fabric.is_host(link.to))).collect();
+    pub(crate) fn new(fabric: Arc<Fabric>, control: &ControlSettings, path_switches: usize, tap: T) -> Network<T> {
+        let queue = |link: &Link| LinkQueue::new(link, fabric.is_host(link.to), control.handover);
+        let links: Vec<LinkQueue> = fabric.links().iter().map(queue).collect();
         let mut typical: Vec<Ps> =
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
@@ -89,6 +90,7 @@ impl<T: Tap> Network<T> {
         let wheel = Wheel::new(links.len(), typical[typical.len() * 9 / 10]);
         let switches = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
             let ports = fabric.node(node).ports.len() as u32;
+            let rule_limit = control.rule_limit;
             let settings = SwitchSettings { ports, tables: TABLES, rule_limit, salt: u64::from(node.0) + 1 };
             (!fabric.is_host(node)).then(|| Box::new(Switch::new(settings)))
         });

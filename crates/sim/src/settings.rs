@@ -8,6 +8,20 @@ use pathloom_transport::TransportSpec;
 use pathloom_workload::Workload;
 use std::sync::Arc;
 
+/// When a link hands a packet on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Handover {
+    /// When the last bit has been sent: store and forward.
+    #[default]
+    End,
+    /// When sending begins; the next packet waits until it is over. So do the links of the lab, where a shaper lets a
+    /// packet go and then counts what it cost; a packet that meets no queue takes no transmission time.
+    Begin,
+}
+
+/// The words for it.
+const HANDOVERS: [(&str, Handover); 2] = [("end", Handover::End), ("begin", Handover::Begin)];
+
 /// How controller and switches talk, and how long they take.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ControlSettings {
@@ -24,6 +38,8 @@ pub struct ControlSettings {
     /// Transfers of at least this many bytes, and those without end, are labelled as long by their hosts, or
     /// announced where the scheme wants that.
     pub long_bytes: u64,
+    /// When links hand packets on.
+    pub handover: Handover,
 }
 
 impl Default for ControlSettings {
@@ -35,13 +51,14 @@ impl Default for ControlSettings {
             rule_limit: None,
             enforcement: Enforcement::Host,
             long_bytes: 100_000,
+            handover: Handover::End,
         }
     }
 }
 
 impl ControlSettings {
-    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter`, with or without
-    /// `control:` before it; `tcam` may be called `rules`.
+    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter,handover=end|begin`, with
+    /// or without `control:` before it; `tcam` may be called `rules`.
     pub fn parse(text: &str) -> Result<ControlSettings, SpecError> {
         let full = if text.starts_with("control:") { text.to_owned() } else { format!("control:{text}") };
         let spec = Spec::parse("control", &full)?;
@@ -53,6 +70,7 @@ impl ControlSettings {
             rule_limit: rule_limit(&spec)?,
             enforcement: spec.choice("enforcement", &ENFORCEMENTS)?.unwrap_or(d.enforcement),
             long_bytes: spec.size_bytes("long")?.unwrap_or(d.long_bytes),
+            handover: spec.choice("handover", &HANDOVERS)?.unwrap_or(d.handover),
         };
         spec.finish()?;
         Ok(settings)

@@ -69,7 +69,7 @@ impl<T: Tap> Simulation<T> {
         let SimSettings { fabric, workload, central, transport, control, duration, drain, faults, seed } = settings;
         let transport = transport.settings().clone();
         let detection = central.needs().detection;
-        let network = Network::new(fabric.clone(), control.rule_limit, longest_way(&fabric), tap);
+        let network = Network::new(fabric.clone(), &control, longest_way(&fabric), tap);
         let rule_limit = control.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let config = Config { rule_limit, enforcement: control.enforcement, ..Config::default() };
         let controller = Controller::new(config, fabric.clone(), central);

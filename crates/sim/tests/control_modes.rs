@@ -147,6 +147,21 @@ fn a_hold_ends_by_itself_or_by_a_release() {
 }
 
 #[test]
+fn links_hand_packets_on_when_sending_begins_if_told_to() {
+    let fct = |control| {
+        let traffic = "incast:senders=1,size=1KB";
+        let (outcome, _) = run(settings("dumbbell:rate=100Mbps", traffic, control, ms(500), asker(LABEL, |_, _, _, _, _| {})));
+        (outcome.flows[0].finish.unwrap() - outcome.flows[0].start.unwrap(), outcome.packets.sent)
+    };
+    let ((end, sent), (begin, sent_too)) = (fct("handover=end"), fct("handover=begin"));
+    assert_eq!(sent, sent_too);
+    // A kilobyte takes 80 us a link, and crosses two or three; what opens the connection is small.
+    let saved = end - begin;
+    assert!(saved > Nanos::from_micros(160) && saved < Nanos::from_micros(400), "{end:?} {begin:?}");
+    assert!(ControlSettings::parse("handover=middle").is_err());
+}
+
+#[test]
 fn a_limit_is_kept_by_the_host_or_by_a_meter() {
     for (control, least) in [("enforcement=host", 0.9), ("enforcement=meter", 0.4)] {
         let central = asker(LABEL, |_, _, event, _, actions| {

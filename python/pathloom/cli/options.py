@@ -32,7 +32,8 @@ ControlOption = Annotated[
         "--control",
         metavar="KEYS",
         help="Control channel, controller and switches: delay=1ms,service=20us,install=100us, and tcam=2000 (or "
-        "rules=2000), the rules that a switch has room for.",
+        "rules=2000), the rules that a switch has room for. With handover=begin, links hand packets on when sending "
+        "begins, as the lab's do.",
     ),
 ]
 FaultOption = Annotated[
