@@ -102,11 +102,11 @@ class Machine:
 
     def measure(self) -> Callable[[], Stretch]:
         """Begins a stretch; what it returns ends it."""
-        started, stolen, others = time.monotonic(), _stolen_s(), others_s()
+        started, stolen, others = time.monotonic(), system.stolen_s(), others_s()
 
         def end() -> Stretch:
             there_s = (time.monotonic() - started) * len(self._files)
-            taken_s = _stolen_s() - stolen
+            taken_s = system.stolen_s() - stolen
             taken_s += sum(used - others.get(process, 0.0) for process, used in others_s().items())
             return Stretch(self.pauses_s(started), taken_s / there_s)
 
@@ -131,11 +131,6 @@ class Machine:
                 why = f"the machine {stretch}; broken was: {said}"
             self.await_calm(bears)
             again(number + 1, why)
-
-
-def _stolen_s() -> float:
-    """Seconds that the host gave to others, of all processors."""
-    return int(Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[8]) * _TICK_S
 
 
 def others_s() -> dict[tuple[int, str], float]:

@@ -183,6 +183,26 @@ def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Re
     assert measure.runs_to_do(longer, measure.plan(longer, False, seed=1), Memory(tmp_path)) == 8
 
 
+def test_a_run_that_lacked_its_machine_says_so_and_is_carried_out_again(tmp_path: Path) -> None:
+    figure = Figure.model_validate(TINY)
+    plans = measure.plan(figure, False, seed=1)
+    reproduced(figure, memory=Memory(tmp_path))
+    for file, share in zip(sorted(tmp_path.iterdir()), (0.31, 0.06, 0.04), strict=False):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**record, "stolen_share": share}), encoding="utf-8")
+    assert measure.runs_to_do(figure, plans, Memory(tmp_path)) == 2
+    calm = reproduced(figure, memory=Memory(tmp_path))
+    assert calm.notes == list(figure.notes)
+    lacking = replace(
+        calm,
+        data={
+            place: [replace(run, stolen_share=0.31 * index) for index, run in enumerate(runs)]
+            for place, runs in calm.data.items()
+        },
+    )
+    assert lacking.notes[-1].startswith("4 of 8 runs, at worst: the host of this machine gave 31 % of its processors")
+
+
 def test_samples_do_not_change_a_run_and_add_up() -> None:
     values = {
         "fabric": "dumbbell:hosts=2",

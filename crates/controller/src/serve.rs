@@ -172,8 +172,8 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
     for path in [&ready.config.listen.unix, &ready.config.hosts.unix].into_iter().flatten() {
         let _ = std::fs::remove_file(path);
     }
-    let Counts { reroutes, rules_max, .. } = counts;
-    tracing::info!(reroutes, rules_max, "stopped; the rules stay in the switches");
+    let Counts { reroutes, rules_max, polls, .. } = counts;
+    tracing::info!(reroutes, rules_max, polls, "stopped; the rules stay in the switches");
     Ok(())
 }
 

@@ -40,7 +40,8 @@ def reproduce(
         bool,
         typer.Option(
             "--resume",
-            help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left.",
+            help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left, but for "
+            "live runs that lacked the machine.",
         ),
     ] = False,
     world: Annotated[
@@ -162,7 +163,7 @@ def print_figure(result: Reproduced, image: Path) -> None:
         print()
     for labels, cause in texts.causes(result):
         print(f"Why, {labels}: {cause}.")
-    for note in result.figure.notes:
+    for note in result.notes:
         print(f"Note: {note}.")
     print(f"Picture: {image}\n")
 

@@ -59,6 +59,22 @@ class RunOutcome:
     """Where a scheme in Python failed: how often, the first time in one line, and the traceback of that."""
     samples: tuple[Sample, ...] = ()
     """Taken at the times that the execution was given."""
+    stolen_share: float = 0.0
+    """What the host of a virtual machine gave to others of its processors' time during a run in the lab, 0 to 1."""
+
+
+NOTED_STOLEN_SHARE = 0.05
+"""Runs whose machine was kept from them for longer say so."""
+
+
+def stolen_text(share: float) -> str:
+    """Says what `RunOutcome.stolen_share` may have done.
+
+    >>> stolen_text(0.3)
+    "the host of this machine gave 30 % of its processors' time to others; a lab that lacks it carries less"
+    """
+    percent = f"{round(100 * share)} % of its processors' time"
+    return f"the host of this machine gave {percent} to others; a lab that lacks it carries less"
 
 
 @dataclass(frozen=True)

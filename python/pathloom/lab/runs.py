@@ -23,7 +23,16 @@ import numpy as np
 
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
-from pathloom.experiments.execution import Progress, RunOutcome, Sample, Wrappers, interruptible, simulation
+from pathloom.experiments.execution import (
+    NOTED_STOLEN_SHARE,
+    Progress,
+    RunOutcome,
+    Sample,
+    Wrappers,
+    interruptible,
+    simulation,
+    stolen_text,
+)
 from pathloom.experiments.settings import Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
@@ -150,12 +159,13 @@ class LabExecution:
                 waiting.setdefault(int(interface[1:]), []).append(counts[3])
             progress(job, min(now_s / self.settings.duration_s, 0.99))
 
-        began_ns = time.time_ns()
+        began_ns, stolen_s = time.time_ns(), system.stolen_s()
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
         schedule = FaultSchedule(blueprint, run.cable_faults())
         result = run_agent(lab, self._plan(lab, offered), report, schedule.begin)
         schedule.end()
         _await_silence(lab)
+        stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
         counts = _difference(before, _counters(lab), self.stack.spared_bytes)
         failed = [row["error"] for row in result["flows"] if row["error"]]
         if failed:
@@ -169,13 +179,20 @@ class LabExecution:
         }
         progress(job, 1.0)
         samples = tuple(map(Sample, self.sample_at_s, result["samples"]))
-        return RunOutcome(job, outcome, time.perf_counter() - started, samples=samples)
+        return RunOutcome(job, outcome, time.perf_counter() - started, samples=samples, stolen_share=stolen_share)
+
+    def _stolen_share(self, job: Job, stolen_s: float, took_s: float) -> float:
+        """What the machine's host kept of its processors, which is noted when it is much."""
+        share = stolen_s / (took_s * (os.cpu_count() or 1))
+        if share > NOTED_STOLEN_SHARE:
+            self._note([f"run {job.run} of {job.label}: {stolen_text(share)}"])
+        return share
 
     def _control(self, lab: Lab, began_ns: int, busy_ns: int) -> dict[str, Any]:
         """What the controller did in a run, which ends it."""
         rules_max = max(lab.open_vswitch().rule_counts().values())
         if self.target is None:
-            return {"messages": 0, "rules_max": rules_max, "reroutes": 0, "busy_share": 0.0}
+            return {"messages": 0, "rules_max": rules_max, "reroutes": 0, "polls": 0, "busy_share": 0.0}
         took_ns = controller.busy_ns(lab.controller_process()) - busy_ns
         busy_share = min(max(took_ns / (time.time_ns() - began_ns), 0.0), 1.0)
         lab.stop_controller()
@@ -186,6 +203,7 @@ class LabExecution:
             "messages": controller.messages(lab.directory, began_ns),
             "rules_max": max(rules_max, counts.get("rules_max", 0)),
             "reroutes": counts.get("reroutes", 0),
+            "polls": counts.get("polls", 0),
             "busy_share": busy_share,
         }
 

@@ -136,6 +136,15 @@ def run_at_once(process: int) -> None:
         Path(f"/proc/{process}/autogroup").write_text(str(GROUP_NICE), encoding="ascii")
 
 
+def stolen_s() -> float:
+    """Seconds that the machine's host gave to others since its start, of all processors; 0 where none is."""
+    try:
+        total = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
+        return int(total[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 def usual_daemons() -> int:
     """Over how many daemons of Open vSwitch a lab's switches are spread, where nothing else is said."""
     return min(MOST_DAEMONS, len(os.sched_getaffinity(0)))

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
 from pathloom.errors import bad_input
-from pathloom.experiments.execution import Execution, Progress, RunOutcome, Wrappers, interruptible
+from pathloom.experiments.execution import (
+    NOTED_STOLEN_SHARE,
+    Execution,
+    Progress,
+    RunOutcome,
+    Wrappers,
+    interruptible,
+    stolen_text,
+)
 from pathloom.experiments.python_schemes import load_scheme
 from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.stats import ci95, mean
@@ -110,6 +118,14 @@ class Reproduced:
     def schemes(self) -> list[str]:
         """Schemes that were run, in order."""
         return list(dict.fromkeys(scheme for plan in self.plans for scheme in plan.settings.schemes))
+
+    @property
+    def notes(self) -> list[str]:
+        """The figure's own, and what came between its runs."""
+        shares = [run.stolen_share for runs in self.data.values() for run in runs]
+        lacking = sum(share > NOTED_STOLEN_SHARE for share in shares)
+        said = [f"{lacking} of {len(shares)} runs, at worst: {stolen_text(max(shares))}"] if lacking else []
+        return [*self.figure.notes, *said]
 
     @property
     def published(self) -> list[Line]:
@@ -224,7 +240,8 @@ def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Pro
         def take(outcome: RunOutcome) -> None:
             flows = flow_table(fabric, [outcome])
             data = RunData(flows, run_summary(outcome, flows), outcome.samples, access_bps)
-            memory.add(one.settings, outcome.job, one.sample_at_s, keep(data, asked.values()))
+            kept = keep(data, asked.values(), outcome.stolen_share)
+            memory.add(one.settings, outcome.job, one.sample_at_s, kept)
 
         execution.run(max(1, min(jobs, len(missing))), named, take)
     except _core.PathloomError as error:

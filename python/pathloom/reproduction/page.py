@@ -43,7 +43,7 @@ def _record(result: Reproduced) -> dict[str, Any]:
         "version": _core.__version__,
         "command": command(result),
         "setup": setup_lines(result),
-        "notes": list(result.figure.notes),
+        "notes": result.notes,
         "table": rows(result),
         "causes": causes(result),
         "points": {"headings": table[0], "rows": table[1]} if table else None,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pathloom import _core
+from pathloom.experiments.execution import NOTED_STOLEN_SHARE
 from pathloom.experiments.folder import write_text
 from pathloom.experiments.settings import Job, Settings
 from pathloom.reproduction import metrics
@@ -35,6 +36,8 @@ class Kept:
     """Curves by rank, by name of the metric."""
     goodput: list[tuple[float, float]] = field(default_factory=list)
     """Time in seconds and goodput in kbit/s, where a run was sampled."""
+    stolen_share: float = 0.0
+    """As in `RunOutcome`."""
 
 
 def key(asked: Measure) -> str:
@@ -47,12 +50,12 @@ def key(asked: Measure) -> str:
     return " ".join([asked.metric, *(f"{name}={value:g}" for name, value in takes.items() if value is not None)])
 
 
-def keep(run: RunData, measures: Iterable[Measure]) -> Kept:
+def keep(run: RunData, measures: Iterable[Measure], stolen_share: float = 0.0) -> Kept:
     """Works out every measure of a run, and its curves."""
     values = {key(one): _finite(METRICS[one.metric](run, one)) for one in measures}
     few = run.flows.height <= MOST_RANKED
     ranks = {name: by_rank(run, Measure(metric=name), name) for name in RANKED} if few else {}
-    return Kept(values, ranks, goodput_in_time(run) if len(run.samples) > 1 else [])
+    return Kept(values, ranks, goodput_in_time(run) if len(run.samples) > 1 else [], stolen_share)
 
 
 def _finite(value: float | None) -> float | None:
@@ -92,9 +95,11 @@ class Memory:
         try:
             record: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
             goodput = [(float(at_s), float(kbps)) for at_s, kbps in record["goodput"]]
-            return Kept(dict(record["values"]), dict(record["ranks"]), goodput)
+            kept = Kept(dict(record["values"]), dict(record["ranks"]), goodput, float(record.get("stolen_share", 0.0)))
         except (OSError, ValueError, KeyError, TypeError):
             return None  # Not there, or not whole: it is carried out again.
+        # So is one that lacked the machine, now that the machine may be there.
+        return kept if kept.stolen_share <= NOTED_STOLEN_SHARE else None
 
 
 def identity(settings: Settings, job: Job, sample_at_s: Sequence[float]) -> str:
