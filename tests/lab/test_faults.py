@@ -167,8 +167,8 @@ def cut_and_mend(live: Live, pairs: Sequence[tuple[str, str]], links: Sequence[i
     return spans
 
 
-# 100 ms are asked for on a machine that does nothing else. With other work, up to 461 ms were seen.
-@pytest.mark.parametrize(("cuts", "longest_ms"), [(2, 1000), pytest.param(24, 400, marks=LONG)])
+# 100 ms are promised of a machine that does nothing else. With other work, up to 461 ms were seen.
+@pytest.mark.parametrize(("cuts", "longest_ms"), [(2, 1000), pytest.param(24, 100, marks=LONG)])
 def test_flows_on_a_cable_that_is_cut_move_at_once(name: str, cuts: int, longest_ms: float) -> None:
     with alive(name, K4, QUIET) as live:
         pairs = permutation(live, 8)

@@ -16,6 +16,8 @@ from support import K4, PATHLOOM, compared, left_of
 
 AS_LINUX = "newreno:impatient=off,byte_counting=on,jitter=1ms"
 """What kernels do: each partial acknowledgement restarts the timer, slow start counts bytes, no host keeps step."""
+AS_LAB = ["--transport", AS_LINUX, "--control", "handover=begin"]
+"""And what shaped links do: hand a packet on, and then wait as long as it takes to send."""
 STRIDE = ["--fabric", K4, "--traffic", "long-lived:pattern=stride", "--runs", "1", "--worlds", "sim,lab"]
 
 
@@ -27,7 +29,7 @@ def test_finite_flows_finish_as_in_the_simulator(tmp_path: Path) -> None:
         "hadoop:load=0.2",
     ]
     options = ["--schemes", "ecmp", "--duration", "4s", "--runs", "1", "--worlds", "sim,lab", "--out", str(tmp_path)]
-    content = compared(*traffic, *options, "--transport", AS_LINUX)
+    content = compared(*traffic, *options, *AS_LAB)
     simulated, live = content["schemes"]
     assert [simulated["world"], live["world"]] == ["sim", "lab"]
     assert (live["scheme"], content["settings"]["worlds"]) == ("ecmp@lab", ["sim", "lab"])
@@ -65,25 +67,29 @@ def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
 @pytest.mark.parametrize("scheme", ["spt", "ecmp", "ofpt"])
 def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> None:
     traffic = ["--fabric", K4, "--traffic", f"long-lived:pattern={pattern}", "--schemes", scheme]
-    options = ["--duration", "60s", "--runs", "3", "--worlds", "sim,lab", "--transport", AS_LINUX]
+    options = ["--duration", "60s", "--runs", "3", "--worlds", "sim,lab", *AS_LAB]
     options += ["--lab", "controller=pathloom"] if scheme == "ofpt" else []
     content = compared(*traffic, *options, "--out", str(tmp_path))
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
     assert live == pytest.approx(simulated, abs=0.03)
     flows = pl.read_parquet(tmp_path / "flows.parquet")
-    for run in (1, 2, 3):
-        of_run = flows.filter(pl.col("run") == run)
-        one, other = (
-            of_run.filter(pl.col("scheme") == label)["throughput"].sort().to_list()
-            for label in (scheme, f"{scheme}@lab")
-        )
-        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
+    one, other = (sorted_flows(flows.filter(pl.col("scheme") == label)) for label in (scheme, f"{scheme}@lab"))
+    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
+
+
+def sorted_flows(flows: pl.DataFrame) -> list[float]:
+    """Throughput of the worst flow of a run, of the next one, and so on, each in the mean of all runs.
+
+    In single runs the simulator differs from itself by up to 0.22 here, when hosts' jitter changes by a thousandth.
+    """
+    ranked = flows.with_columns(rank=pl.col("throughput").rank("ordinal").over("run"))
+    return ranked.group_by("rank").agg(pl.col("throughput").mean()).sort("rank")["throughput"].to_list()
 
 
 @pytest.mark.long
 def test_simulator_and_lab_agree_on_completion_times() -> None:
     traffic = ["--fabric", K4, "--traffic", "web-search:load=0.4,pattern=random", "--schemes", "ecmp"]
-    content = compared(*traffic, "--duration", "60s", "--runs", "3", "--worlds", "sim,lab", "--transport", AS_LINUX)
+    content = compared(*traffic, "--duration", "60s", "--runs", "3", "--worlds", "sim,lab", *AS_LAB)
     simulated, live = (row["fct_s"] for row in content["schemes"])
     assert live["p50"] == pytest.approx(simulated["p50"], rel=0.15)
     assert live["mean"] == pytest.approx(simulated["mean"], rel=0.25)
