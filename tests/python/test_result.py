@@ -12,6 +12,7 @@ import pytest
 
 import synthetic
 from pathloom._core import PathloomError
+from pathloom.cli.compare import print_result
 from pathloom.experiments.folder import OutFolder, write_whole
 from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import paired_differences
@@ -109,6 +110,11 @@ def test_an_interrupted_result_says_so(fabric: Fabric) -> None:
     assert content["complete"] is False
     assert [len(row["runs"]) for row in content["schemes"]] == [2, 0]
     assert content["schemes"][1]["throughput"] == {"mean": None, "ci95": None, "min": None, "p5": None}
+
+
+def test_what_is_noted_of_runs_is_printed(fabric: Fabric, capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(synthetic.result(fabric, {"ecmp": 1.0}, runs=2))
+    assert capsys.readouterr().out.endswith("\nNote: made up.\n")
 
 
 def test_tables_have_the_stated_columns_and_read_back(fabric: Fabric, tmp_path: Path) -> None:

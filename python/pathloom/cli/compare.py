@@ -221,6 +221,8 @@ def print_result(result: Result) -> None:
     for line in headlines(schemes):
         print(line)
     print("± is the half width of the 95 % confidence interval; costs are per run.")
+    for note in result.notes:
+        print(f"Note: {note}.")
 
 
 def _turned(table: Table) -> tuple[list[str], list[list[str]]]:
