@@ -150,7 +150,8 @@ fn a_hold_ends_by_itself_or_by_a_release() {
 fn links_hand_packets_on_when_sending_begins_if_told_to() {
     let fct = |control| {
         let traffic = "incast:senders=1,size=1KB";
-        let (outcome, _) = run(settings("dumbbell:rate=100Mbps", traffic, control, ms(500), asker(LABEL, |_, _, _, _, _| {})));
+        let (outcome, _) =
+            run(settings("dumbbell:rate=100Mbps", traffic, control, ms(500), asker(LABEL, |_, _, _, _, _| {})));
         (outcome.flows[0].finish.unwrap() - outcome.flows[0].start.unwrap(), outcome.packets.sent)
     };
     let ((end, sent), (begin, sent_too)) = (fct("handover=end"), fct("handover=begin"));
