@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from machine import MARK, Bears, Machine
+from machine import MARK, Bears, Machine, NotJudgedError
 from pathloom.lab.lab import Lab
 from support import FIGURES, Outcome, call, figures, left_of
 
@@ -58,7 +58,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
             values["tmp_path"].mkdir()
 
     watching: Machine = given["machine"]
-    watching.hold(lambda: pyfuncitem.obj(**values), Bears(**(mark.kwargs if mark else {})), again)
+    try:
+        watching.hold(lambda: pyfuncitem.obj(**values), Bears(**(mark.kwargs if mark else {})), again)
+    except NotJudgedError as error:
+        figures(f"{pyfuncitem.name}: not judged", why=str(error))
+        pytest.skip(f"not judged: {error}")
     return True
 
 

@@ -4,7 +4,8 @@ What a test promises (no time-out of TCP, no probe lost, up in 5 s) is promised 
 for each processor sleeps a few milliseconds at a time, with the right of way that the lab's switches have, and notes
 when it woke up late; and what the host and other people's processes took of the processors is counted. A promise that
 is broken in a stretch in which the machine stood still for longer than the promise can bear is tried again, and fails
-when it is broken on a machine that ran, or every time.
+when it is broken on a machine that ran, or every time. Where the host kept a good part of the machine in each of the
+tries, nothing can be said of the promise, and that is what is said.
 
 Usage as a program, of the watchers: machine.py PROCESSOR FILE.
 """
@@ -25,6 +26,8 @@ from pathloom.lab import system
 TRIES = 4
 MARK = "PATHLOOM_TESTS"
 """Environment variable of every process that these tests start."""
+HOPELESS_SHARE = 0.3
+"""A host that takes so much of the processors in every try leaves nothing to judge by."""
 _NAP_S = 0.003
 _NOTED_S = 0.01
 """Pauses from this long on are noted."""
@@ -50,6 +53,8 @@ class Stretch:
     """How long processors stood still, each time."""
     share: float
     """Of the processors' time, what the host (steal) and processes took that these tests have not started."""
+    stolen_share: float
+    """What of it the host took."""
 
     def excuses(self, bears: Bears) -> bool:
         """Whether a promise can be broken though nothing is wrong."""
@@ -58,6 +63,10 @@ class Stretch:
     def __str__(self) -> str:
         longest_ms = 1e3 * max(self.pauses_s, default=0.0)
         return f"stood still for {longest_ms:.0f} ms at most, others took {self.share:.0%} of its processors"
+
+
+class NotJudgedError(Exception):
+    """The machine was not there in any of the tries."""
 
 
 class Machine:
@@ -106,17 +115,19 @@ class Machine:
 
         def end() -> Stretch:
             there_s = (time.monotonic() - started) * len(self._files)
-            taken_s = system.stolen_s() - stolen
-            taken_s += sum(used - others.get(process, 0.0) for process, used in others_s().items())
-            return Stretch(self.pauses_s(started), taken_s / there_s)
+            stolen_s = system.stolen_s() - stolen
+            taken_s = stolen_s + sum(used - others.get(process, 0.0) for process, used in others_s().items())
+            return Stretch(self.pauses_s(started), taken_s / there_s, stolen_s / there_s)
 
         return end
 
     def hold(self, promise: Callable[[], object], bears: Bears, again: Callable[[int, str], None]) -> None:
         """Tries a promise; once more, up to `TRIES` times, when it was broken while the machine did not run.
 
-        `again` is told before each further try its number, and why. Raises what the last try raised.
+        `again` is told before each further try its number, and why. Raises what the last try raised, or
+        `NotJudgedError`.
         """
+        stolen_shares = []
         for number in range(1, TRIES + 1):
             end = self.measure()
             try:
@@ -124,6 +135,10 @@ class Machine:
                 return
             except Exception as error:
                 stretch = end()
+                stolen_shares.append(stretch.stolen_share)
+                if number == TRIES and min(stolen_shares) > HOPELESS_SHARE:
+                    least = f"{min(stolen_shares):.0%} of the machine or more"
+                    raise NotJudgedError(f"the host took {least} in each of {TRIES} tries") from error
                 if number == TRIES or not stretch.excuses(bears):
                     error.add_note(f"The machine {stretch}; this was try {number} of {TRIES}.")
                     raise

@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from machine import TRIES, Bears, Machine, others_s
+import pytest
+
+from machine import TRIES, Bears, Machine, NotJudgedError, others_s
+from pathloom.lab import system
 
 QUIET = Bears(pause_s=0.15, share=2.0)
 """Bears all but what these tests do to the watchers."""
@@ -60,6 +63,21 @@ def test_a_promise_that_is_broken_again_when_the_machine_runs_fails(machine: Mac
 def test_a_promise_that_is_always_broken_fails(machine: Machine) -> None:
     tries, reasons = broken(machine, lambda _: 0.25, mended=9)
     assert (tries, len(reasons)) == (TRIES, TRIES)
+
+
+@pytest.mark.parametrize(("least", "judged"), [(0.5, False), (0.1, True)])
+def test_a_promise_that_nobody_could_keep_is_not_judged(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, least: float, judged: bool
+) -> None:
+    # A host that takes so much of all processors, or more.
+    monkeypatch.setattr(system, "stolen_s", lambda: least * (os.cpu_count() or 1) * time.monotonic())
+    with pytest.raises(AssertionError if judged else NotJudgedError):
+        machine.hold(lambda: broken_promise(machine), Bears(pause_s=0.15, share=0.05), lambda _number, _why: None)
+
+
+def broken_promise(machine: Machine) -> None:
+    stand_still(machine, 0.25)
+    raise AssertionError("nothing lost")
 
 
 def test_what_others_take_is_told_from_what_these_tests_take() -> None:
