@@ -211,8 +211,10 @@ impl<T: Tap> Simulation<T> {
             if packet.flags() & TCP_SYN != 0 {
                 return self.send_ack(now, slot, 0, TCP_SYN | TCP_ACK);
             }
-            let ack = connection.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload()));
+            let mut ack = connection.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload()));
             if connection.receiver.delivered_bytes() >= connection.size && !connection.delivered {
+                // The last segment bears the FIN.
+                ack = Some(connection.receiver.handle_fin());
                 self.finish(now, slot);
             }
             match ack {

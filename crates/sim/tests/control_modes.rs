@@ -71,6 +71,20 @@ impl Journal for Counter {
     }
 }
 
+/// Notes when transfers were said to be over.
+#[derive(Clone, Default)]
+struct Ends(Arc<AtomicU64>);
+
+impl Journal for Ends {
+    fn input(&mut self, at: Nanos, input: &Input) {
+        if matches!(input, Input::TransferEnded { .. }) {
+            self.0.store(at.0, Relaxed);
+        }
+    }
+
+    fn output(&mut self, _at: Nanos, _output: &Output) {}
+}
+
 fn settings(fabric: &str, traffic: &str, control: &str, duration: Nanos, central: Box<dyn Scheme>) -> SimSettings {
     let fabric = Arc::new(fabric_from_spec(fabric).unwrap());
     let traffic = TrafficSpec::parse(traffic).unwrap();
@@ -144,6 +158,23 @@ fn a_hold_ends_by_itself_or_by_a_release() {
         }
     });
     assert!(at_once < ms(120), "{at_once:?}");
+}
+
+/// However many segments it has: the last one bears the FIN, whose acknowledgement is not delayed.
+#[test]
+fn the_end_of_an_announced_transfer_is_known_at_once() {
+    const ANNOUNCED: Needs = Needs { detection: Detection::Announced, ..Needs::NOTHING };
+    for size in ["1000000B", "1001448B"] {
+        let ends = Ends::default();
+        let idle = asker(ANNOUNCED, |_, _, _, _, _| {});
+        let settings =
+            settings("dumbbell:rate=100Mbps", &format!("incast:senders=1,size={size}"), "delay=50us", ms(500), idle);
+        let mut simulation = Simulation::with_tap(settings, NoTap, Some(Box::new(ends.clone()))).unwrap();
+        simulation.advance(simulation.end());
+        let finish = simulation.outcome().flows[0].finish.unwrap();
+        let told_after = Nanos(ends.0.load(Relaxed)) - finish;
+        assert!(told_after > Nanos::ZERO && told_after < ms(1), "{size}: {told_after:?}");
+    }
 }
 
 #[test]

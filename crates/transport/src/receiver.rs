@@ -58,6 +58,12 @@ impl Receiver {
         self.handle_out_of_order(seq, seq + u64::from(len))
     }
 
+    /// The end of the stream has arrived, and all before it: a FIN is acknowledged when it comes (RFC 9293 §3.10.7.4), and
+    /// never with the delay of data. Returns the acknowledgement number to send now.
+    pub fn handle_fin(&mut self) -> u64 {
+        self.acknowledge()
+    }
+
     /// RFC 5681 §4.2: what is out of order, repeated or fills a gap is acknowledged at once.
     #[cold]
     fn handle_out_of_order(&mut self, start: u64, end: u64) -> Option<u64> {
@@ -135,6 +141,13 @@ mod tests {
         assert_eq!(r.poll_timeout(), None);
         assert_eq!(r.handle_data(Nanos(5), 200, 100), None);
         assert_eq!(r.handle_timeout(Nanos::from_millis(50)), Some(300));
+    }
+
+    #[test]
+    fn does_not_delay_the_last_acknowledgement() {
+        let mut r = receiver(2);
+        assert_eq!(r.handle_data(Nanos(0), 0, 100), None);
+        assert_eq!((r.handle_fin(), r.poll_timeout()), (100, None));
     }
 
     #[test]
