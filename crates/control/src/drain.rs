@@ -58,6 +58,12 @@ impl Drains {
     fn is_empty(&self) -> bool {
         self.switches.is_empty() && self.cables.is_empty()
     }
+
+    /// All that is out of service by itself.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let switches = self.switches.iter().copied().map(Target::Switch);
+        switches.chain(self.cables.iter().copied().map(Target::Cable)).collect()
+    }
 }
 
 /// Switches whose default routes are still to change, in order.

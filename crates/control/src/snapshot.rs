@@ -5,6 +5,7 @@ use crate::controller::Controller;
 use crate::counts::Counts;
 use crate::drain::Drains;
 use crate::flows::{Flow, More, SourceRule};
+use crate::io::Target;
 use crate::links::Cables;
 use crate::plan::{FlowKey, Version};
 use crate::sfmm::Stage;
@@ -258,13 +259,23 @@ impl Snapshot {
         self.epoch
     }
 
+    /// Whether it is of this fabric.
+    pub fn is_of(&self, fabric: &Fabric) -> bool {
+        let cables = fabric.links().len() / 2;
+        self.nodes == fabric.nodes().len() && self.cables.len() == cables && self.fabric == fabric.spec()
+    }
+
+    /// What was out of service: where the rest is of no use any more, this is still to be told with
+    /// [`crate::Input::Drain`], if it is of the same fabric.
+    pub fn out_of_service(&self) -> Vec<Target> {
+        self.drains.targets()
+    }
+
     fn check(&self, fabric: &Fabric, scheme: &dyn Scheme) -> Result<(), RestoreError> {
         if self.form != FORM {
             return Err(RestoreError::Form { found: self.form });
         }
-        let cables = fabric.links().len() / 2;
-        let same = self.nodes == fabric.nodes().len() && self.cables.len() == cables && self.fabric == fabric.spec();
-        if !same {
+        if !self.is_of(fabric) {
             return Err(RestoreError::OtherFabric {
                 found: self.fabric.clone(),
                 found_nodes: self.nodes,

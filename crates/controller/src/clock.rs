@@ -13,8 +13,13 @@ pub struct Clock {
 impl Clock {
     /// A clock that starts now.
     pub fn start() -> Clock {
+        Clock::start_not_before(Nanos::ZERO)
+    }
+
+    /// A clock that starts now, or at `earliest` where the machine's own was put back behind that.
+    pub fn start_not_before(earliest: Nanos) -> Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { base: Nanos(since.as_nanos() as u64), start: Instant::now() }
+        Clock { base: Nanos(since.as_nanos() as u64).max(earliest), start: Instant::now() }
     }
 
     /// The time.
@@ -26,5 +31,21 @@ impl Clock {
     /// How long it is from now until `at`.
     pub fn until(&self, at: Nanos) -> Duration {
         Duration::from_nanos(at.saturating_sub(self.now()).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goes_on_where_a_machine_whose_clock_was_put_back_has_been() {
+        let ahead = Clock::start().now().saturating_add(Nanos::from_secs(3600));
+        let clock = Clock::start_not_before(ahead);
+        assert!(clock.now() >= ahead && clock.now() < ahead.saturating_add(Nanos::from_secs(60)));
+        assert!(
+            Clock::start_not_before(Nanos::from_secs(1)).now() > Nanos::from_secs(1_000_000_000),
+            "as a rule it is now"
+        );
     }
 }

@@ -2,10 +2,13 @@
 
 use pathloom_control::Snapshot;
 use pathloom_discovery::{KnownHost, Mac, Place};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+const SNAPSHOT: &str = "snapshot.json";
 
 /// A place for it.
 #[derive(Clone, Debug)]
@@ -18,32 +21,46 @@ impl Persist {
         Persist { directory }
     }
 
-    /// Number of this start: one more than that of the last, or seconds where nothing is kept. Two starts in a row never
-    /// have the same, unless one is just 65,536 s after the other and nothing is kept.
+    /// Number of this start: one more than that of the last, or seconds where none is kept. Two starts in a row never
+    /// have the same, unless one is just 65,536 s after the other and none is kept.
     pub(crate) fn next_epoch(&self) -> io::Result<u16> {
-        let Some(directory) = &self.directory else {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            return Ok(since.as_secs() as u16);
-        };
+        let Some(directory) = &self.directory else { return Ok(seconds()) };
         std::fs::create_dir_all(directory)?;
         let path = directory.join("epoch");
-        let last = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse::<u16>().ok());
-        let next = last.unwrap_or(0).wrapping_add(1);
+        let last = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.trim().parse::<u16>().ok();
+        let next = match read_if_there(&path)? {
+            None => 1,
+            Some(bytes) => last(&bytes).map_or_else(
+                || {
+                    // Flows of earlier starts may still stand by their names, which must not be given again.
+                    tracing::warn!(path = %path.display(), "the number of the last start cannot be read");
+                    seconds()
+                },
+                |last| last.wrapping_add(1),
+            ),
+        };
         replace(&path, next.to_string().as_bytes())?;
         Ok(next)
     }
 
-    /// What was kept. A file that cannot be read is none: what stands in the switches is adopted all the same.
-    pub(crate) fn load(&self) -> Option<Snapshot> {
-        let path = self.directory.as_ref()?.join("snapshot.json");
-        let text = std::fs::read(&path).ok()?;
-        match serde_json::from_slice(&text) {
-            Ok(snapshot) => Some(snapshot),
-            Err(problem) => {
-                tracing::warn!(path = %path.display(), %problem, "what was kept cannot be read; going on without");
-                None
-            }
-        }
+    /// What was kept. What makes no sense is set aside: what stands in the switches is adopted all the same.
+    ///
+    /// # Errors
+    /// There is something, and the system does not let it be read.
+    pub(crate) fn load(&self) -> io::Result<Option<Snapshot>> {
+        let Some(directory) = &self.directory else { return Ok(None) };
+        let Some(bytes) = read_if_there(&directory.join(SNAPSHOT))? else { return Ok(None) };
+        let read = serde_json::from_slice(&bytes);
+        Ok(read.map_err(|problem| self.set_aside(&problem)).ok())
+    }
+
+    /// Puts a snapshot that is of no use where the next one does not replace it.
+    pub(crate) fn set_aside(&self, problem: &dyn std::fmt::Display) {
+        let Some(directory) = &self.directory else { return };
+        let aside = directory.join("snapshot.refused.json");
+        let moved = std::fs::rename(directory.join(SNAPSHOT), &aside);
+        let place = moved.map_or_else(|why| why.to_string(), |()| aside.display().to_string());
+        tracing::warn!(%problem, place, "what was kept is of no use and was set aside; going on without");
     }
 
     /// Whether anything is kept.
@@ -54,7 +71,7 @@ impl Persist {
     /// Keeps a snapshot. A crash leaves the last one or this one.
     pub(crate) fn save(&self, snapshot: &Snapshot) {
         let Some(directory) = &self.directory else { return };
-        write(&directory.join("snapshot.json"), snapshot);
+        write(&directory.join(SNAPSHOT), snapshot);
     }
 
     /// Keeps the hosts that are there.
@@ -84,8 +101,69 @@ fn write(path: &Path, what: &impl serde::Serialize) {
     }
 }
 
+/// Seconds since 1970, as far as they go.
+fn seconds() -> u16 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as u16
+}
+
+/// What a file holds; `None` where there is none.
+fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// A crash leaves what was there or what is new; so does a loss of power, because the bytes are there before the name is.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
-    std::fs::write(&fresh, bytes)?;
+    let mut file = File::create(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
     std::fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place of the test's own, gone with it.
+    struct Kept(Persist, PathBuf);
+
+    impl Kept {
+        fn new(what: &str) -> Kept {
+            let place = std::env::temp_dir().join(format!("pathloom-kept-{what}-{}", std::process::id()));
+            Kept(Persist::new(Some(place.clone())), place)
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.1);
+        }
+    }
+
+    #[test]
+    fn starts_are_numbered_and_a_number_that_is_lost_does_not_begin_again() {
+        let kept = Kept::new("epoch");
+        assert_eq!((kept.0.next_epoch().unwrap(), kept.0.next_epoch().unwrap()), (1, 2));
+        std::fs::write(kept.1.join("epoch"), b"").unwrap();
+        let before = seconds();
+        let next = kept.0.next_epoch().unwrap();
+        assert!(next.wrapping_sub(before) < 60, "{next} {before}");
+        assert_eq!(kept.0.next_epoch().unwrap(), next.wrapping_add(1));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_set_aside_and_what_may_not_be_read_is_said() {
+        let kept = Kept::new("snapshot");
+        kept.0.next_epoch().unwrap();
+        assert!(kept.0.load().unwrap().is_none());
+        std::fs::write(kept.1.join(SNAPSHOT), b"{\"form\": 2").unwrap();
+        assert!(kept.0.load().unwrap().is_none());
+        assert!(!kept.1.join(SNAPSHOT).exists());
+        assert_eq!(std::fs::read(kept.1.join("snapshot.refused.json")).unwrap(), b"{\"form\": 2");
+        std::fs::create_dir(kept.1.join(SNAPSHOT)).unwrap();
+        assert!(kept.0.load().is_err(), "a directory");
+    }
 }

@@ -15,12 +15,14 @@ use tokio::signal::unix::{signal, SignalKind};
 pub(crate) struct InUse {
     listen_tls: Option<Current<ServerConfig>>,
     api: Option<ReadyApi>,
+    /// What the file said last; another may be in charge.
+    scheme: SchemeChange,
 }
 
 impl InUse {
     /// What was started with.
     pub(crate) fn new(ready: &Ready) -> InUse {
-        InUse { listen_tls: ready.listen_tls.clone(), api: ready.api.clone() }
+        InUse { listen_tls: ready.listen_tls.clone(), api: ready.api.clone(), scheme: scheme_of(ready) }
     }
 
     /// Takes certificates and tokens as they are now, for connections and requests to come. Returns what cannot be taken
@@ -50,12 +52,12 @@ impl InUse {
 
 /// Reads the file again at each SIGHUP. A new scheme takes over from the old one and finds all flows where they are.
 /// Tokens and certificates hold from then on for whoever comes; sessions and connections that stand go on.
-pub(crate) async fn reload(shared: Shared, file: PathBuf, in_use: InUse) {
+pub(crate) async fn reload(shared: Shared, file: PathBuf, mut in_use: InUse) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
     while hangup.recv().await.is_some() {
         let read: Result<Ready, ConfigError> = crate::config::read(&file);
         match read {
-            Ok(ready) => take(&shared, &in_use, &ready),
+            Ok(ready) => take(&shared, &mut in_use, &ready),
             Err(problem) => {
                 tracing::error!(%problem, "the configuration was not taken; going on with the old one");
             }
@@ -63,16 +65,25 @@ pub(crate) async fn reload(shared: Shared, file: PathBuf, in_use: InUse) {
     }
 }
 
-fn take(shared: &Shared, in_use: &InUse, ready: &Ready) {
+fn scheme_of(ready: &Ready) -> SchemeChange {
+    SchemeChange { spec: ready.scheme.label.clone(), seed: ready.config.scheme.seed }
+}
+
+fn take(shared: &Shared, in_use: &mut InUse, ready: &Ready) {
     for what in in_use.renew(ready) {
         tracing::warn!(what, "this was not there before, or is not there any more, which takes a restart");
     }
     let mut hub = shared.hub.borrow_mut();
-    hub.binding = ready.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
+    if let (Some(_), Some(tls)) = (&in_use.listen_tls, &ready.config.listen.tls) {
+        hub.binding = Binding::new(tls);
+    }
     tracing::info!("tokens and certificates were read again; settings beside them and the scheme take a restart");
-    let change = SchemeChange { spec: ready.scheme.label.clone(), seed: ready.config.scheme.seed };
-    if change.spec == hub.gauges.scheme.0 {
-        return tracing::info!("the scheme is the same");
+    let change = scheme_of(ready);
+    let before = std::mem::replace(&mut in_use.scheme, change.clone());
+    if change == before {
+        // Somebody may have put another in charge, or fallen back, for a reason that a new certificate does not change.
+        let in_charge = hub.gauges.scheme.0.as_str();
+        return tracing::info!(in_charge, "the file names the same scheme as before; what is in charge stays so");
     }
     if let Some(scheme) = ready.scheme.central(change.seed) {
         hub.set_scheme(change, scheme);

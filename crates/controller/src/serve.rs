@@ -1,6 +1,7 @@
 //! The controller as a program: listens, keeps time, solves, and stops without touching a rule.
 
 use crate::api;
+use crate::clock::Clock;
 use crate::config::Ready;
 use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
@@ -12,7 +13,7 @@ use crate::reload::{reload, InUse};
 use crate::scout::{self, Scout};
 use crate::session::Shared;
 use crate::tls::Binding;
-use pathloom_control::{Config as ControlConfig, Controller, Counts, Input};
+use pathloom_control::{Config as ControlConfig, Controller, Counts, Input, Snapshot, Target};
 use pathloom_model::Nanos;
 use std::io;
 use std::net::SocketAddr;
@@ -57,28 +58,19 @@ const KEEP: Duration = Duration::from_secs(5);
 /// How long a stop waits for what is still to be written.
 const STOP: Duration = Duration::from_millis(500);
 
-/// Makes the hub of a fabric: with what was kept, if anything was.
-pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
+/// Makes the hub of a fabric: with what was kept, if anything was. Where that is of no use any more, returns what was out
+/// of service by it, which the controller has to be told.
+pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
     let config = ControlConfig { epoch: persist.next_epoch()?, ..ready.config.control.clone() };
     let seed = ready.config.scheme.seed;
-    let now = crate::clock::Clock::start().now();
-    let restored = persist.load().and_then(|snapshot| {
-        // The scheme may have been changed since, here or in the configuration: the one that remembers is asked first.
-        let last = pathloom_schemes::parse(snapshot.scheme()).ok().filter(|last| last.name != ready.scheme.name);
-        let first = last.as_ref().unwrap_or(&ready.scheme).central(seed)?;
-        match Controller::restore(config.clone(), ready.fabric.clone(), first, snapshot, now) {
-            Ok(mut controller) => {
-                if let Some(scheme) = last.and_then(|_| ready.scheme.central(seed)) {
-                    controller.set_scheme(now, scheme);
-                }
-                Some(controller)
-            }
-            Err(problem) => {
-                tracing::warn!(%problem, "what was kept is of no use; going on without");
-                None
-            }
-        }
-    });
+    let kept = persist.load()?;
+    let clock = clock_after(kept.as_ref());
+    let now = clock.now();
+    let (restored, out_of_service) = match kept.map(|kept| restore(ready, persist, &config, kept, now)) {
+        Some(Ok(controller)) => (Some(controller), Vec::new()),
+        Some(Err(out_of_service)) => (None, out_of_service),
+        None => (None, Vec::new()),
+    };
     let recorder = match &ready.config.log.events {
         Some(path) if restored.is_none() => Some(Recorder::create(path, &config)?),
         Some(path) => {
@@ -98,6 +90,7 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
     let settings = (ready.config.sessions.clone(), ready.config.limits.clone());
     let (fabric, datapaths) = (ready.fabric.clone(), ready.datapaths.clone());
     let mut hub = Hub::new(Brain::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
+    hub.clock = clock;
     let how = (ready.config.discovery.links, ready.config.discovery.hosts);
     hub.scout = Scout::new(how, fabric, datapaths, scout::secret()?);
     if let Some(scout) = &mut hub.scout {
@@ -107,7 +100,51 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
     hub.binding = ready.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
     hub.gauges.started = now;
     hub.gauges.scheme = (ready.scheme.label.clone(), now);
-    Ok(hub)
+    Ok((hub, out_of_service))
+}
+
+/// A clock that goes on where what was kept was taken, though the machine's own may have been put back since.
+fn clock_after(kept: Option<&Snapshot>) -> Clock {
+    let taken = kept.map_or(Nanos::ZERO, Snapshot::taken);
+    let ahead = taken.saturating_sub(Clock::start().now());
+    if ahead > Nanos::from_secs(1) {
+        let ahead_s = ahead.0 / 1_000_000_000;
+        tracing::warn!(ahead_s, "this machine's clock is behind what was kept; times go on from there");
+    }
+    Clock::start_not_before(taken)
+}
+
+/// A controller that remembers what was kept. What is of no use is set aside; then, what was out of service by it.
+fn restore(
+    ready: &Ready,
+    persist: &Persist,
+    config: &ControlConfig,
+    kept: Snapshot,
+    now: Nanos,
+) -> Result<Controller, Vec<Target>> {
+    let seed = ready.config.scheme.seed;
+    let (same_fabric, out_of_service) = (kept.is_of(&ready.fabric), kept.out_of_service());
+    // The scheme may have been changed since, here or in the configuration: the one that remembers is asked first.
+    let last = pathloom_schemes::parse(kept.scheme()).ok().filter(|last| last.name != ready.scheme.name);
+    let Some(first) = last.as_ref().unwrap_or(&ready.scheme).central(seed) else { return Err(out_of_service) };
+    let problem = match Controller::restore(config.clone(), ready.fabric.clone(), first, kept, now) {
+        Ok(mut controller) => {
+            if let Some(scheme) = last.and_then(|_| ready.scheme.central(seed)) {
+                controller.set_scheme(now, scheme);
+            }
+            return Ok(controller);
+        }
+        Err(problem) => problem,
+    };
+    persist.set_aside(&problem);
+    if same_fabric {
+        return Err(out_of_service);
+    }
+    if !out_of_service.is_empty() {
+        let lost = out_of_service.len();
+        tracing::warn!(lost, "links and switches of the other fabric were out of service: drain what should be");
+    }
+    Err(Vec::new())
 }
 
 /// Runs until the process is told to stop (SIGTERM, SIGINT). Rules stay in the switches. SIGHUP reads `file` again.
@@ -116,16 +153,22 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<Hub> {
 /// It cannot listen, or cannot keep its state.
 pub fn run(ready: Ready, file: &Path) -> Result<(), ServeError> {
     let persist = Persist::new(ready.config.state.directory.clone());
-    let hub = hub(&ready, &persist).map_err(|problem| {
+    let (hub, out_of_service) = hub(&ready, &persist).map_err(|problem| {
         let directory = ready.config.state.directory.clone().unwrap_or_default().display().to_string();
         ServeError::State { directory, problem }
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, serve(ready, file.to_owned(), Shared::new(hub), persist))
+    local.block_on(&runtime, serve(ready, file.to_owned(), Shared::new(hub), persist, out_of_service))
 }
 
-async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) -> Result<(), ServeError> {
+async fn serve(
+    ready: Ready,
+    file: PathBuf,
+    shared: Shared,
+    persist: Persist,
+    out_of_service: Vec<Target>,
+) -> Result<(), ServeError> {
     let mut listens = Vec::new();
     if let Some(address) = ready.config.listen.address {
         let listener =
@@ -148,6 +191,9 @@ async fn serve(ready: Ready, file: PathBuf, shared: Shared, persist: Persist) ->
     tracing::info!(fabric = ready.fabric.spec(), scheme = ready.scheme.label, "the controller runs");
     // Starts the scheme.
     shared.hub.borrow_mut().tell(Input::Timeout);
+    for target in out_of_service {
+        shared.hub.borrow_mut().tell(Input::Drain { target, out: true });
+    }
     tokio::task::spawn_local(keep_time(shared.clone()));
     tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
     tokio::task::spawn_local(reload(shared.clone(), file, InUse::new(&ready)));

@@ -94,7 +94,7 @@ fn run(ready: Ready, dpids: &[u64], told: impl FnOnce((SocketAddr, u16))) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let persist = Persist::new(None);
-        let shared = Shared::new(hub(&ready, &persist).unwrap());
+        let shared = Shared::new(hub(&ready, &persist).unwrap().0);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (address, questions) = crate::api::start(ready.api.clone().unwrap()).unwrap();

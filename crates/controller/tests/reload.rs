@@ -14,9 +14,9 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::Arc;
 use std::time::Duration;
 
-const GOOD: &str = "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten = { unix = \"openflow\" }\n";
+const GOOD: &str = "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten = { address = \"127.0.0.1:0\", unix = \"openflow\" }\n";
 const BAD: &str =
-    "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten = { unix = \"openflow\" }\nsesions = 1\n";
+    "fabric = { spec = \"diamond:hosts=2,rate=10Mbps\" }\nlisten = { address = \"127.0.0.1:0\", unix = \"openflow\" }\nsesions = 1\n";
 
 /// A directory of the test's own, gone with it.
 struct Directory(PathBuf);
@@ -122,14 +122,95 @@ fn port(line: &str) -> u16 {
     digits.split(|one: char| !one.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// The status of an answer to somebody with a token.
-fn status(port: u16, token: &str) -> String {
+/// The answer to somebody with a token: its status, and what it says.
+fn ask(port: u16, token: &str, what: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "GET /v1/state HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n")
-        .unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{what} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().to_owned()
+    (answer.split(' ').nth(1).unwrap().to_owned(), answer.split("\r\n\r\n").nth(1).unwrap().to_owned())
+}
+
+fn status(port: u16, token: &str) -> String {
+    ask(port, token, "GET /v1/state", "").0
+}
+
+const OPERATOR: &str = "0123456789abcdef0123456789abcdef";
+
+/// A controller with an API, and where that is.
+fn with_api(place: &Directory, more: &str) -> (Running, u16) {
+    place.write("tokens", &format!("operate ann {OPERATOR}\n"));
+    let api = "[api]\naddress = \"127.0.0.1:0\"\ntokens = \"tokens\"\n";
+    place.write("controller.toml", &format!("{GOOD}{api}{more}"));
+    let running = Running::start(&place.0);
+    let port = port(&running.says("the API listens"));
+    running.says("the controller runs");
+    (running, port)
+}
+
+/// Whoever fell back had a reason, which a new certificate does not change.
+#[test]
+fn a_reload_leaves_a_scheme_that_was_put_in_charge_alone() {
+    let place = Directory::new("in-charge");
+    let (running, port) = with_api(&place, "[scheme]\nspec = \"ofpt\"\n");
+    assert_eq!(ask(port, OPERATOR, "POST /v1/scheme/fall-back", "").0, "200");
+    running.signal("-HUP");
+    assert!(running.says("names the same scheme").contains("ecmp"));
+    let in_charge = || ask(port, OPERATOR, "GET /v1/scheme", "").1;
+    assert!(in_charge().contains("\"scheme\":\"ecmp\""), "{}", in_charge());
+    // One that the file did not name before is put in charge, and so is the same with another seed.
+    for scheme in ["lessor\"", "lessor\"\nseed = 7"] {
+        let text = std::fs::read_to_string(place.0.join("controller.toml")).unwrap();
+        let head = text.split("spec = \"").take(2).collect::<Vec<_>>().join("spec = \"");
+        place.write("controller.toml", &format!("{head}spec = \"{scheme}\n"));
+        running.signal("-HUP");
+        running.says("another scheme is in charge");
+        assert!(in_charge().contains("\"scheme\":\"lessor\""), "{}", in_charge());
+    }
+}
+
+#[test]
+fn what_is_out_of_service_stays_so_when_nothing_else_can_be_kept() {
+    let place = Directory::new("refused");
+    let state = "[state]\ndirectory = \"state\"\n";
+    let (mut running, port) = with_api(&place, state);
+    assert_eq!(ask(port, OPERATOR, "POST /v1/switches/c0/drain", "").0, "200");
+    running.signal("-TERM");
+    running.says("the rules stay in the switches");
+    running.process.wait().unwrap();
+    // As an upgrade may find it, and a machine whose clock was an hour ahead.
+    let file = place.0.join("state/snapshot.json");
+    let mut kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    kept["form"] = 99.into();
+    kept["taken"] = (kept["taken"].as_u64().unwrap() + 3_600_000_000_000).into();
+    place.write("state/snapshot.json", &kept.to_string());
+    let (_running, port) = with_api(&place, state);
+    let row = ask(port, OPERATOR, "GET /v1/switches/c0", "").1;
+    assert!(row.contains("\"drained\":true"), "{row}");
+    assert!(place.0.join("state/snapshot.refused.json").exists());
+}
+
+#[test]
+fn times_go_on_where_they_were_though_the_clock_was_put_back() {
+    let place = Directory::new("clock");
+    let state = "[state]\ndirectory = \"state\"\n";
+    let (mut running, _) = with_api(&place, state);
+    running.signal("-TERM");
+    running.says("the rules stay in the switches");
+    running.process.wait().unwrap();
+    let file = place.0.join("state/snapshot.json");
+    let mut kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    kept["taken"] = (kept["taken"].as_u64().unwrap() + 3_600_000_000_000).into();
+    place.write("state/snapshot.json", &kept.to_string());
+    let running = Running::start(&place.0);
+    assert!(running.says("times go on from there").contains("ahead_s=3"));
+    running.says("the controller runs");
 }
 
 #[test]
@@ -148,7 +229,7 @@ fn tokens_are_read_again() {
     assert_eq!(status(port, first), "200");
     place.write("tokens", &format!("operate bob {second}\n"));
     running.signal("-HUP");
-    running.says("the scheme is the same");
+    running.says("names the same scheme");
     assert_eq!((status(port, first), status(port, second)), ("401".into(), "200".into()));
     // What takes a restart is said.
     place.write("controller.toml", GOOD);
@@ -212,7 +293,7 @@ fn certificates_are_read_again() {
     running.says("going on with the old one");
     write(&second);
     running.signal("-HUP");
-    running.says("the scheme is the same");
+    running.says("names the same scheme");
     for port in ports {
         assert_eq!(shown(port, &both), Some(der(&second)));
         assert_eq!(shown(port, &both[..1]), None);
