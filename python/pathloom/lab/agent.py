@@ -16,11 +16,13 @@ import errno
 import heapq
 import json
 import os
+import resource
 import select
 import socket
 import struct
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +50,9 @@ _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25
 _NO_PACE = (1 << 64) - 1
 _INFO_BYTES = 256
 _PACKETS = memoryview(bytearray(CHUNK))
+DESCRIPTORS = 1 << 17
+"""Files that the agent asks to have open at once, two for each flow under way."""
+_NONE_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOT_YET = (errno.EAGAIN, errno.EINPROGRESS, errno.EINTR)
 
 
@@ -67,7 +72,8 @@ class Transfer:
     start_ns: int = -1
     finish_ns: int = -1
     retransmits: int = 0
-    timeouts: int = 0
+    timeouts: int | None = 0
+    """None where the kernel does not count them (before 6.7)."""
     packets: int = 0
     held_until_ns: int = 0
     held_since_ns: int = 0
@@ -157,8 +163,7 @@ class Agent:
             self._end_leases(now)
             while self.due and self.due[0][0] <= now:
                 _, index = heapq.heappop(self.due)
-                # Arrivals stop with the duration; what waited for others still starts.
-                if now < self.duration_ns or self.transfers[index].spec["after"]:
+                if self.may_start(self.transfers[index].spec, stopped):
                     self._start(self.transfers[index])
             if now >= self.end_ns or (stopped and not self.open and not self.due):
                 break
@@ -174,6 +179,12 @@ class Agent:
             self._sample()
         rows = [transfer.row() for transfer in self.transfers]
         return {"flows": rows, "end_ns": end_ns, "samples": self.samples}
+
+    def may_start(self, spec: dict[str, Any], stopped: bool) -> bool:
+        """Arrivals stop with the duration, by the plan and not by when it is carried out; what waited still starts."""
+        if spec["after"]:
+            return True
+        return spec["start_ns"] < self.duration_ns and not (stopped and spec["size_bytes"] is None)
 
     def _sample(self) -> None:
         """Notes what all applications have received."""
@@ -217,7 +228,11 @@ class Agent:
 
     def _connect(self, transfer: Transfer, key: tuple[str, int, str, int]) -> bool:
         """Connects under a five-tuple; says no when the kernel has it in use."""
-        sender = self._socket(key[0])
+        try:
+            sender = self._socket(key[0])
+        except OSError as error:
+            self._fail(transfer, error.errno or errno.EMFILE)
+            return True
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, transfer.spec["dscp"] << 2)
         if self.place is not None:
             sender.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES)
@@ -260,7 +275,9 @@ class Agent:
         while True:
             try:
                 receiver, peer = listener.accept()
-            except OSError:
+            except OSError as error:
+                if error.errno in _NONE_LEFT:
+                    raise  # The listener would call for ever.
                 return
             transfer = self.expected.get((peer[0], peer[1], address, port))
             if transfer is None or transfer.receiver is not None:
@@ -446,21 +463,24 @@ class Agent:
                 continue
             if self.sockets.pop(end.fileno(), None) is not None:
                 self.epoll.unregister(end.fileno())
-            self._count(transfer, end)
+            count(transfer, end)
             if transfer.finish_ns < 0:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()
         transfer.sender = transfer.receiver = None
 
-    @staticmethod
-    def _count(transfer: Transfer, end: socket.socket) -> None:
-        info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-        # Places in struct tcp_info (linux/tcp.h); it has grown at its end with the kernel.
-        if len(info) >= 140:
-            transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
-            transfer.packets += struct.unpack_from("=I", info, 136)[0]
-        if len(info) >= 242:
-            transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
+
+def count(transfer: Transfer, end: socket.socket) -> None:
+    """Adds what the kernel has counted at one end of a transfer."""
+    info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    # Places in struct tcp_info (linux/tcp.h); it has grown at its end with the kernel.
+    if len(info) >= 140:
+        transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
+        transfer.packets += struct.unpack_from("=I", info, 136)[0]
+    if len(info) < 242:
+        transfer.timeouts = None
+    elif transfer.timeouts is not None:
+        transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
 
 
 def _say(line: dict[str, Any]) -> None:
@@ -468,8 +488,18 @@ def _say(line: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def allow_descriptors() -> None:
+    """Each flow takes two, and there is one process for all of them: the usual limit of 1024 is for 500 flows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (max(most, DESCRIPTORS), most):
+        with suppress(OSError, ValueError):
+            return resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+    return None
+
+
 def main() -> None:
     """Reads a plan, carries it out, and writes what came of it."""
+    allow_descriptors()
     agent = Agent(json.loads(sys.stdin.readline()))
     _say(agent.run())
 
