@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from pathloom.cli import run as cli_run
+from pathloom.errors import ToolError
+from pathloom.lab import runs
 from pathloom.lab.lab import RUN_DIRECTORY
 from support import K4, PATHLOOM, compared, left_of
 
@@ -36,6 +41,8 @@ def test_finite_flows_finish_as_in_the_simulator(tmp_path: Path) -> None:
     assert live["flows"] == simulated["flows"]
     assert live["flows"]["finished"] > 20
     assert live["delivered_bytes"] == simulated["delivered_bytes"]
+    # Those that pin flows in the lab are none of the scheme's.
+    assert live["control"]["rules_max"] == simulated["control"]["rules_max"]
     # Half of these flows take some milliseconds, which a machine that others use as well stretches. One time-out of TCP
     # in each would come to 200 ms more; how near both worlds are is asked of longer runs below.
     assert 0.5 < live["fct_s"]["p50"] / simulated["fct_s"]["p50"] < 5
@@ -140,6 +147,28 @@ def test_an_interrupted_run_takes_its_lab_down(number: signal.Signals) -> None:
     assert process.returncode == 130
     assert said.strip() == "pathloom: interrupted: 0 of 1 runs were finished"
     assert left_of(f"run-{process.pid}") == []
+
+
+def test_finished_runs_are_kept_when_the_lab_gives_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    carry, called = runs.run_agent, []
+
+    def second_fails(*words: Any) -> dict[str, Any]:
+        called.append(words)
+        if len(called) == 2:
+            raise ToolError("the agent ended early: killed")
+        return carry(*words)
+
+    monkeypatch.setattr(runs, "run_agent", second_fails)
+    traffic = ["--fabric", "diamond:rate=10Mbps", "--traffic", "long-lived", "--scheme", "ecmp", "--worlds", "lab"]
+    code = cli_run(["run", *traffic, "--duration", "1s", "--runs", "3", "--out", str(tmp_path)])
+    said = capfd.readouterr()
+    assert (code, len(called)) == (1, 2), said.err
+    assert "the agent ended early: killed; 1 of 3 runs were finished, kept in" in said.err
+    content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert (content["complete"], len(content["schemes"][0]["runs"])) == (False, 1)
+    assert left_of(f"run-{os.getpid()}") == []
 
 
 def test_a_killed_run_is_cleaned_up_by_down() -> None:

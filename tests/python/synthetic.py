@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from pathloom.errors import ToolError
 from pathloom.experiments.execution import Execution, RunOutcome
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Job, Settings
@@ -86,6 +87,7 @@ def result(
     runs: int = 3,
     flows: int = 900,
     interrupted: bool = False,
+    failure: ToolError | None = None,
     **rest: Any,
 ) -> Result:
     """A result in which each scheme has a speed; faster is better."""
@@ -104,7 +106,9 @@ def result(
     ]
     if interrupted:
         outcomes = outcomes[:-2]
-    execution = SimpleNamespace(outcomes=outcomes, interrupted=interrupted, description="made up", notes=["made up"])
+    execution = SimpleNamespace(
+        outcomes=outcomes, interrupted=interrupted, failure=failure, description="made up", notes=["made up"]
+    )
     return Result(settings, fabric, [cast(Execution, execution)])
 
 

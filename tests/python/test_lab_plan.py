@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from conftest import Cli
 from pathloom import _core
-from pathloom.experiments.settings import LabSettings
+from pathloom.errors import ToolError
+from pathloom.experiments.settings import LabSettings, Settings
 from pathloom.fabrics import Fabric
-from pathloom.lab import hosts, links, rules
+from pathloom.lab import controller, hosts, links, rules, system
+from pathloom.lab.agent import Agent, Transfer, count
 from pathloom.lab.blueprint import Blueprint, spread
-from pathloom.lab.lab import daemon_count, default_tables
+from pathloom.lab.faults import FaultSchedule
+from pathloom.lab.lab import daemon_count, default_tables, uninterrupted
 
 K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
 
@@ -78,6 +88,8 @@ def test_what_the_lab_is_told_is_read() -> None:
     for text in ("daemons=0", "daemons=-1", "daemons=", "daemons=two"):
         with pytest.raises(_core.PathloomError, match=f"lab `{text}`: expected .* or daemons=1 or more"):
             LabSettings.parse(text)
+    with pytest.raises(_core.PathloomError, match="lab `pin=off`: is for runs in the lab; add --worlds"):
+        Settings.of({"fabric": K4, "traffic": "long-lived", "schemes": ("ecmp",), "lab": "pin=off"}, "here")
 
 
 def test_an_address_of_a_lab_is_for_one_daemon() -> None:
@@ -152,5 +164,98 @@ def test_hosts_are_told_what_the_transport_says() -> None:
     assert hosts.host_stack("linux/bbr", None).route == "congctl bbr"
     with pytest.raises(_core.PathloomError, match="kernels cannot be told small_queues"):
         hosts.host_stack("newreno", "newreno:small_queues=off")
+    with pytest.raises(_core.PathloomError, match="kernels cannot be told ssthresh"):
+        hosts.host_stack("newreno", "newreno:ssthresh=30KB")
     with pytest.raises(_core.PathloomError, match="hosts `linux/a b`: expected newreno"):
         hosts.host_stack("linux/a b", None)
+
+
+def test_cables_are_left_as_the_fabric_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(system, "batch", lambda _tool, _namespace, lines: told.extend(lines))
+    blueprint = Blueprint.of("x", Fabric("diamond"))
+    link = blueprint.switch_ports[0].link
+    port = next(one for one in blueprint.switch_ports if one.link == link)
+    # It would come back long after the end of the run.
+    schedule = FaultSchedule(blueprint, [(0, False, [link]), (10**15, True, [link])])
+    schedule.begin(time.monotonic_ns())
+    while not told:
+        time.sleep(0.001)
+    schedule.end()
+    mine = [line for line in told if f" {port.interface} " in line]
+    assert mine == [f"link set {port.interface} down", f"link set {port.interface} up"]
+
+
+def test_a_fault_that_could_not_be_carried_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Event()
+
+    def fail(_tool: str, _namespace: str, _lines: list[str]) -> None:
+        failed.set()
+        raise ToolError("no such device")
+
+    blueprint = Blueprint.of("x", Fabric("diamond"))
+    schedule = FaultSchedule(blueprint, [(0, False, [blueprint.switch_ports[0].link])])
+    with monkeypatch.context() as patch:
+        patch.setattr(system, "batch", fail)
+        schedule.begin(time.monotonic_ns())
+        assert failed.wait(10)
+    monkeypatch.setattr(system, "batch", lambda _tool, _namespace, _lines: None)
+    with pytest.raises(ToolError, match="no such device"):
+        schedule.end()
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
+    try:
+        with system.ending_in_order():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+            with uninterrupted():
+                os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGTERM) is before[1]
+    finally:
+        signal.signal(signal.SIGHUP, before[0])
+
+
+def transfer(**spec: Any) -> Transfer:
+    return Transfer(0, {"start_ns": 0, "after": [], "size_bytes": 1000, **spec}, 0)
+
+
+def test_flows_that_are_due_within_the_duration_start_however_late_it_is() -> None:
+    agent = Agent({"duration_ns": 1000, "drain": 5, "namespaces": {}, "flows": []})
+    assert agent.may_start(transfer(start_ns=999).spec, stopped=True)
+    assert not agent.may_start(transfer(start_ns=1000).spec, stopped=True)
+    assert not agent.may_start(transfer(start_ns=999, size_bytes=None).spec, stopped=True), "nobody would end it"
+    assert agent.may_start(transfer(start_ns=5000, after=[1]).spec, stopped=True)
+
+
+def test_time_outs_that_the_kernel_does_not_count_are_not_said_to_be_none() -> None:
+    class End:
+        def __init__(self, *lengths: int) -> None:
+            self.lengths = list(lengths)
+
+        def getsockopt(self, *_words: int) -> bytes:
+            return bytes(self.lengths.pop(0))
+
+    for lengths, found in (((248, 248), 0), ((232, 232), None), ((248, 232), None)):
+        one, end = transfer(), End(*lengths)
+        for _ in lengths:
+            count(one, end)  # type: ignore[arg-type]
+        assert one.row()["timeouts"] == found
+
+
+def test_the_agent_may_have_as_many_files_open_as_it_can() -> None:
+    program = (
+        "import resource; from pathloom.lab.agent import allow_descriptors, DESCRIPTORS\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 4096)); allow_descriptors()\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] in (4096, DESCRIPTORS))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+def test_a_controllers_log_that_ends_within_a_line_is_read_so_far(tmp_path: Path) -> None:
+    lines = [{"at": 5, "input": "timeout"}, {"at": 6, "input": {"barrier_reply": {}}}, {"at": 7, "output": {"x": 1}}]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (tmp_path / controller.EVENTS).write_text(text[:-4], encoding="utf-8")
+    assert controller.messages(tmp_path, since_ns=0) == 1

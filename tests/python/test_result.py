@@ -12,7 +12,8 @@ import pytest
 
 import synthetic
 from pathloom._core import PathloomError
-from pathloom.cli.compare import print_result
+from pathloom.cli.compare import deliver, print_result
+from pathloom.errors import ToolError
 from pathloom.experiments.folder import OutFolder, write_whole
 from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import paired_differences
@@ -110,6 +111,27 @@ def test_an_interrupted_result_says_so(fabric: Fabric) -> None:
     assert content["complete"] is False
     assert [len(row["runs"]) for row in content["schemes"]] == [2, 0]
     assert content["schemes"][1]["throughput"] == {"mean": None, "ci95": None, "min": None, "p5": None}
+
+
+def test_a_result_that_a_tool_put_an_end_to_says_so(fabric: Fabric) -> None:
+    result = synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2, failure=ToolError("`tc` ended with 2"))
+    assert (result.complete, result.summary["complete"]) == (False, False)
+    assert "Ended early, `tc` ended with 2:" in result.report()
+
+
+def test_the_table_is_printed_though_the_folder_cannot_be_filled(
+    fabric: Fabric, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, folder = synthetic.result(fabric, {"ecmp": 1.0}, runs=2), OutFolder(tmp_path / "out")
+
+    def full(_folder: Path) -> None:
+        raise PathloomError("cannot write `out/flows.parquet`: no space left on device")
+
+    monkeypatch.setattr(result, "save", full)
+    with pytest.raises(PathloomError, match="no space left"):
+        deliver(result, folder, str(tmp_path / "result.json"))
+    assert "ecmp" in capsys.readouterr().out
+    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["complete"] is True
 
 
 def test_what_is_noted_of_runs_is_printed(fabric: Fabric, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from pathloom.cli.options import (
     YardstickOption,
     whole_number,
 )
-from pathloom.errors import bad_input
+from pathloom.errors import ToolError, bad_input
 from pathloom.experiments.execution import Wrappers, default_threads
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.settings import Settings, read_spec_file
@@ -172,7 +172,7 @@ def _carry_out(
         for trouble in result.troubles:
             console.say(f"pathloom: warning: {trouble}")
         if result.complete or result.outcomes:
-            _deliver(result, folder, json)
+            deliver(result, folder, json)
     except BaseException:
         if folder is not None:
             folder.give_up()
@@ -185,7 +185,10 @@ def _carry_out(
         folder.give_up()
     done, planned = len(result.outcomes), settings.runs * len(settings.labels)
     kept = f", kept in {folder.path}" if folder is not None and done else ""
-    raise Interrupted(f"interrupted: {done} of {planned} runs were finished{kept}")
+    said = f"{done} of {planned} runs were finished{kept}"
+    if result.failure is not None:
+        raise ToolError(f"{result.failure}; {said}") from result.failure
+    raise Interrupted(f"interrupted: {said}")
 
 
 def _run_and_watch(verb: str, experiment: Experiment, jobs: int | None) -> Result:
@@ -195,14 +198,17 @@ def _run_and_watch(verb: str, experiment: Experiment, jobs: int | None) -> Resul
         return experiment.carry_out(min(jobs or default_threads(), runs), report)
 
 
-def _deliver(result: Result, folder: OutFolder | None, json: str | None) -> None:
+def deliver(result: Result, folder: OutFolder | None, json: str | None) -> None:
     """Prints the table, or JSON in its place, and fills the folder."""
-    if folder is not None:
-        result.save(folder.path)
-    if json is not None:
-        console.put_json(json, result.json())
-    if json != console.STDOUT:
-        print_result(result)
+    try:
+        if folder is not None:
+            result.save(folder.path)
+    finally:
+        # Whatever became of the folder: hours may have gone into what is in memory.
+        if json is not None:
+            console.put_json(json, result.json())
+        if json != console.STDOUT:
+            print_result(result)
     if folder is not None:
         (console.say if json == console.STDOUT else print)(f"Report: {folder.path / 'report.html'}")
 

@@ -64,9 +64,11 @@ def up(
         ),
     ] = "none",
     scheme: Annotated[
-        str,
-        typer.Option("--scheme", metavar="SPEC", help="What our controller runs, or whose default routes there are."),
-    ] = "ecmp",
+        str | None,
+        typer.Option(
+            "--scheme", metavar="SPEC", help="What our controller runs, or whose default routes there are; ecmp."
+        ),
+    ] = None,
     hosts: HostsOption = "newreno",
     transport: Annotated[
         str | None, typer.Option("--transport", metavar="SPEC", help="Settings of newreno: newreno:iw=12KB.")
@@ -87,6 +89,7 @@ def up(
     """
     from pathloom.fabrics import Fabric
     from pathloom.lab import system
+    from pathloom.lab.controller import OWN
     from pathloom.lab.hosts import host_stack
     from pathloom.lab.lab import Lab
 
@@ -94,11 +97,13 @@ def up(
     target = _controller(controller)
     if arp not in ("static", "proxy") or (arp == "proxy" and target is None):
         raise bad_input(f"--arp `{arp}`: expected static, or proxy together with a --controller that answers")
+    if scheme is not None and target not in (None, OWN):
+        raise bad_input(f"--scheme `{scheme}`: is for our own controller; `{controller}` has its own")
     stack = host_stack(hosts, transport)
     built = Fabric(fabric)
-    system.end_in_order()
     try:
-        blueprint = lab.up(built, target, scheme, stack, console.say, arp, daemons)
+        with system.ending_in_order():
+            blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons)
     finally:
         lab.release()
     print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")

@@ -52,12 +52,12 @@ class Experiment:
     def carry_out(self, jobs: int | None = None, progress: Progress = lambda _job, _share: None) -> Result:
         """Carries out all runs on `jobs` threads, by default one per core.
 
-        After a Ctrl-C the result holds the runs that were finished, and is not `complete`.
+        After a Ctrl-C the result holds the runs that were finished, and is not `complete`; nor is it after a `failure`.
         """
         for execution in self._executions:
             # One world after the other: the lab has the machine to itself.
             execution.run(jobs or default_threads(), progress)
-            if execution.interrupted:
+            if execution.interrupted or execution.failure is not None:
                 break
         return Result(self.settings, self.fabric, self._executions)
 
@@ -98,6 +98,7 @@ def compare(
 
     Raises:
         PathloomError: on bad input, with one line that says what is wrong and what was expected.
+        ToolError: when a tool of the system failed in the lab.
         SchemeWarning: a warning, when a scheme written in Python failed; the run went on.
         KeyboardInterrupt: after a Ctrl-C.
 
@@ -129,6 +130,8 @@ def compare(
     result = Experiment(settings, _as_fabric(fabric), in_python=in_python).carry_out(jobs)
     for text in result.troubles:
         warnings.warn(text, SchemeWarning, stacklevel=2)
+    if result.failure is not None:
+        raise result.failure
     if not result.complete:
         raise KeyboardInterrupt
     return result

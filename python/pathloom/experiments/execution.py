@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import bad_input
+from pathloom.errors import ToolError, bad_input
 from pathloom.experiments.python_schemes import PythonScheme
 from pathloom.experiments.settings import Job, Settings
 from pathloom.specs import SIM
@@ -118,6 +118,8 @@ class Execution:
         self.sample_at_s = tuple(sample_at_s)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
+        self.failure: ToolError | None = None
+        """What ended it early; None in the simulator."""
         self.jobs = settings.jobs(SIM)
         first = [job for job in self.jobs if job.run == 1]
         self._prepared = interruptible(lambda: {job: self._simulation(job) for job in first})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Callable
@@ -36,6 +37,17 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes a text file whole."""
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def check_writable(path: Path) -> None:
+    """Raises `PathloomError` when a file cannot be written there; leaves nothing behind."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
 
 
 class OutFolder:

@@ -43,7 +43,9 @@ class Result:
         self.settings = settings
         self.fabric = fabric
         self.outcomes = [outcome for execution in executions for outcome in execution.outcomes]
-        self.complete = not any(execution.interrupted for execution in executions)
+        self.failure = next((execution.failure for execution in executions if execution.failure is not None), None)
+        """What ended the experiment early, if it was not Ctrl-C."""
+        self.complete = self.failure is None and not any(execution.interrupted for execution in executions)
         self.description = executions[0].description
         """What the traffic of the first run was, exactly."""
         notes = [*fabric.notes, *(note for execution in executions for note in execution.notes)]

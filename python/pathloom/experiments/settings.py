@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from pathloom import _core
 from pathloom._core import PathloomError
@@ -145,6 +145,12 @@ class Settings(BaseModel):
         if seconds <= 0:
             raise bad_input(f"duration: `{duration}` is no time at all; expected more than 0s, such as 10s")
         return duration
+
+    @model_validator(mode="after")
+    def _lab_is_there_to_be_told(self) -> Self:
+        if self.lab is not None and LAB not in self.worlds:
+            raise bad_input(f"lab `{self.lab}`: is for runs in the lab; add --worlds lab, or sim,lab, or leave it out")
+        return self
 
     @property
     def duration_s(self) -> float:

@@ -23,6 +23,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
     throughputs, ages = _throughputs(flows), _ages(flows)
     wall_s = math.fsum(run["wall_s"] for run in runs)
     packets = _summed(runs, "packets")
+    timeouts = [run["timeouts"] for run in runs]
     return {
         "scheme": scheme,
         "runs": runs,
@@ -39,7 +40,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "flows": _summed(runs, "flows"),
         "delivered_bytes": sum(run["delivered_bytes"] for run in runs),
         "retransmits": sum(run["retransmits"] for run in runs),
-        "timeouts": sum(run["timeouts"] for run in runs),
+        "timeouts": None if None in timeouts else sum(timeouts),
         "packets": packets,
         "control": {
             "messages": sum(run["control"]["messages"] for run in runs),
@@ -70,7 +71,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "unfinished": unfinished(flows)["flow"].to_list(),
         "delivered_bytes": int(flows["delivered_bytes"].sum()),
         "retransmits": int(flows["retransmits"].sum()),
-        "timeouts": int(flows["timeouts"].sum()),
+        "timeouts": None if flows["timeouts"].has_nulls() else int(flows["timeouts"].sum()),
         "packets": packets,
         "control": dict(one.outcome["control"]),
         "end_s": one.outcome["end_ns"] / 1e9,

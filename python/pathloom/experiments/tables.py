@@ -39,7 +39,8 @@ FLOW_SCHEMA = {
 """Columns of the table of flows.
 
 `fct_s` is null where a flow has none; `age_s` is the FCT of a finished flow and the time an unfinished one has had so
-far; `reordered` counts segments that arrived after a later one, and is null in the lab, where nobody counts them;
+far; `reordered` counts segments that arrived after a later one, and is null in the lab, where nobody counts them, as
+`timeouts` is where the kernel does not (before Linux 6.7);
 `throughput` of an unfinished finite flow is the most it can come to; what never started has neither.
 """
 
@@ -102,7 +103,8 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
             "dst": names[columns["dst"]],
         }
     )
-    wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow", "reordered"]
+    wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow"]
+    wanted += ["reordered", "timeouts"]
     frame = raw.with_columns(_null_if_none(name) for name in wanted)
     size, end_ns = pl.col("size_bytes"), int(one.outcome["end_ns"])
     finished = pl.col("finish_ns").is_not_null()

@@ -32,6 +32,7 @@ STATIC_ARP, PROXY_ARP = "static", "proxy"
 EVENTS = "events.jsonl"
 """Everything it was told and wanted, in the run directory."""
 PATIENCE_S = 60.0
+STOP_S = 5.0
 
 
 def target(directory: Path) -> str:
@@ -98,15 +99,20 @@ def await_routes(
     """Waits until every switch has as many rules as are set up before the first flow. Raises `ToolError`."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise ToolError(f"the controller ended: {said[-1] if said else f'exit code {process.returncode}'}")
+        check(process, directory)
         if all(count >= rules[node] for node, count in switches.rule_counts().items()):
             return
         time.sleep(0.05)
     raise ToolError(
         f"the controller has not set up the switches within {PATIENCE_S:g} s; see {directory}/controller.log"
     )
+
+
+def check(process: subprocess.Popen[bytes], directory: Path) -> None:
+    """Raises `ToolError` with what a controller said last when it has ended by itself."""
+    if process.poll() is not None:
+        said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise ToolError(f"the controller ended: {said[-1] if said else f'exit code {process.returncode}'}")
 
 
 def busy_ns(process: subprocess.Popen[bytes]) -> int:
@@ -122,6 +128,8 @@ def messages(directory: Path, since_ns: int) -> int:
     count = 0
     with (directory / EVENTS).open(encoding="utf-8") as log:
         for line in log:
+            if not line.endswith("\n"):
+                break  # A controller that was killed may have begun it.
             record = json.loads(line)
             # A change of scheme is no message.
             if record.get("at", -1) >= since_ns and "scheme" not in record:
@@ -143,11 +151,12 @@ def replay(directory: Path) -> str:
     return system.run_tool([program(), "replay", directory / "controller.toml", directory / EVENTS])
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends a controller in order; the rules stay."""
+def stop(process: subprocess.Popen[bytes]) -> bool:
+    """Ends a controller; the rules stay. Says whether it ended in order, and has said what it counted."""
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(5)
+        return process.wait(STOP_S) == 0
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+        return False

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from threading import Event, Thread
 
+from pathloom.errors import ToolError
 from pathloom.lab import system
-from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.blueprint import Blueprint, SwitchPort
 
 
 class FaultSchedule:
@@ -21,6 +22,7 @@ class FaultSchedule:
             link: [ours[end] for end in (link, link ^ 1) if end in ours] for _, _, all_ in faults for link in all_
         }
         self._over = Event()
+        self._failure: ToolError | None = None
         self._thread: Thread | None = None
 
     def begin(self, zero_ns: int) -> None:
@@ -30,21 +32,29 @@ class FaultSchedule:
             self._thread.start()
 
     def end(self) -> None:
-        """Lets no more happen, and brings all cables back: the next run begins with a whole fabric."""
+        """Lets no more happen, and leaves all cables as the fabric has them: the next run begins as this one did.
+
+        Raises `ToolError` when a fault could not be carried out.
+        """
         self._over.set()
         if self._thread is not None:
             self._thread.join()
-            state = {link: up for _, up, links in self._faults for link in links}
-            self._set([link for link, up in state.items() if not up], up=True)
+            _set({end: end.shape.up for ends in self._ends.values() for end in ends})
+        if self._failure is not None:
+            raise self._failure
 
     def _carry_out(self, zero_ns: int) -> None:
-        for at_ns, up, cables in self._faults:
-            if self._over.wait(max(zero_ns + at_ns - time.monotonic_ns(), 0) / 1e9):
-                return
-            self._set(cables, up)
+        try:
+            for at_ns, up, cables in self._faults:
+                if self._over.wait(max(zero_ns + at_ns - time.monotonic_ns(), 0) / 1e9):
+                    return
+                _set({end: up for cable in cables for end in self._ends[cable]})
+        except ToolError as error:
+            self._failure = error
 
-    def _set(self, cables: list[int], up: bool) -> None:
-        ends = [end for cable in cables for end in self._ends[cable]]
-        for namespace in sorted({end.namespace for end in ends}):
-            own = [end.interface for end in ends if end.namespace == namespace]
-            system.batch("ip", namespace, [f"link set {name} {'up' if up else 'down'}" for name in own])
+
+def _set(states: dict[SwitchPort, bool]) -> None:
+    """Takes ends of cables up or down."""
+    for namespace in sorted({end.namespace for end in states}):
+        own = {end.interface: up for end, up in states.items() if end.namespace == namespace}
+        system.batch("ip", namespace, [f"link set {name} {'up' if up else 'down'}" for name, up in own.items()])

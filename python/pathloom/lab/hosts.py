@@ -90,9 +90,10 @@ def host_stack(text: str, transport: str | None) -> HostStack:
 def _newreno(settings: dict[str, Any]) -> HostStack:
     usual = _core.transport_settings(None)
     told_not = ("max_rto", "initial_rto", "delayed_ack", "handshake", "limited_transmit", "small_queues")
-    for key in told_not:
+    names = {**{key: key for key in told_not}, "initial_ssthresh_bytes": "ssthresh"}
+    for key, name in names.items():
         if settings[key] != usual[key]:
-            raise bad_input(f"--transport: the lab's kernels cannot be told {key}; leave it at its default")
+            raise bad_input(f"--transport: the lab's kernels cannot be told {name}; leave it at its default")
     if settings["ack_every"] not in (1, 2):
         raise bad_input(
             "--transport: acks: the lab's kernels acknowledge every segment or every other one; take 1 or 2"

@@ -200,10 +200,9 @@ class Lab:
         self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed, arp)
         controller.await_routes(self._controller, switches, self.directory, rules_of)
 
-    def stop_controller(self) -> None:
-        """Ends the controller that this process has started; its rules stay."""
-        if self._controller is not None:
-            controller.stop(self._controller)
+    def stop_controller(self) -> bool:
+        """Ends the controller that this process has started; its rules stay. Says whether it ended in order."""
+        return self._controller is None or controller.stop(self._controller)
 
     def controller_process(self) -> subprocess.Popen[bytes]:
         """The controller that this process has started. Raises `PathloomError` when there is none."""
@@ -384,7 +383,7 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = [one for one in (signal.SIGINT, *system.ENDING) if not system.is_ignored(one)]
     before = [signal.signal(one, lambda number, _frame: came.append(number)) for one in signals]
     try:
         yield

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -33,6 +35,7 @@ from pathloom.experiments.execution import (
     simulation,
     stolen_text,
 )
+from pathloom.experiments.folder import check_writable, write_whole
 from pathloom.experiments.settings import Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
@@ -42,6 +45,7 @@ from pathloom.lab.status import link_counters
 from pathloom.lab.system import MARK
 from pathloom.native import program
 from pathloom.specs import LAB
+from pathloom.words import listed
 
 DRAIN = 5
 """How many times the duration flows under way have to finish, as in the simulator."""
@@ -82,6 +86,8 @@ class LabExecution:
             raise bad_input("--fault: static routes in the lab answer no fault; add --lab controller=pathloom")
         if wrappers.event_log and not live:
             raise bad_input("--event-log: without a controller there are no events; add --lab controller=pathloom")
+        if wrappers.event_log:
+            check_writable(Path(wrappers.event_log))
         system.check_machine()
         self.settings = settings
         self.fabric = fabric
@@ -91,7 +97,8 @@ class LabExecution:
         self.sample_at_s = tuple(sample_at_s)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
-        self.notes: list[str] = []
+        self.failure: ToolError | None = None
+        self.notes: list[str] = _simulators_own(settings.control)
         self.jobs = settings.jobs(LAB)
         self.target = controller.OWN if self.options.controller == "pathloom" else None
         if self.target is not None:
@@ -117,12 +124,12 @@ class LabExecution:
         """Carries out all runs, one after another.
 
         With `take`, each run is given to it as soon as it is finished, and not kept in `outcomes`. After a Ctrl-C
-        `interrupted` is set; `outcomes` holds the runs that were finished.
+        `interrupted` is set, and `failure` where a tool of the system failed; `outcomes` holds the runs that were
+        finished.
         """
         lab = Lab(f"run-{os.getpid()}")
-        system.end_in_order()
         try:
-            with _standing(lab):
+            with system.ending_in_order(), _standing(lab):
                 blueprint = lab.up(
                     self.fabric, self.target, self.jobs[0].scheme, self.stack, daemons=self.options.daemons
                 )
@@ -135,6 +142,9 @@ class LabExecution:
                         take(outcome)
         except KeyboardInterrupt:
             self.interrupted = True
+        except ToolError as error:
+            self.failure = error
+            self._note([f"the lab gave up: {error}"])
 
     def _note(self, notes: list[str]) -> None:
         self.notes += [note for note in notes if note not in self.notes]
@@ -162,19 +172,23 @@ class LabExecution:
         began_ns, stolen_s = time.time_ns(), system.stolen_s()
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
         schedule = FaultSchedule(blueprint, run.cable_faults())
-        result = run_agent(lab, self._plan(lab, offered), report, schedule.begin)
-        schedule.end()
+        try:
+            result = run_agent(lab, self._plan(lab, offered), report, schedule.begin)
+        finally:
+            schedule.end()
         _await_silence(lab)
         stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
         counts = _difference(before, _counters(lab), self.stack.spared_bytes)
         failed = [row["error"] for row in result["flows"] if row["error"]]
         if failed:
             self._note([f"{len(failed)} connections failed in run {job.run} of {job.label}: {failed[0]}"])
+        if any(row["timeouts"] is None for row in result["flows"]):
+            self._note(["this kernel does not count the time-outs of TCP (Linux does from 6.7 on)"])
         outcome = {
             "flows": _flow_columns(offered, result, self.settings.duration_s),
             "links": _link_columns(self.fabric, counts, waiting, result["end_ns"] / 1e9),
             "packets": self._packets(job, counts, result),
-            "control": self._control(lab, began_ns, busy_ns),
+            "control": self._control(lab, began_ns, busy_ns, pins),
             "end_ns": result["end_ns"],
         }
         progress(job, 1.0)
@@ -188,22 +202,25 @@ class LabExecution:
             self._note([f"run {job.run} of {job.label}: {stolen_text(share)}"])
         return share
 
-    def _control(self, lab: Lab, began_ns: int, busy_ns: int) -> dict[str, Any]:
-        """What the controller did in a run, which ends it."""
-        rules_max = max(lab.open_vswitch().rule_counts().values())
+    def _control(self, lab: Lab, began_ns: int, busy_ns: int, pins: dict[int, list[str]]) -> dict[str, Any]:
+        """What the controller did in a run, which ends it; pins are none of its rules. Raises `ToolError`."""
+        counts = lab.open_vswitch().rule_counts()
+        rules_max = max(count - len(set(pins.get(node, ()))) for node, count in counts.items())
         if self.target is None:
             return {"messages": 0, "rules_max": rules_max, "reroutes": 0, "polls": 0, "busy_share": 0.0}
+        controller.check(lab.controller_process(), lab.directory)
         took_ns = controller.busy_ns(lab.controller_process()) - busy_ns
         busy_share = min(max(took_ns / (time.time_ns() - began_ns), 0.0), 1.0)
-        lab.stop_controller()
+        if not lab.stop_controller():
+            raise ToolError("the controller did not end in order, and has not said what it counted")
         if self.event_log:
-            shutil.copyfile(lab.directory / controller.EVENTS, self.event_log)
-        counts = controller.final_counts(lab.directory)
+            write_whole(Path(self.event_log), partial(shutil.copyfile, lab.directory / controller.EVENTS))
+        said = controller.final_counts(lab.directory)
         return {
             "messages": controller.messages(lab.directory, began_ns),
-            "rules_max": max(rules_max, counts.get("rules_max", 0)),
-            "reroutes": counts.get("reroutes", 0),
-            "polls": counts.get("polls", 0),
+            "rules_max": max(rules_max, said["rules_max"]),
+            "reroutes": said["reroutes"],
+            "polls": said["polls"],
             "busy_share": busy_share,
         }
 
@@ -264,6 +281,16 @@ class LabExecution:
             "hops": hops,
             "events": hops + len(result["flows"]),
         }
+
+
+def _simulators_own(control: str | None) -> list[str]:
+    """A note where the simulator was told something of control that the lab, whose switches are real, was not."""
+    keys = [part.partition("=")[0].strip() for part in (control or "").removeprefix("control:").split(",")]
+    own = [key for key in keys if key and key not in ("long", "handover")]
+    if not own:
+        return []
+    what = listed(own)
+    return [f"the lab's controller and switches are what they are; {what} of --control went to the simulator alone"]
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +36,8 @@ TOOLS = {
 }
 """What a lab needs, and the Debian package that it comes with."""
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a process beside Ctrl-C."""
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MS_REC, _MS_SLAVE, _MS_BIND = 0x4000, 1 << 19, 0x1000
 _SCHED_SETATTR, _SCHED_GETATTR = (274, 275) if platform.machine() == "aarch64" else (314, 315)
@@ -57,11 +59,26 @@ def check_machine() -> None:
             raise bad_input(f"lab: `{tool}` is missing; on Debian: apt-get install {package}")
 
 
-def end_in_order() -> None:
-    """Lets SIGTERM and SIGHUP end this process as Ctrl-C does: what it has built is taken away first."""
-    if threading.current_thread() is threading.main_thread():
-        for one in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(one, signal.default_int_handler)
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP interrupt this process as Ctrl-C does: what it has built is taken away first.
+
+    What is ignored, as under `nohup`, stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {one: signal.signal(one, signal.default_int_handler) for one in ENDING if not is_ignored(one)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def is_ignored(number: int) -> bool:
+    """Whether this process does not hear a signal."""
+    return signal.getsignal(number) is signal.SIG_IGN
 
 
 def find_tool(name: str) -> str | None:

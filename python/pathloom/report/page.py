@@ -124,8 +124,9 @@ def _incomplete(result: Result) -> str:
     if result.complete:
         return ""
     done, all_runs = len(result.outcomes), result.settings.runs * len(result.settings.labels)
+    why = "Interrupted" if result.failure is None else escape(f"Ended early, {result.failure}")
     return (
-        f'<div class="headline warning"><p><strong>Interrupted:</strong> {done} of {all_runs} runs were finished; '
+        f'<div class="headline warning"><p><strong>{why}:</strong> {done} of {all_runs} runs were finished; '
         "what follows rests on these alone, and schemes may differ in their number of runs.</p></div>"
     )
 
@@ -196,7 +197,7 @@ def _unfinished(result: Result) -> str:
             count_text(row["size_bytes"]),
             count_text(row["delivered_bytes"]),
             time_text(row["start_s"]) if row["start_s"] is not None else "never",
-            str(row["timeouts"]),
+            str(row["timeouts"]) if row["timeouts"] is not None else "",
         ]
         for row in shown.iter_rows(named=True)
     ]

@@ -246,6 +246,8 @@ def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Pro
         execution.run(max(1, min(jobs, len(missing))), named, take)
     except _core.PathloomError as error:
         raise bad_input(f"figure {figure.id}: {error}") from None
+    if execution.failure is not None:
+        raise execution.failure
     if execution.interrupted:
         raise Stopped
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathloom import _core
+from pathloom import _core, native
+from pathloom.experiments import stats, summary, tables
 from pathloom.experiments.execution import NOTED_STOLEN_SHARE
 from pathloom.experiments.folder import write_text
 from pathloom.experiments.settings import Job, Settings
 from pathloom.reproduction import metrics
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.metrics import METRICS, RANKED, RunData, by_rank, goodput_in_time
+from pathloom.specs import LAB
 
 MOST_RANKED = 20_000
 """Runs with more flows than this keep no curve by rank: no picture by rank shows so many."""
@@ -105,16 +108,27 @@ class Memory:
 def identity(settings: Settings, job: Job, sample_at_s: Sequence[float]) -> str:
     """All that the numbers of a run depend on, in short: its settings and seed, and the program."""
     alone = settings.model_copy(update={"schemes": (job.scheme,), "runs": 1, "seed": job.seed})
-    text = "\n".join([_program(), alone.model_dump_json(), repr(tuple(sample_at_s)), *_files(alone)])
+    text = "\n".join([_program(settings.worlds), alone.model_dump_json(), repr(tuple(sample_at_s)), *_files(alone)])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 _digests: dict[str, str] = {}
 
 
-def _program() -> str:
-    """Digest of the simulator and of what measures its runs."""
-    return _digest(str(_core.__file__)) + _digest(metrics.__file__)
+def _program(worlds: Sequence[str]) -> str:
+    """Digest of what carries runs out in these worlds, and of what measures them."""
+    files = [str(_core.__file__), metrics.__file__, tables.__file__, summary.__file__, stats.__file__]
+    return "".join([*map(_digest, files), *(_laboratory() if LAB in worlds else [])])
+
+
+def _laboratory() -> list[str]:
+    """What else decides what a run in the lab of this machine gives."""
+    from pathloom.lab import daemons, system
+
+    own = sorted(str(path) for path in Path(system.__file__).parent.glob("*.py"))
+    programs = [path for path in (system.find_tool("ovs-vswitchd"), native.find()) if path is not None]
+    machine = (os.uname().release, system.usual_daemons(), daemons.allocator())
+    return [*map(_digest, [*own, *programs]), repr(machine)]
 
 
 def _files(settings: Settings) -> list[str]:
