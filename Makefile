@@ -19,15 +19,15 @@ say = @printf '\n==> %s\n' "$(1)"
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: build  ## Build, compare three schemes on a small FatTree, and say where the report is (about 2 minutes)
+demo: build  ## Build, compare three schemes on a small FatTree, and say where the report is (about 2 minutes once it is built)
 	$(call say,Comparing single path$(comma) ECMP and Hedera under web-search traffic)
 	pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic web-search:load=0.4,pattern=random --schemes spt,ecmp,hedera --duration 60s --runs 3 --seed 1 --out results/demo
 
 build: .venv/.built  ## Build everything into .venv/; run it as .venv/bin/pathloom
 
-test: lint test-rust test-python  ## Run every test and the lint: what CI runs (about 10 minutes the first time)
+test: lint test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 15 minutes the first time)
 
-test-long: build bench-ns3  ## The tests that take long: large fabrics, and the judge against ns-3 itself
+test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
 	$(call say,Large fabrics and long runs)
 	cargo test --release --package pathloom-sim -- --ignored
 	pytest -m long
