@@ -173,7 +173,7 @@ impl Hub {
     /// Address of the session of a switch.
     pub(crate) fn peer_of(&self, switch: NodeId) -> Option<String> {
         let id = self.by_node.get(switch.index()).copied().flatten()?;
-        Some(self.links.get(id.0)?.as_ref()?.peer.clone())
+        Some(self.links.get(id.slot())?.as_ref().filter(|link| link.id == id)?.peer.clone())
     }
 
     /// Takes a new connection; `None` if there are too many.
@@ -184,22 +184,27 @@ impl Hub {
             return None;
         }
         self.counts.connections += 1;
-        let mut link = Link::new(peer, self.clock.now());
-        link.say(&Message::Hello(Hello::OURS));
         let slot = self.free.pop().unwrap_or(self.links.len());
         if slot == self.links.len() {
             self.links.push(None);
         }
+        let id = LinkId::new(slot, self.counts.connections);
+        let mut link = Link::new(id, peer, self.clock.now());
+        link.say(&Message::Hello(Hello::OURS));
         self.links[slot] = Some(link);
-        self.mark(LinkId(slot));
+        self.mark(id);
         self.wake();
-        Some(LinkId(slot))
+        Some(id)
     }
 
-    /// The connection is gone.
+    /// The connection is gone, or is to go at once.
     pub fn disconnect(&mut self, id: LinkId, why: &str) {
-        let Some(link) = self.links.get_mut(id.0).and_then(Option::take) else { return };
-        self.free.push(id.0);
+        let Some(link) = self.links.get_mut(id.slot()).and_then(|slot| slot.take_if(|link| link.id == id)) else {
+            return;
+        };
+        self.free.push(id.slot());
+        // Its tasks may wait for a peer that is not there any more.
+        link.drained.notify_waiters();
         self.learning.forget(id);
         let stood = matches!(link.stage, Stage::Up { .. }) || self.by_dpid.values().any(|&other| other == id);
         if stood {
@@ -221,7 +226,7 @@ impl Hub {
     pub fn received(&mut self, id: LinkId, bytes: &[u8]) -> Received {
         let start = self.clock.now();
         let (mut now, mut at, mut late) = (start, 0, false);
-        while let Some(Some(link)) = self.links.get_mut(id.0) {
+        while let Some(link) = self.link_mut(id) {
             if link.is_closed() {
                 (at, late) = (bytes.len(), false);
                 break;
@@ -375,15 +380,16 @@ impl Hub {
         std::mem::take(&mut link.out)
     }
 
+    /// A connection, if it is still there: its place may be another's by now.
     #[inline]
     pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        self.links.get_mut(id.0).and_then(Option::as_mut)
+        self.links.get_mut(id.slot())?.as_mut().filter(|link| link.id == id)
     }
 
     /// Notes that there is something to write.
     #[inline]
     pub(crate) fn mark(&mut self, id: LinkId) {
-        if let Some(Some(link)) = self.links.get_mut(id.0) {
+        if let Some(link) = self.link_mut(id) {
             if !std::mem::replace(&mut link.dirty, true) {
                 self.dirty.push(id);
             }
@@ -436,9 +442,10 @@ impl Hub {
         let now = self.clock.now();
         self.hosts.tick(now);
         let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
-        for id in (0..self.links.len()).map(LinkId) {
+        for slot in 0..self.links.len() {
             let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();
-            let Some(link) = self.link_mut(id) else { continue };
+            let Some(link) = &mut self.links[slot] else { continue };
+            let id = link.id;
             match link.stage {
                 Stage::Closed if now.saturating_sub(link.since) > FAREWELL => link.drained.notify_waiters(),
                 Stage::Closed => {}

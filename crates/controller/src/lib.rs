@@ -15,6 +15,8 @@ mod encrypted;
 mod gauges;
 mod hosts;
 pub mod hub;
+#[cfg(test)]
+mod hub_tests;
 mod incoming;
 mod learning;
 mod link;

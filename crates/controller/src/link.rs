@@ -15,9 +15,27 @@ const MOST_ROWS: usize = 1 << 20;
 /// So many complaints about one connection are logged each; after that the log names it ever more seldom.
 const PLAIN_COMPLAINTS: u64 = 16;
 
-/// Name of a connection within this run.
+/// Name of a connection within this run. Its place in the hub is used again by a later one, and is then that one's: the
+/// serial number tells whose name it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LinkId(pub(crate) usize);
+pub struct LinkId {
+    slot: u32,
+    serial: u32,
+}
+
+impl LinkId {
+    /// The name of the connection of this number, counted since the start, at a place.
+    pub(crate) fn new(slot: usize, serial: u64) -> LinkId {
+        // The lower half is enough: no task outlives four billion connections.
+        LinkId { slot: slot as u32, serial: serial as u32 }
+    }
+
+    /// Its place.
+    #[inline]
+    pub(crate) fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +96,7 @@ pub(crate) struct Dump {
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Link {
+    pub id: LinkId,
     pub peer: String,
     pub stage: Stage,
     /// Names that the peer's certificate bears, if the session is encrypted.
@@ -93,7 +112,7 @@ pub(crate) struct Link {
     pub out: Vec<u8>,
     /// Wakes the task that writes.
     pub wake: Rc<Notify>,
-    /// Wakes the task that reads, where it waits for the other end to read.
+    /// Wakes the task that reads, where it waits for the other end to read, and ends the session where it is over.
     pub drained: Rc<Notify>,
     pub dirty: bool,
     pub pending: BTreeMap<u32, Pending>,
@@ -108,8 +127,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(peer: String, now: Nanos) -> Link {
+    pub(crate) fn new(id: LinkId, peer: String, now: Nanos) -> Link {
         Link {
+            id,
             peer,
             stage: Stage::Hello,
             certificate: None,

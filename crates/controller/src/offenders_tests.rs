@@ -129,6 +129,16 @@ impl Rogue {
         assert!(self.serve_for(Duration::from_millis(300)), "the session");
     }
 
+    /// Asks for echoes and reads none of them, until the controller has so much to write that it reads no more.
+    fn stop_reading(&mut self) {
+        self.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        let (mut echo, end) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+        say(&Message::EchoRequest(&[0; 60_000]), 1, &mut echo);
+        while self.send(&echo) {
+            assert!(Instant::now() < end, "the controller reads without end");
+        }
+    }
+
     /// Serves until it is sent away.
     fn is_sent_away(&mut self, within: Duration) -> bool {
         !self.serve_for(within)
@@ -285,6 +295,28 @@ fn a_second_switch_of_the_same_name_is_sent_away_and_named() {
     }
     goes_on(&lab, 1000, 20);
     assert_eq!(lab.get("/v1/state")["sessions"], 20, "the first keeps its session");
+}
+
+#[test]
+fn a_switch_whose_place_was_taken_has_no_part_in_the_session_that_comes_next() {
+    let lab = standing(&[TOR, 2]);
+    let mut old = Rogue::connect(&lab, TOR, 4);
+    old.stand();
+    old.stop_reading();
+    let mut heir = Rogue::connect(&lab, TOR, 4);
+    let (peer, end) = (old.peer(), Instant::now() + Duration::from_secs(20));
+    while logged(&[&peer, "took its place"]).is_empty() {
+        assert!(heir.serve() && Instant::now() < end, "it is not replaced");
+    }
+    assert!(heir.serve_for(Duration::from_millis(300)));
+    // It gets the place in the hub that the old connection had.
+    let mut next = Rogue::connect(&lab, 2, 4);
+    next.stand();
+    wait("both stand", || lab.get("/v1/state")["sessions"] == 20);
+    assert!(old.is_sent_away(Duration::from_secs(10)), "the old connection is ended as soon as it is replaced");
+    drop(old);
+    assert!(next.serve_for(Duration::from_millis(300)) && heir.serve_for(Duration::from_millis(300)));
+    goes_on(&lab, 1000, 20);
 }
 
 #[test]

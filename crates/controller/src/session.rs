@@ -60,6 +60,7 @@ impl Shared {
         self.hub.borrow_mut().disconnect(id, &why);
     }
 
+    /// Waits until the connection is to be given up, whatever is still to be written.
     async fn closed_for_long(&self, id: LinkId, drained: &Notify) {
         loop {
             drained.notified().await;
