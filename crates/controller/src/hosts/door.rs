@@ -3,17 +3,26 @@
 use super::{AgentId, LINE_BYTES};
 use crate::session::Shared;
 use pathloom_model::Nanos;
+use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::sleep;
 
 /// So much of an agent's lines is taken without a break.
 const BURST: Nanos = Nanos::from_secs(1);
 /// How long an agent that is sent away has for reading why.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// After so long without a packet from an agent's host, the kernel asks whether it is there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+/// Between two such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// So many questions without an answer, and the host is gone.
+const KEEPALIVE_RETRIES: u32 = 3;
+/// The same for an agent that was told something: so long may it take none of what waits for it.
+const UNREAD: Duration = Duration::from_secs(30);
 
 /// Takes agents that come by TCP; each speaks for the host it comes from.
 pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: u32) {
@@ -21,6 +30,9 @@ pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: 
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
+                if let Err(problem) = watch(&stream) {
+                    tracing::warn!(%peer, %problem, "an agent's host that goes away will not be missed");
+                }
                 let (reader, writer) = stream.into_split();
                 let serving = serve(shared.clone(), peer.to_string(), Some(peer.ip()), per_host, reader, writer);
                 tokio::task::spawn_local(serving);
@@ -28,6 +40,16 @@ pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: 
             Err(problem) => crate::serve::breathe(&problem).await,
         }
     }
+}
+
+/// Has the kernel find out when the host of an agent is gone. An agent may have nothing to say for hours, and unlike
+/// switches it is not asked by us.
+fn watch(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
+    socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))?;
+    // The kernel asks nothing while something is on its way: by itself, it would send that again for a quarter of an hour.
+    socket.set_tcp_user_timeout(Some(UNREAD))
 }
 
 /// Takes agents that come by a socket in the file system; they speak for any host.
@@ -61,8 +83,16 @@ async fn serve(
     let why = tokio::select! {
         ended = read(&shared, id, per_host, reader) => ended.err().map_or("it closed the connection".into(), |e| e.to_string()),
         ended = write(&shared, id, writer) => ended.err().map_or("it was sent away".into(), |e| e.to_string()),
+        () = sent_away(&shared, id) => "it was sent away, and did not read".into(),
     };
     shared.hub.borrow_mut().hosts.disconnect(id, &why);
+}
+
+/// Ends soon after the agent was sent away: the task that writes may wait for it to read.
+async fn sent_away(shared: &Shared, id: AgentId) {
+    let Some(away) = shared.hub.borrow().hosts.away(id) else { return };
+    away.notified().await;
+    sleep(FAREWELL).await;
 }
 
 /// Reads lines. Who says more than it may is read more slowly; nothing of it is lost.

@@ -67,7 +67,10 @@ struct Agent {
     closed: bool,
     useless: u32,
     out: Vec<u8>,
+    /// Wakes the task that writes, unless that waits for the agent to read.
     wake: Rc<Notify>,
+    /// Tells that it is sent away.
+    away: Rc<Notify>,
 }
 
 /// All agents.
@@ -133,6 +136,7 @@ impl Hosts {
             useless: 0,
             out: Vec::new(),
             wake: Rc::default(),
+            away: Rc::default(),
         };
         self.agents.insert(id, agent);
         Some(id)
@@ -181,6 +185,11 @@ impl Hosts {
     /// Wakes the task that writes to an agent.
     pub(crate) fn waker(&self, id: AgentId) -> Option<Rc<Notify>> {
         Some(self.agents.get(&id)?.wake.clone())
+    }
+
+    /// Tells when an agent is sent away.
+    pub(crate) fn away(&self, id: AgentId) -> Option<Rc<Notify>> {
+        Some(self.agents.get(&id)?.away.clone())
     }
 
     /// Hosts that an agent speaks for.
@@ -250,8 +259,22 @@ impl Hosts {
         agent.tell(&Told::Welcome { version: VERSION, announce: self.announce });
         // The last to come is right: the one before may be a connection that died unnoticed.
         self.by_host.retain(|_, other| *other != id);
-        self.by_host.extend(hosts.into_iter().map(|host| (host, id)));
+        let before: BTreeSet<_> = hosts.into_iter().filter_map(|host| self.by_host.insert(host, id)).collect();
+        before.into_iter().for_each(|other| self.displace(other));
         None
+    }
+
+    /// Sends an agent away if others speak for all of its hosts by now: there is nothing that it could be told, and if it
+    /// died, it would keep its place.
+    fn displace(&mut self, id: AgentId) {
+        if self.by_host.values().any(|&other| other == id) {
+            return;
+        }
+        if let Some(agent) = self.agents.get_mut(&id) {
+            let why = "another connection speaks for its hosts now";
+            agent.tell(&Told::Refused { why });
+            agent.close(why);
+        }
     }
 
     /// Only the agent of its sender may speak of a flow.
@@ -310,9 +333,12 @@ impl Agent {
     }
 
     fn close(&mut self, why: &str) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
         tracing::warn!(peer = %self.peer, why, "an agent is sent away");
-        self.closed = true;
         self.wake.notify_one();
+        self.away.notify_one();
     }
 }
 

@@ -1,6 +1,15 @@
 use super::*;
+use crate::bench::load_generator::until;
+use crate::config::{Limits, Sessions};
+use crate::hub::{Brain, Hub};
+use crate::session::Shared;
+use crate::testing::Directory;
 use pathloom_model::fabric_from_spec;
 use proptest::prelude::*;
+use std::future::Future;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::task::{spawn_local, LocalSet};
 
 fn hosts() -> Hosts {
     Hosts::new(Some(Arc::new(fabric_from_spec("fat-tree:k=4").unwrap())))
@@ -48,7 +57,8 @@ fn what_is_for_a_host_goes_to_the_agent_that_speaks_for_it() {
     // Another connection for the same host takes over; without any, nothing is kept for later.
     let again = greeted(&mut hosts, r#"["10.0.0.1"]"#);
     hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
-    assert_eq!((read(&mut hosts, one).0.len(), read(&mut hosts, again).0.lines().count()), (0, 1));
+    assert!(!read(&mut hosts, one).0.contains("release"));
+    assert_eq!(read(&mut hosts, again).0.lines().count(), 1);
     hosts.disconnect(again, "test");
     hosts.carry_out(&Output::ReleaseFlow { host, five_tuple });
     assert_eq!(read(&mut hosts, one).0, "");
@@ -144,6 +154,76 @@ fn who_does_not_read_is_sent_away() {
     let output = Output::ReleaseFlow { host, five_tuple: flow("10.0.0.1") };
     (0..100_000).for_each(|_| hosts.carry_out(&output));
     assert_eq!(read(&mut hosts, id), (String::new(), true));
+}
+
+#[test]
+fn who_speaks_for_no_host_any_more_is_sent_away() {
+    let mut hosts = hosts();
+    let one = greeted(&mut hosts, r#"["10.0.0.1","10.0.7.1"]"#);
+    let other = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    assert_eq!(read(&mut hosts, one), (String::new(), false), "it still speaks for a host");
+    assert_eq!(hosts.line(other, br#"{"hello":{"version":1,"hosts":["10.0.0.1"]}}"#), None);
+    assert!(!read(&mut hosts, other).1, "it displaces nobody, and not itself");
+    let third = greeted(&mut hosts, r#"["10.0.7.1"]"#);
+    let (text, closed) = read(&mut hosts, one);
+    assert!(closed && text.contains("another connection speaks for its hosts"), "{text}");
+    assert!(!read(&mut hosts, other).1 && !read(&mut hosts, third).1);
+}
+
+/// Runs what uses sockets.
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, test);
+}
+
+fn shared() -> Shared {
+    let settings = (Sessions::default(), Limits::default());
+    Shared::new(Hub::new(Brain::Nobody, hosts().fabric, BTreeMap::new(), settings))
+}
+
+#[test]
+fn who_does_not_read_loses_its_connection() {
+    run(async {
+        let (shared, directory) = (shared(), Directory::new());
+        let path = directory.0.join("agents");
+        spawn_local(accept_unix(UnixListener::bind(&path).unwrap(), shared.clone(), 1000));
+        let mut agent = UnixStream::connect(&path).await.unwrap();
+        agent.write_all(b"{\"hello\":{\"version\":1,\"hosts\":[\"10.0.0.1\"]}}\n").await.unwrap();
+        let host = hosts().host("10.0.0.1".parse().unwrap()).unwrap();
+        until("a welcome", || shared.hub.borrow().hosts.by_host.contains_key(&host)).await.unwrap();
+        let output = Output::ReleaseFlow { host, five_tuple: flow("10.0.0.1") };
+        let tell = |lines: usize| (0..lines).for_each(|_| shared.hub.borrow_mut().hosts.carry_out(&output));
+        // More than the kernel takes: the task that writes waits.
+        tell(20_000);
+        let is_empty = || shared.hub.borrow().hosts.agents.values().all(|agent| agent.out.is_empty());
+        until("a wait of the writer", is_empty).await.unwrap();
+        tell(100_000);
+        until("a farewell", || shared.hub.borrow().hosts.agents.is_empty()).await.unwrap();
+        assert!(shared.hub.borrow().hosts.by_host.is_empty());
+    });
+}
+
+/// In how many hundredths of a second the kernel will ask whether the peer of a connection on this machine is there.
+fn asks_in(port: u16, peer: u16) -> Option<u32> {
+    let (port, peer) = (format!(":{port:04X}"), format!(":{peer:04X}"));
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let timer = table.lines().find_map(|line| match *line.split_ascii_whitespace().collect::<Vec<_>>() {
+        [_, from, to, _, _, timer, ..] if from.ends_with(&port) && to.ends_with(&peer) => Some(timer.to_owned()),
+        _ => None,
+    });
+    u32::from_str_radix(timer?.strip_prefix("02:")?, 16).ok()
+}
+
+#[test]
+fn the_kernel_misses_hosts_that_are_gone() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        spawn_local(accept_tcp(listener, shared(), 1000));
+        let agent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let peer = agent.local_addr().unwrap().port();
+        until("a timer", || asks_in(port, peer).is_some_and(|hundredths| hundredths <= 1500)).await.unwrap();
+    });
 }
 
 #[test]
