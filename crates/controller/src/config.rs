@@ -136,7 +136,7 @@ impl Default for Sessions {
 pub struct Limits {
     /// Packet-ins per second from one port; 0 for any number.
     pub packet_ins_per_port: u32,
-    /// Connections at a time.
+    /// Connections at a time; one address has half of them at most, unless it is this machine's own.
     pub connections: usize,
     /// Bytes that may wait for a switch that does not read.
     pub backlog_bytes: usize,

@@ -2,14 +2,15 @@
 
 use crate::config::Ready;
 use crate::current::Current;
+use crate::places::{Places, Refused};
 use crate::serve::breathe;
 use crate::session::Shared;
 use rustls::ServerConfig;
+use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -19,41 +20,47 @@ pub(crate) struct Encryption {
     /// As it was read last.
     config: Current<ServerConfig>,
     /// Handshakes at a time: each costs the controller's thread about a millisecond.
-    handshakes: Arc<Semaphore>,
+    handshakes: Places,
+    failures: Rc<Failures>,
     patience: Duration,
 }
 
-/// Handshakes that may be under way.
+/// Handshakes that came to nothing, by reason.
+#[derive(Default)]
+struct Failures {
+    broken: Cell<u64>,
+    late: Cell<u64>,
+}
+
+/// Handshakes that may be under way; one address has half of them at most, unless it is this machine's own.
 const HANDSHAKES: usize = 256;
 
 impl Encryption {
     /// As the configuration has it; `None` without certificates.
     pub(crate) fn new(ready: &Ready) -> Option<Encryption> {
         let config = ready.listen_tls.clone()?;
-        let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
-        Some(Encryption { config, handshakes, patience: ready.config.sessions.handshake_timeout })
+        let (handshakes, failures) = (Places::for_switches(HANDSHAKES), Rc::default());
+        Some(Encryption { config, handshakes, failures, patience: ready.config.sessions.handshake_timeout })
     }
 }
 
 /// Takes connections whose peers show a certificate that is trusted.
 pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, shared: Shared) {
-    let mut refused = 0u64;
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => match encryption.handshakes.clone().try_acquire_owned() {
-                Ok(permit) => {
+            Ok((stream, peer)) => match encryption.handshakes.take(Some(peer.ip())) {
+                Ok(place) => {
                     let (encryption, shared) = (encryption.clone(), shared.clone());
                     tokio::task::spawn_local(async move {
-                        let _permit = permit;
+                        let _place = place;
                         greet(stream, peer, encryption, shared).await;
                     });
                 }
-                Err(_) => {
-                    refused += 1;
-                    if refused.is_power_of_two() {
-                        tracing::warn!(%peer, refused, "too many TLS handshakes at a time; a connection was closed");
-                    }
+                Err(refused) if refused.is_named() => {
+                    let Refused { why, count } = refused;
+                    tracing::warn!(%peer, why, count, "too many TLS handshakes at a time; a connection was closed");
                 }
+                Err(_) => {}
             },
             Err(problem) => breathe(&problem).await,
         }
@@ -67,16 +74,29 @@ async fn greet(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shar
         Ok(Ok(stream)) => stream,
         Ok(Err(problem)) => {
             shared.hub.borrow_mut().counts.offences += 1;
-            let way_out = "its certificate must be issued by listen.tls.client_ca";
-            return tracing::warn!(%peer, %problem, way_out, "a connection was not encrypted as it must be");
+            if let Some(count) = fail(&encryption.failures.broken) {
+                let way_out = "its certificate must be issued by listen.tls.client_ca";
+                tracing::warn!(%peer, %problem, way_out, count, "a connection was not encrypted as it must be");
+            }
+            return;
         }
         Err(_) => {
             shared.hub.borrow_mut().counts.offences += 1;
-            return tracing::warn!(%peer, "a TLS handshake did not end in time");
+            if let Some(count) = fail(&encryption.failures.late) {
+                tracing::warn!(%peer, count, "a TLS handshake did not end in time");
+            }
+            return;
         }
     };
     let shown = stream.get_ref().1.peer_certificates().and_then(|certificates| certificates.first());
     let names = shown.map(crate::tls::names).unwrap_or_default();
     let (reader, writer) = tokio::io::split(stream);
     tokio::task::spawn_local(shared.serve_as(peer.to_string(), Some(names), reader, writer));
+}
+
+/// Counts one more failure; `None` if the log has heard enough of its kind for now: it hears of the first, the second, the
+/// fourth, and so on.
+fn fail(failures: &Cell<u64>) -> Option<u64> {
+    failures.set(failures.get() + 1);
+    Some(failures.get()).filter(|count| count.is_power_of_two())
 }

@@ -7,6 +7,7 @@ use crate::gauges::Gauges;
 use crate::hosts::Hosts;
 use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
+use crate::places::{Places, Refused};
 use crate::record::Recorder;
 use crate::scout::{Act, Scout};
 use crate::tls::Binding;
@@ -16,6 +17,7 @@ use pathloom_model::{Fabric, Nanos, NodeId};
 use pathloom_openflow::{frame, Hello, Message};
 use pathloom_scheme::{Detection, State, View};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +91,7 @@ pub struct Hub {
     limits: Limits,
     pub(crate) limiter: Option<PortLimiter>,
     pub(crate) scout: Option<Scout>,
+    places: Places,
     links: Vec<Option<Link>>,
     free: Vec<usize>,
     pub(crate) by_node: Vec<Option<LinkId>>,
@@ -129,6 +132,7 @@ impl Hub {
             datapaths,
             sessions,
             limiter: (per_s > 0).then(|| PortLimiter::new(Rate { per_s, burst: per_s })),
+            places: Places::for_switches(limits.connections),
             limits,
             scout: None,
             links: Vec::new(),
@@ -176,20 +180,27 @@ impl Hub {
         Some(self.links.get(id.slot())?.as_ref().filter(|link| link.id == id)?.peer.clone())
     }
 
-    /// Takes a new connection; `None` if there are too many.
+    /// Takes a new connection; `None` if there are too many, or too many from its address. A `peer` that is named otherwise
+    /// than by address and port came by a socket in the file system.
     pub fn connect(&mut self, peer: String) -> Option<LinkId> {
-        let open = self.links.len() - self.free.len();
-        if open >= self.limits.connections {
-            tracing::warn!(%peer, open, "too many connections; this one was closed");
-            return None;
-        }
+        let address = peer.parse::<SocketAddr>().ok().map(|address| address.ip());
+        let place = match self.places.take(address) {
+            Ok(place) => place,
+            Err(refused) => {
+                if refused.is_named() {
+                    let Refused { why, count } = refused;
+                    tracing::warn!(%peer, why, count, "too many connections; this one was closed");
+                }
+                return None;
+            }
+        };
         self.counts.connections += 1;
         let slot = self.free.pop().unwrap_or(self.links.len());
         if slot == self.links.len() {
             self.links.push(None);
         }
         let id = LinkId::new(slot, self.counts.connections);
-        let mut link = Link::new(id, peer, self.clock.now());
+        let mut link = Link::new(id, place, peer, self.clock.now());
         link.say(&Message::Hello(Hello::OURS));
         self.links[slot] = Some(link);
         self.mark(id);

@@ -26,6 +26,7 @@ mod metrics;
 mod offenders_tests;
 mod outgoing;
 mod persist;
+mod places;
 mod punts;
 pub mod record;
 mod reload;

@@ -1,5 +1,6 @@
 //! One connection to a switch, as the hub sees it.
 
+use crate::places::Place;
 use pathloom_control::{PortStats, RuleStats};
 use pathloom_model::rules::{Group, Meter, Rule};
 use pathloom_model::{Nanos, NodeId};
@@ -124,10 +125,12 @@ pub(crate) struct Link {
     ports: BTreeSet<u32>,
     complaints: u64,
     xid: u32,
+    /// Given back with the link.
+    _place: Place,
 }
 
 impl Link {
-    pub(crate) fn new(id: LinkId, peer: String, now: Nanos) -> Link {
+    pub(crate) fn new(id: LinkId, place: Place, peer: String, now: Nanos) -> Link {
         Link {
             id,
             peer,
@@ -149,6 +152,7 @@ impl Link {
             ports: BTreeSet::new(),
             complaints: 0,
             xid: 0,
+            _place: place,
         }
     }
 

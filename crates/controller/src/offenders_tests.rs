@@ -5,6 +5,7 @@
 use crate::bench::fake::{say, Common, Fake};
 use crate::bench::paths::first_packet;
 use crate::testing::{api, lab_without, wait, Directory, Idle, Lab, READ};
+use crate::tls_tests::{authority, with_tls};
 use pathloom_model::{FiveTuple, PROTO_TCP};
 use pathloom_openflow::{Kind, Message, MultipartReply, Port, Reply, Request};
 use rand::RngExt;
@@ -44,9 +45,18 @@ const MORE: &str = "[scheme]\nspec = \"ofpt:sizes=announced\"\n";
 
 /// A controller whose log is kept, and whose switches of these identifiers are the test's business.
 fn standing(absent: &[u64]) -> Lab {
+    standing_with("", absent)
+}
+
+/// The same with more in its configuration.
+fn standing_with(more: &str, absent: &[u64]) -> Lab {
+    keep_log();
+    lab_without(Directory::new(), &api(&format!("{MORE}{more}")), absent)
+}
+
+fn keep_log() {
     static KEPT: Once = Once::new();
     KEPT.call_once(|| tracing_subscriber::fmt().with_ansi(false).with_writer(|| Sink).init());
-    lab_without(Directory::new(), &api(MORE), absent)
 }
 
 /// Everyone else: a transfer from ToR e1_0 to e2_0 gets its path, promptly, and `sessions` stand.
@@ -376,4 +386,46 @@ fn who_shows_no_token_is_named_ever_more_seldom() {
     goes_on(&lab, 1000, 20);
     let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     assert!(metrics.contains("pathloom_api_requests_total{status=\"401\"} 300"), "{metrics}");
+}
+
+/// Connects, says something, and returns what was answered before the connection was closed.
+fn turned_away(lab: &Lab, said: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answer = Vec::new();
+    // It may be closed before it speaks.
+    let _ = stream.write_all(said);
+    match stream.read_to_end(&mut answer) {
+        Err(problem) if problem.kind() != std::io::ErrorKind::ConnectionReset => panic!("{problem}"),
+        _ => answer,
+    }
+}
+
+#[test]
+fn switches_without_a_place_are_named_ever_more_seldom() {
+    let lab = standing_with("[limits]\nconnections = 24\n", &[]);
+    // Of this machine, one address may have all places.
+    let taken = [1, 2, 3, 4].map(|dpid| Rogue::connect(&lab, dpid, 4));
+    for _ in 0..100 {
+        assert!(turned_away(&lab, &[]).is_empty());
+    }
+    // The first, the second, the fourth and so on; tests of the hub refuse some as well.
+    let lines = logged(&["too many connections; ", "all places are taken"]);
+    assert!((7..40).contains(&lines.len()), "{lines:?}");
+    drop(taken);
+    goes_on(&lab, 1000, 20);
+}
+
+#[test]
+fn switches_that_are_not_encrypted_are_named_ever_more_seldom() {
+    keep_log();
+    let lab = with_tls(&authority(), "");
+    for _ in 0..100 {
+        turned_away(&lab, &[4, 0, 0, 8, 0, 0, 0, 1]);
+    }
+    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+    assert!(metrics.contains("pathloom_offences_total 100\n"), "{metrics}");
+    // The first, the second, the fourth and so on; tests beside this one send switches away as well.
+    let lines = logged(&["was not encrypted as it must be"]);
+    assert!((7..40).contains(&lines.len()), "{lines:?}");
 }

@@ -14,10 +14,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Issuer = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Issuer = CertifiedIssuer<'static, KeyPair>;
 
 /// Whoever issues certificates.
-fn authority() -> Issuer {
+pub(crate) fn authority() -> Issuer {
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.distinguished_name.push(DnType::CommonName, "authority");
@@ -45,7 +45,8 @@ fn directory(authority: &Issuer) -> Directory {
 
 const FILES: &str = "certificate = \"certificate.pem\", key = \"key.pem\"";
 
-fn with_tls(authority: &Issuer, more: &str) -> Lab {
+/// A controller whose switches must show a certificate of this authority.
+pub(crate) fn with_tls(authority: &Issuer, more: &str) -> Lab {
     let text = format!("listen = {{ tls = {{ {FILES}, client_ca = \"ca.pem\"{more} }} }}\n{}", api(""));
     lab(directory(authority), &text, false)
 }

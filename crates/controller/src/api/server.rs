@@ -5,16 +5,16 @@ use super::ask::{channel, Asker, Questions};
 use super::door::{keep, Book, Door};
 use super::routes::router;
 use super::settings::ReadyApi;
+use crate::places::{Places, Refused};
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -47,45 +47,12 @@ pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
     Ok((address, questions))
 }
 
-/// Connections by address.
-#[derive(Clone, Default)]
-struct Places(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-struct Place(Places, IpAddr);
-
-impl Places {
-    /// A place for a client, unless all are taken, or it has half of them.
-    fn take(&self, peer: IpAddr, most: usize) -> Option<Place> {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = taken.values().sum();
-        let own = taken.entry(peer).or_default();
-        if all >= most || *own >= most.div_ceil(2) {
-            return None;
-        }
-        *own += 1;
-        Some(Place(self.clone(), peer))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.0 .0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = taken.get_mut(&self.1) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.1);
-            }
-        }
-    }
-}
-
 async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
     let book = Arc::new(Book::default());
     let ReadyApi { tokens, tls, connections, body_bytes, timeout: patience, .. } = ready;
     let door = Door { tokens, body_bytes, timeout: patience, book: book.clone() };
     let app = router(asker, book).layer(axum::middleware::from_fn_with_state(door, keep));
-    let places = Places::default();
-    let mut refused = 0u64;
+    let places = Places::halved(connections);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(taken) => taken,
@@ -95,12 +62,15 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
                 continue;
             }
         };
-        let Some(place) = places.take(peer.ip(), connections) else {
-            refused += 1;
-            if refused.is_power_of_two() {
-                tracing::warn!(%peer, refused, "too many connections to the API; this one was closed");
+        let place = match places.take(Some(peer.ip())) {
+            Ok(place) => place,
+            Err(refused) => {
+                if refused.is_named() {
+                    let Refused { why, count } = refused;
+                    tracing::warn!(%peer, why, count, "too many connections to the API; this one was closed");
+                }
+                continue;
             }
-            continue;
         };
         let (app, tls) = (app.clone(), tls.as_ref().map(|tls| TlsAcceptor::from(tls.get())));
         tokio::spawn(async move {
