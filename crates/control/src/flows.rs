@@ -2,7 +2,7 @@
 
 use crate::cookies::{flow_id, PLANS};
 use crate::few::Few;
-use crate::plan::{tag, FlowKey, Version, LEVELS};
+use crate::plan::{plan_of_tag, FlowKey, Version, LEVELS};
 use crate::reasons::Placed;
 use hashbrown::hash_table::{Entry, HashTable};
 use pathloom_model::rules::RuleKey;
@@ -12,7 +12,9 @@ use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
+use std::iter::successors;
 use std::num::NonZeroU32;
+use std::ops::BitOr;
 
 /// Rules of abandoned versions, by five-tuple and plan, that stay until the packets under way have passed. By five-tuple:
 /// a new flow may use the ports of one that is over.
@@ -85,6 +87,8 @@ pub(crate) struct More {
     pub held_until: Nanos,
     /// What it may send, if it has a limit.
     pub pace_bps: Option<u64>,
+    /// The flow that had its five-tuple before, if that was not forgotten when this one began: its rules for paths stood.
+    pub before: Option<FlowId>,
 }
 
 /// A flow and its rules.
@@ -147,7 +151,7 @@ impl Flow {
 
     /// What few flows have; the same as nothing where it has not.
     pub(crate) fn more(&self) -> &More {
-        const NOTHING: &More = &More { past_bytes: 0, held_until: Nanos::ZERO, pace_bps: None };
+        const NOTHING: &More = &More { past_bytes: 0, held_until: Nanos::ZERO, pace_bps: None, before: None };
         self.more.as_deref().unwrap_or(NOTHING)
     }
 
@@ -160,20 +164,6 @@ impl Flow {
     pub(crate) fn count_past(&mut self, bytes: u64) {
         if bytes > 0 {
             self.more_mut().past_bytes += bytes;
-        }
-    }
-
-    /// A plan number that no rule for the five-tuple bears.
-    pub(crate) fn take_plan(&mut self, draining: &Draining) -> u8 {
-        loop {
-            let plan = self.plans;
-            self.plans = (self.plans + 1) % PLANS;
-            let used = self.versions.iter().any(|version| version.plan == plan)
-                || self.sources.iter().any(|source| source.plan == plan)
-                || draining.contains_key(&(self.key.five_tuple, plan));
-            if !used && !self.bears(tag(plan), draining) {
-                return plan;
-            }
         }
     }
 
@@ -200,13 +190,10 @@ impl Flow {
         left.map(|version| version.plan).collect()
     }
 
-    /// Whether rules for the five-tuple match this tag, which a version may have from an earlier one.
-    fn bears(&self, tag: u16, draining: &Draining) -> bool {
-        let tuple = self.key.five_tuple;
-        self.versions.iter().any(|version| version.tag == tag)
-            || draining
-                .range((tuple, 0)..=(tuple, u8::MAX))
-                .any(|(_, rules)| rules.iter().any(|(_, key)| key.matches.tag == Some(tag)))
+    /// Plans that its rules bear, as bits.
+    fn plans_in_use(&self) -> u64 {
+        let versions = self.versions.iter().map(|version| bit(version.plan) | tag_bit(Some(version.tag)));
+        versions.chain(self.sources.iter().map(|source| bit(source.plan))).fold(0, BitOr::bitor)
     }
 
     /// Whether a rule to stay has this level, or it is spoken for.
@@ -264,6 +251,26 @@ impl FlowTable {
     /// No flows yet, on a fabric of `nodes`.
     pub(crate) fn new(epoch: u16, nodes: usize) -> FlowTable {
         FlowTable { per_host: vec![0; nodes], per_tor: vec![0; nodes], epoch, ..FlowTable::default() }
+    }
+
+    /// A plan that no rule for the flow's five-tuple bears, and whose tag none matches; `None` while there is none, for an
+    /// earlier flow may have left rules that drain under each of them.
+    pub(crate) fn free_plan(&self, id: FlowId, draining: &Draining) -> Option<u8> {
+        let flow = self.get(id)?;
+        let first = u32::from(flow.plans);
+        // The rules of earlier flows with its five-tuple drain when their source ToR has confirmed that nothing enters them.
+        let with_earlier = successors(Some(flow), |flow| self.get(flow.more().before?));
+        let standing = with_earlier.map(Flow::plans_in_use).fold(0, BitOr::bitor);
+        let used = standing | plans_draining(flow.key.five_tuple, draining);
+        let free = !used.rotate_right(first);
+        (free != 0).then(|| ((first + free.trailing_zeros()) % u32::from(PLANS)) as u8)
+    }
+
+    /// Takes [`FlowTable::free_plan`] for a version that is about to be made.
+    pub(crate) fn take_plan(&mut self, id: FlowId, draining: &Draining) -> Option<u8> {
+        let plan = self.free_plan(id, draining)?;
+        self.get_mut(id)?.plans = (plan + 1) % PLANS;
+        Some(plan)
     }
 
     #[inline]
@@ -334,19 +341,29 @@ impl FlowTable {
         let same = |&other: &FlowId| records.get(&other).is_some_and(|flow| flow.key.five_tuple == five_tuple);
         // Names without a record do not stay here, so their hash is never asked for.
         let hash_of = |id: &FlowId| records.get(id).map_or(0, |flow| hash(&flow.key.five_tuple));
-        match by_tuple.entry(hash(&five_tuple), same, hash_of) {
-            Entry::Occupied(mut entry) => *entry.get_mut() = id,
+        let before = match by_tuple.entry(hash(&five_tuple), same, hash_of) {
+            Entry::Occupied(mut entry) => Some(std::mem::replace(entry.get_mut(), id)),
             Entry::Vacant(entry) => {
                 entry.insert(id);
+                None
             }
+        };
+        if let (Some(_), Some(flow)) = (before, self.records.get_mut(&id)) {
+            flow.more_mut().before = before;
         }
     }
 
-    /// Forgets a flow.
+    /// Forgets a flow. The five-tuple leads to the one before it, if that is still there.
     pub(crate) fn remove(&mut self, id: FlowId) -> Option<Flow> {
-        let five_tuple = self.records.get(&id)?.key.five_tuple;
-        if let Ok(entry) = self.by_tuple.find_entry(hash(&five_tuple), |&other| other == id) {
-            entry.remove();
+        let flow = self.records.get(&id)?;
+        let before = flow.more().before.filter(|before| self.records.contains_key(before));
+        if let Ok(mut entry) = self.by_tuple.find_entry(hash(&flow.key.five_tuple), |&other| other == id) {
+            match before {
+                Some(before) => *entry.get_mut() = before,
+                None => {
+                    entry.remove();
+                }
+            }
         }
         let flow = self.records.remove(&id)?;
         self.per_host[flow.key.src.host.index()] -= 1;
@@ -355,9 +372,79 @@ impl FlowTable {
     }
 }
 
+/// Plans of the rules for a five-tuple that drain, as bits.
+fn plans_draining(tuple: FiveTuple, draining: &Draining) -> u64 {
+    let left = draining.range((tuple, 0)..=(tuple, u8::MAX));
+    // A version may have its tag from an earlier one.
+    let tags = |rules: &[(NodeId, RuleKey)]| rules.iter().fold(0, |bits, (_, key)| bits | tag_bit(key.matches.tag));
+    left.fold(0, |bits, (&(_, plan), rules)| bits | bit(plan) | tags(rules))
+}
+
+/// A plan as one of [`PLANS`] bits.
+fn bit(plan: u8) -> u64 {
+    1 << (plan % PLANS)
+}
+
+/// The plan that a tag belongs to, as a bit; none for a label.
+fn tag_bit(tag: Option<u16>) -> u64 {
+    tag.and_then(plan_of_tag).map_or(0, bit)
+}
+
 /// The hash of a five-tuple, taken as two numbers, which are quicker to hash than five.
 fn hash(tuple: &FiveTuple) -> u64 {
     let addresses = u64::from(u32::from(tuple.src)) << 32 | u64::from(u32::from(tuple.dst));
     let ports = u64::from(tuple.src_port) << 24 | u64::from(tuple.dst_port) << 8 | u64::from(tuple.proto);
     FxBuildHasher.hash_one((addresses, ports))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::{fabric_from_spec, PROTO_TCP};
+
+    /// A table for the flows of one five-tuple, and such a flow.
+    fn table() -> (FlowTable, impl Fn(u64, u8) -> Flow) {
+        let fabric = fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=1").unwrap();
+        let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
+        let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
+        let flow = move |id: u64, plans: u8| {
+            let key = FlowKey { id: FlowId(id), five_tuple, src, dst, meter: None };
+            Flow { plans, ..Flow::new(key) }
+        };
+        (FlowTable::new(1, fabric.nodes().len()), flow)
+    }
+
+    #[test]
+    fn plans_can_be_used_up() {
+        let (mut table, flow) = table();
+        table.insert(flow(1, 60));
+        let (mut draining, five_tuple) = (Draining::new(), flow(1, 0).key.five_tuple);
+        (0..PLANS).filter(|&plan| plan != 3).for_each(|plan| drop(draining.insert((five_tuple, plan), Vec::new())));
+        assert_eq!(table.take_plan(FlowId(1), &draining), Some(3));
+        draining.insert((five_tuple, 3), Vec::new());
+        assert_eq!(table.take_plan(FlowId(1), &draining), None);
+    }
+
+    #[test]
+    fn a_flow_takes_no_plan_of_those_that_had_its_ports_before() {
+        let (mut table, flow) = table();
+        let standing = |id: u64, plan: u8| {
+            let mut flow = flow(id, 0);
+            flow.versions.push(Version::new(plan, None));
+            flow
+        };
+        let draining = Draining::new();
+        table.insert(standing(1, 5));
+        table.insert(standing(2, 6));
+        table.insert(flow(3, 5));
+        assert_eq!(table.take_plan(FlowId(3), &draining), Some(7));
+        // It is forgotten before them, and another one comes.
+        table.remove(FlowId(3));
+        table.insert(flow(4, 5));
+        assert_eq!(table.take_plan(FlowId(4), &draining), Some(7));
+        table.remove(FlowId(1));
+        table.remove(FlowId(2));
+        table.insert(flow(5, 5));
+        assert_eq!(table.take_plan(FlowId(5), &draining), Some(5));
+    }
 }

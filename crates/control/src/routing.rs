@@ -28,9 +28,15 @@ impl Controller {
         if let Some(why) = fault {
             return self.reject(id, why);
         }
+        let pending = self.view.flows.get(&id).is_some_and(|view| view.pending.as_ref() == Some(&path));
+        let asked = pending || self.comes_next(id, &path);
+        // Before anything is undone for it.
+        if !asked && !there && self.flows.free_plan(id, &self.draining).is_none() {
+            return self.reject(id, Rejection::Draining);
+        }
         let Some(view) = self.view.flows.get_mut(&id) else { return };
         view.allocated_bps = rate_bps.into();
-        if view.pending.as_ref() == Some(&path) || self.comes_next(id, &path) {
+        if asked {
             return;
         }
         self.supersede(id);
@@ -92,6 +98,9 @@ impl Controller {
     }
 
     pub(crate) fn start_move(&mut self, id: FlowId, path: Path) {
+        let Some(plan) = self.flows.take_plan(id, &self.draining) else {
+            return self.give_up(id, Rejection::Draining);
+        };
         self.moves = self.moves.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let number = self.moves;
         let in_place = self.in_place(id, &path);
@@ -99,8 +108,7 @@ impl Controller {
         let label = if shares { self.take_label(&path) } else { None };
         let level = self.free_level(id);
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let version = Version::new(flow.take_plan(&self.draining), Some(path));
-        let plan = version.plan;
+        let version = Version::new(plan, Some(path));
         let (version, level, how) = match in_place {
             Some((way, tag)) => {
                 let above = flow.staying().next().map_or(LEVELS - 1, |source| source.level);
@@ -352,8 +360,8 @@ impl Controller {
         if !self.has_room(tor) {
             return self.count_later(id);
         }
+        let Some(plan) = self.flows.take_plan(id, &self.draining) else { return self.count_later(id) };
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let plan = flow.take_plan(&self.draining);
         let sent = self.switches[tor.index()].session == Session::Ready;
         flow.sources.push(SourceRule { plan, level, bytes: 0, sent, confirmed: false, leaving: false });
         let key = flow.key;

@@ -253,6 +253,89 @@ fn a_rule_that_is_refused_leaves_nothing() {
     }
 }
 
+/// Rules that drain for longer than any test here needs to use up a flow's plans.
+const LONG_DRAIN: Nanos = Nanos::from_secs(100);
+
+fn refused_for_draining(events: &[Event]) -> usize {
+    events.iter().filter(|event| matches!(event, Event::RouteRejected { why: Rejection::Draining, .. })).count()
+}
+
+/// A flow has 64 plans. While the rules of earlier paths drain under all of them, it stays where it is, on a whole path.
+#[test]
+fn a_flow_whose_plans_are_used_up_stays_where_it_is() {
+    // A move in place takes two plans: the last one is left for the first or for the second of them.
+    for (needs, more) in [(LABEL, 0), (SHARED, 0), (SFMM, 0), (SFMM, 1)] {
+        let mut world = fat_tree(needs, Config { drain: Some(LONG_DRAIN), ..Config::default() });
+        let (flow, paths) = (world.id(), [1, 2].map(|turn| world.walk(&[turn]).unwrap()));
+        world.script.clear();
+        for _ in 0..more {
+            world.route(&paths[1]);
+            world.traffic(SECOND);
+            world.act(Action::Unroute { flow });
+            world.traffic(SECOND);
+        }
+        for path in paths.iter().cycle().take(70) {
+            world.route(path);
+            world.network.send(world.flow);
+            world.pass(ms(800));
+        }
+        let refused = refused_for_draining(&world.events());
+        assert!((1..=10).contains(&refused), "{needs:?}: {refused}");
+        let view = &world.network.controller.view().flows[&flow];
+        assert!(view.pending.is_none() && paths.iter().any(|path| view.route.as_ref() == Some(path)), "{view:?}");
+        let low = world.network.switches.iter().flat_map(|switch| switch.rules()).any(|rule| rule.priority == 999);
+        assert_eq!(low, needs == SFMM && more == 0, "a move in place that had no plan for its end: {needs:?} {more}");
+        world.traffic(ms(100));
+        world.act(Action::Unroute { flow });
+        world.traffic(ms(500));
+        world.pass(LONG_DRAIN);
+        world.nothing_is_lost_or_left();
+    }
+}
+
+/// The same for the rule that counts a flow: its host opens and ends one connection over and over.
+#[test]
+fn a_connection_that_begins_over_and_over_holds_nobody_up() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let mut world = fat_tree(needs, Config { drain: Some(LONG_DRAIN), ..Config::default() });
+        let path = world.walk(&[2]).unwrap();
+        world.script.clear();
+        for _ in 0..80 {
+            world.route(&path);
+            world.traffic(ms(250));
+            world.network.send(Headers { tcp_flags: TCP_FIN, ..world.flow });
+            world.pass(ms(50));
+            world.network.send(Headers { tcp_flags: TCP_SYN, ..world.flow });
+            world.pass(ms(50));
+        }
+        let refused = refused_for_draining(&world.events());
+        assert!((10..=20).contains(&refused), "{needs:?}: {refused}");
+        world.pass(LONG_DRAIN);
+        world.nothing_is_lost_or_left();
+    }
+}
+
+/// The same, with each flow moved while rules of the one before still wait for their source ToR.
+#[test]
+fn a_flow_takes_nothing_of_the_one_that_had_its_ports_before() {
+    for wait in 10..18 {
+        let mut world = fat_tree(LABEL, Config { drain: Some(LONG_DRAIN), ..Config::default() });
+        let paths = [1, 2].map(|turn| world.walk(&[turn]).unwrap());
+        for path in paths.iter().cycle().take(80) {
+            world.network.send(Headers { tcp_flags: TCP_FIN, ..world.flow });
+            world.pass(ms(25));
+            world.network.send(Headers { tcp_flags: TCP_SYN, ..world.flow });
+            world.traffic(ms(wait));
+            if !world.network.controller.view().flows.is_empty() {
+                world.route(path);
+            }
+            world.traffic(ms(300));
+        }
+        world.pass(LONG_DRAIN);
+        world.nothing_is_lost_or_left();
+    }
+}
+
 /// A flow that ends, is between hosts of one ToR, or has no size, in every way of moving.
 #[test]
 fn a_flow_that_ends_before_its_rules_arrive_leaves_nothing() {

@@ -100,6 +100,9 @@ pub enum Rejection {
     /// A switch refused a rule.
     #[error("switch {0:?} refused: {1}")]
     Refused(NodeId, Refusal),
+    /// Rules of so many earlier paths of the flow still drain that a new one cannot be told from them.
+    #[error("packets may still be under way on too many earlier paths of the flow")]
+    Draining,
     /// The flow is not known, or has finished.
     #[error("the flow is not known")]
     UnknownFlow,

@@ -26,7 +26,11 @@ impl Rests {
         match why {
             Rejection::LinkDown(_) => {}
             Rejection::UnknownFlow => self.end(flow),
-            Rejection::Refused(..) | Rejection::SwitchGone(_) | Rejection::WrongEnds | Rejection::Malformed => {
+            Rejection::Refused(..)
+            | Rejection::SwitchGone(_)
+            | Rejection::Draining
+            | Rejection::WrongEnds
+            | Rejection::Malformed => {
                 let before = self.0.get(&flow).map_or(Nanos::ZERO, |rest| rest.length);
                 let length = Nanos(before.0.saturating_mul(2)).clamp(FIRST, LONGEST);
                 self.0.insert(flow, Rest { length, over: now.saturating_add(length) });

@@ -331,7 +331,8 @@ fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
 fn a_rejected_path_is_left_alone_for_a_while_and_asked_for_again() {
     let refused = |node| Rejection::Refused(NodeId(node), Refusal::TableFull);
     for scheme in CENTRAL {
-        for why in [refused(0), Rejection::SwitchGone(NodeId(0)), Rejection::WrongEnds, Rejection::Malformed] {
+        let gone = Rejection::SwitchGone(NodeId(0));
+        for why in [refused(0), gone, Rejection::Draining, Rejection::WrongEnds, Rejection::Malformed] {
             let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
             play.arrive(FLOW, (0, 8), None);
             play.arrive(OTHER, (1, 9), None);

@@ -10,7 +10,8 @@
 //! 4. when all are confirmed, the old rules elsewhere drain, and copies of the new ones are added with normal priority;
 //! 5. when all are confirmed, delete the low ones: the next migration finds room below again.
 //!
-//! Where a switch has no room for the copies, the low rules stay, and the next move is by tags.
+//! Where a switch has no room for the copies, or rules of the flow drain under every plan there is, the low rules stay, and
+//! the next move is by tags.
 //!
 //! The low rules are one version of the route and their copies another, so that each has a plan of its own in its cookies
 //! ([`crate::cookies`]) and a controller that starts anew can tell how far a migration had come ([`crate::orphans`]).
@@ -198,13 +199,15 @@ impl Controller {
         }
         let Some(flow) = self.flows.get(id) else { return false };
         let path = flow.version(moving_plan).and_then(|version| version.path.as_ref());
-        if !path.is_some_and(|path| order::switches(&self.fabric, path).iter().all(|&at| self.has_room(at))) {
+        let roomy = path.is_some_and(|path| order::switches(&self.fabric, path).iter().all(|&at| self.has_room(at)));
+        let plan = if roomy { self.flows.take_plan(id, &self.draining) } else { None };
+        let Some(plan) = plan else {
             // The low rules have to do.
             self.finish_move(id);
             return false;
-        }
+        };
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let (plan, level) = (flow.take_plan(&self.draining), flow.highest_free_level());
+        let level = flow.highest_free_level();
         let Some(moving) = &mut flow.moving else { return false };
         let low = flow.versions.iter().find(|version| version.plan == moving.plan).cloned();
         if let (Some(low), How::InPlace(way)) = (low, &mut moving.how) {

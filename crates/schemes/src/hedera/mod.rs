@@ -236,7 +236,11 @@ impl Hedera {
             Rejection::UnknownFlow => {
                 self.memory.rests.remove(&flow);
             }
-            Rejection::Refused(..) | Rejection::SwitchGone(_) | Rejection::WrongEnds | Rejection::Malformed => {
+            Rejection::Refused(..)
+            | Rejection::SwitchGone(_)
+            | Rejection::Draining
+            | Rejection::WrongEnds
+            | Rejection::Malformed => {
                 let before = self.memory.rests.get(&flow).map_or(0, |rest| rest.rounds);
                 let rounds = (2 * before).clamp(1, MAX_REST_ROUNDS);
                 // The round that found the path refused does not count.
