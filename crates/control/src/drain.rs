@@ -5,17 +5,20 @@
 //! after a while. Default routes change switch by switch: those farthest from what leaves service first, and the next only
 //! when they have confirmed; what comes back is taken up in the opposite order. So no packet comes to a switch that sends
 //! it back (ordered FIB updates, RFC 6976 §4). A failure meanwhile puts an end to the order: all are told at once.
+//!
+//! A switch without a session cannot be told, and goes on as it was. Nobody waits for it, but what it may still send over
+//! is not safe to pull before it is back and has confirmed.
 
 use crate::controller::Controller;
 use crate::io::Target;
 use crate::plan::Version;
 use crate::reasons::Decision;
-use crate::switches::Purpose;
+use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId, Path};
 use pathloom_scheme::{Event, FlowId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How long a scheme has for moving its flows; then they are looked after this often.
 const PATIENCE: Nanos = Nanos::from_secs(2);
@@ -70,7 +73,8 @@ impl Drains {
 #[derive(Debug, Default)]
 pub(crate) struct Staged {
     left: VecDeque<Vec<NodeId>>,
-    waiting: BTreeSet<NodeId>,
+    /// Those that have been told and have not confirmed, with the number of what they were told last.
+    waiting: BTreeMap<NodeId, u32>,
     number: u32,
 }
 
@@ -193,9 +197,8 @@ impl Controller {
         if out {
             left.reverse();
         }
-        // What is left of an earlier order is in this one.
-        let number = self.staged.number.wrapping_add(1);
-        self.staged = Staged { left: left.into(), waiting: BTreeSet::new(), number };
+        // What is left of an earlier order is in this one, which begins when those told so far have confirmed.
+        self.staged.left = left.into();
     }
 
     /// Tells the next switches in order, when those before have confirmed.
@@ -203,26 +206,41 @@ impl Controller {
         while self.staged.waiting.is_empty() {
             let Some(switches) = self.staged.left.pop_front() else { return };
             for switch in switches.into_iter().filter(|&switch| self.is_ready(switch)).collect::<Vec<_>>() {
-                let before = self.xid;
-                self.bring_up_to_date(switch);
-                if self.xid != before {
-                    let xid = self.next_xid();
-                    let number = self.staged.number;
-                    self.await_answer(switch, xid, Purpose::Stage { number });
-                    self.staged.waiting.insert(switch);
-                }
+                self.tell_and_wait(switch);
             }
         }
     }
 
-    /// All switches were told, in no order.
-    pub(crate) fn unstage(&mut self) {
-        self.staged = Staged { number: self.staged.number.wrapping_add(1), ..Staged::default() };
+    /// Brings a switch up to date, and waits for it to confirm if that takes a message.
+    fn tell_and_wait(&mut self, switch: NodeId) {
+        let before = self.xid;
+        self.bring_up_to_date(switch);
+        if self.xid != before {
+            self.staged.number = self.staged.number.wrapping_add(1);
+            let (xid, number) = (self.next_xid(), self.staged.number);
+            self.await_answer(switch, xid, Purpose::Stage { number });
+            self.staged.waiting.insert(switch, number);
+        }
     }
 
-    /// A switch has its new default routes.
+    /// Brings a switch up to date, in no order. Where something is out of service, it may have sent packets over that until
+    /// now, and does so until it has confirmed.
+    pub(crate) fn tell_switch(&mut self, switch: NodeId) {
+        if self.drains.is_empty() {
+            self.bring_up_to_date(switch);
+        } else {
+            self.tell_and_wait(switch);
+        }
+    }
+
+    /// All switches are told, in no order.
+    pub(crate) fn unstage(&mut self) {
+        self.staged.left.clear();
+    }
+
+    /// A switch has the default routes that it was told of by this number.
     pub(crate) fn staged(&mut self, switch: NodeId, number: u32) {
-        if self.staged.number == number {
+        if self.staged.waiting.get(&switch) == Some(&number) {
             self.staged.waiting.remove(&switch);
         }
     }
@@ -275,6 +293,37 @@ impl Controller {
     /// Whether default routes are still being changed for what has left service or come back.
     pub fn is_staging(&self) -> bool {
         !self.staged.is_over()
+    }
+
+    /// Whether packets may still cross a link that is out of service, without a path of their own that is known: as long as
+    /// it is not certain that no switch has rules that lead over it.
+    pub fn may_be_crossed(&self, link: LinkId) -> bool {
+        self.is_staging() || self.is_anything_unread() || self.senders(link).any(|at| !self.is_as_told(at))
+    }
+
+    /// Whether there may be flows whose paths are not known, for they were set up before the controller started: a ToR has
+    /// not been asked yet, or it cannot be told where its flows go.
+    fn is_anything_unread(&self) -> bool {
+        !self.orphans.is_empty() || self.fabric.tors().iter().any(|tor| !self.switches[tor.index()].read)
+    }
+
+    /// Whether a switch has nothing but the default routes that it should have, as far as it has confirmed them.
+    fn is_as_told(&self, switch: NodeId) -> bool {
+        let state = &self.switches[switch.index()];
+        state.session == Session::Ready && !state.reread
+    }
+
+    /// The switches whose default routes decide whether packets cross a link: its ends. A switch that is out of service
+    /// keeps those that it had ([`Controller::stage`]), so that its neighbours decide in its place.
+    fn senders(&self, link: LinkId) -> impl Iterator<Item = NodeId> + '_ {
+        let ends = self.fabric.link(link);
+        let (mut open, mut seen) = (vec![ends.from, ends.to], BTreeSet::new());
+        while let Some(at) = open.pop() {
+            if seen.insert(at) && self.is_switch_drained(at) {
+                open.extend(self.fabric.switch_ports(at).iter().map(|port| port.to));
+            }
+        }
+        seen.into_iter().filter(|&at| !self.is_switch_drained(at))
     }
 
     /// Number of flows with rules for a path over each link, by link, with those that move away from it.

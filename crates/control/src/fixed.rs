@@ -29,7 +29,7 @@ impl Controller {
         self.unstage();
         for &switch in fabric.switches() {
             if self.is_ready(switch) {
-                self.bring_up_to_date(switch);
+                self.tell_switch(switch);
             }
         }
     }

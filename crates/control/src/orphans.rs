@@ -44,6 +44,11 @@ pub(crate) struct Orphans {
 }
 
 impl Orphans {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
     /// Whether one of them has this five-tuple.
     pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
         self.tuples.contains_key(five_tuple)

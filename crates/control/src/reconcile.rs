@@ -24,8 +24,9 @@ impl Controller {
         }
         state.session = Session::Ready;
         state.reread = false;
+        state.read = true;
         self.switches[switch.index()].fixed = self.read_fixed(&rules, groups);
-        self.bring_up_to_date(switch);
+        self.tell_switch(switch);
         if first {
             self.reconcile_labels(switch, &rules);
             let named = rules.iter().filter_map(|rule| rule.meter).collect();

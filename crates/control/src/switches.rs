@@ -101,6 +101,8 @@ pub(crate) struct Switch {
     pub refusals: u32,
     /// Whether a timer will read its rules again.
     pub reread: bool,
+    /// Whether its rules were read since the controller started.
+    pub read: bool,
 }
 
 impl Switch {

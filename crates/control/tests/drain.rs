@@ -3,7 +3,7 @@
 
 use pathloom_control::{Config, Controller, Decision, DrainError, Input, Target};
 use pathloom_model::{
-    fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN,
+    fabric_from_spec, Fabric, FiveTuple, Headers, LinkId, Nanos, NodeId, Tier, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN,
 };
 use pathloom_scheme::{Action, DefaultRoutes, Scheme};
 use pathloom_testkit::{ms, strategies, Network, Script, LABEL, SLOW};
@@ -48,6 +48,11 @@ fn crossed(network: &mut Network, link: LinkId, since: Nanos) -> bool {
     network.run_until(later);
     let mishaps = network.mishaps();
     assert!(mishaps.is_empty(), "{} of {}: {:?}", mishaps.len(), network.packets.len(), mishaps[0]);
+    met_both_ends(network, link, since)
+}
+
+/// Whether a packet that was sent after `since` met both ends of a link.
+fn met_both_ends(network: &Network, link: LinkId, since: Nanos) -> bool {
     let ends = [network.fabric.link(link).from, network.fabric.link(link).to];
     let crosses = |at: &[NodeId]| at == ends || at == [ends[1], ends[0]];
     let same_ends = |other: &LinkId| {
@@ -64,6 +69,18 @@ fn crossed(network: &mut Network, link: LinkId, since: Nanos) -> bool {
 fn drained(network: &mut Network, target: Target, out: bool) {
     network.controller.check_drain(target, out).unwrap();
     network.tell(Input::Drain { target, out });
+}
+
+/// Passes time under traffic until a link is said to be safe to pull, and asserts that no packet crosses it from then on.
+fn is_safe_when_it_says_so(network: &mut Network, packets: &[Headers], link: LinkId) {
+    let late = network.now() + ms(3000);
+    while network.controller.may_be_crossed(link) {
+        assert!(network.now() < late, "{link:?} is not drained");
+        traffic(network, packets, ms(2));
+    }
+    let since = network.now();
+    traffic(network, packets, ms(200));
+    assert!(!met_both_ends(network, link, since), "packets still cross {link:?}");
 }
 
 proptest! {
@@ -85,7 +102,7 @@ proptest! {
         let packets = tuples(&fabric);
         drained(&mut network, Target::Cable(link), true);
         traffic(&mut network, &packets, ms(1500));
-        prop_assert!(!network.controller.is_staging() && network.controller.is_drained(link.reverse()));
+        prop_assert!(!network.controller.may_be_crossed(link) && network.controller.is_drained(link.reverse()));
         let since = network.now();
         traffic(&mut network, &packets, ms(20));
         prop_assert!(!crossed(&mut network, link, since), "packets still cross {link:?}");
@@ -190,6 +207,132 @@ fn what_is_out_of_service_stays_so_over_a_restart_and_a_flap() {
     let later = network.now() + ms(500);
     network.run_until(later);
     assert!(network.controller.view().links.is_up(link));
+}
+
+/// Packets enough that some of them meet every link.
+fn many_tuples(fabric: &Fabric) -> Vec<Headers> {
+    let with_port = |headers: Headers, dst_port| Headers::plain(FiveTuple { dst_port, ..headers.five_tuple });
+    (80..88).flat_map(|port| tuples(fabric).into_iter().map(move |headers| with_port(headers, port))).collect()
+}
+
+/// A FatTree with default routes over every link.
+fn spread(seed: u64) -> (Arc<Fabric>, Network) {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let scheme = Script::new().scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
+    let network = network(&fabric, scheme, seed);
+    (fabric, network)
+}
+
+/// A switch without a session goes on with the default routes that it has.
+#[test]
+fn a_link_is_not_safe_to_pull_while_an_end_of_it_has_no_session() {
+    let link = spread(1).0.switch_cables().next().unwrap();
+    for end in [link, link.reverse()] {
+        let (fabric, mut network) = spread(1);
+        let (packets, lost) = (many_tuples(&fabric), fabric.link(end).from);
+        network.disconnect(lost);
+        drained(&mut network, Target::Cable(link), true);
+        traffic(&mut network, &packets, ms(1500));
+        let since = network.now();
+        traffic(&mut network, &packets, ms(20));
+        // No packet that would have to go back comes to a switch higher up, but nobody knows that of it.
+        let comes = fabric.tor_index(lost).is_some();
+        assert_eq!((network.controller.is_staging(), crossed(&mut network, link, since)), (false, comes));
+        assert!(network.controller.may_be_crossed(link) && network.controller.may_be_crossed(link.reverse()));
+        network.connect(lost);
+        is_safe_when_it_says_so(&mut network, &packets, link);
+        assert!(!crossed(&mut network, link, Nanos::MAX));
+    }
+}
+
+/// One that is out of service sends on what comes to it, so that its neighbours have to be asked, and not the switch itself.
+#[test]
+fn a_switch_is_safe_to_pull_when_its_neighbours_have_confirmed() {
+    let (fabric, mut network) = spread(1);
+    let packets = many_tuples(&fabric);
+    let core = *fabric.switches().iter().find(|&&at| fabric.node(at).tier == Tier::Core).unwrap();
+    let links: Vec<LinkId> = fabric.switch_ports(core).iter().map(|port| port.link).collect();
+    let lost = fabric.link(links[0]).to;
+    network.disconnect(lost);
+    drained(&mut network, Target::Switch(core), true);
+    traffic(&mut network, &packets, ms(1500));
+    let since = network.now();
+    traffic(&mut network, &packets, ms(20));
+    assert!(crossed(&mut network, links[1], since), "from the switch that was not told to one that was");
+    assert!(links.iter().all(|&link| network.controller.may_be_crossed(link)));
+    network.connect(lost);
+    is_safe_when_it_says_so(&mut network, &packets, links[1]);
+    network.disconnect(core);
+    assert!(links.iter().all(|&link| !network.controller.may_be_crossed(link)), "it has been pulled");
+    assert!(!crossed(&mut network, links[0], Nanos::MAX));
+}
+
+/// A failure has all switches told at once: they have to confirm all the same.
+#[test]
+fn a_failure_meanwhile_makes_no_link_safe_to_pull() {
+    for wait in (0..120).step_by(5) {
+        let (fabric, mut network) = spread(wait);
+        let packets = many_tuples(&fabric);
+        let cables: Vec<LinkId> = fabric.switch_cables().collect();
+        let (link, dead) = (cables[0], cables[cables.len() - 1]);
+        drained(&mut network, Target::Cable(link), true);
+        traffic(&mut network, &packets, ms(wait));
+        network.set_cable(dead, false);
+        is_safe_when_it_says_so(&mut network, &packets, link);
+    }
+}
+
+/// Whoever starts anew knows what is out of service, and not what the switches were told of it.
+#[test]
+fn after_a_restart_no_link_is_safe_to_pull_before_the_switches_have_been_read() {
+    for wait in (0..120).step_by(10) {
+        let script = Script::new();
+        let (fabric, mut network) = spread(wait);
+        let packets = many_tuples(&fabric);
+        let link = fabric.switch_cables().next().unwrap();
+        drained(&mut network, Target::Cable(link), true);
+        traffic(&mut network, &packets, ms(wait));
+        let snapshot = network.controller.snapshot();
+        network.kill_controller();
+        let scheme = script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
+        let (config, now) = (Config { epoch: 2, ..Config::default() }, network.now());
+        network.start_controller(Controller::restore(config, fabric.clone(), scheme, snapshot, now).unwrap());
+        for &switch in fabric.switches().iter().rev() {
+            assert!(network.controller.may_be_crossed(link), "{wait}");
+            network.connect(switch);
+            traffic(&mut network, &packets, ms(2));
+        }
+        is_safe_when_it_says_so(&mut network, &packets, link);
+    }
+}
+
+/// A flow that nobody remembers, with a path over the link that only its ToR can tell of.
+#[test]
+fn no_link_is_safe_to_pull_before_all_flows_are_known() {
+    let script = Script::new();
+    let scheme = || script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::SinglePath)]);
+    let (mut network, headers) = with_a_flow(scheme());
+    let (&flow, view) = network.controller.view().flows.iter().next().unwrap();
+    let tor = view.src_tor;
+    let path = strategies::walk(&network.fabric, tor, view.dst_tor, &[1]).unwrap();
+    let link = path.links()[1];
+    script.at(network.now(), Action::Route { flow, path, rate_bps: None });
+    traffic(&mut network, &[headers], ms(500));
+    network.kill_controller();
+    let config = Config { epoch: 2, ..Config::default() };
+    network.start_controller(Controller::new(config, network.fabric.clone(), scheme()));
+    let others: Vec<NodeId> = network.fabric.switches().iter().copied().filter(|&switch| switch != tor).collect();
+    others.into_iter().for_each(|switch| network.connect(switch));
+    traffic(&mut network, &[headers], ms(300));
+    drained(&mut network, Target::Cable(link), true);
+    traffic(&mut network, &[headers], ms(1500));
+    let since = network.now();
+    traffic(&mut network, &[headers], ms(20));
+    assert!(!network.controller.is_staging() && crossed(&mut network, link, since));
+    assert!(network.controller.may_be_crossed(link));
+    network.connect(tor);
+    traffic(&mut network, &[headers], ms(1500));
+    is_safe_when_it_says_so(&mut network, &[headers], link);
 }
 
 #[test]

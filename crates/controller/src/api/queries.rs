@@ -135,7 +135,7 @@ impl Hub {
         let ends = fabric.link(link);
         let busy = [link, link.reverse()].iter().any(|one| flows[one.index()] > 0);
         let state = match (controller.is_drained(link), controller.view().links.is_up(link)) {
-            (true, _) if busy || controller.is_staging() => "draining",
+            (true, _) if busy || controller.may_be_crossed(link) => "draining",
             (true, _) => "drained",
             (false, true) => "up",
             (false, false) => "down",

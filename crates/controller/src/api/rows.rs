@@ -94,7 +94,7 @@ pub(crate) struct LinkRow {
     pub to: String,
     pub to_port: u32,
     pub rate_bps: u64,
-    /// `up`, `down`, `drained`, or `draining` while flows are still on it.
+    /// `up`, `down`, `drained`, or `draining` while packets may still cross it.
     pub state: &'static str,
     /// Flows with rules for a path over it.
     pub flows: u32,

@@ -1,4 +1,5 @@
-use crate::testing::{api, lab, read_answer, wait, Directory, Lab, OPERATE, READ};
+use crate::testing::{api, lab, lab_without, read_answer, wait, Directory, Lab, OPERATE, READ};
+use pathloom_model::fabric_from_spec;
 use serde_json::{json, Value};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -103,6 +104,16 @@ fn a_flow_is_announced_explained_and_moved_off_what_leaves_service() {
     assert_eq!(lab.change("POST", &format!("{cable}/drain"), "").0, 409);
     assert_eq!(lab.change("POST", &format!("{cable}/undrain"), "").0, 200);
     wait("the link is back", || lab.get(&cable)["state"] == "up");
+}
+
+#[test]
+fn a_link_is_draining_while_a_switch_at_its_end_is_away() {
+    let away = fabric_from_spec("fat-tree:k=4").unwrap().find("a0_0").unwrap();
+    let lab = lab_without(Directory::new(), &api(""), &[u64::from(away.0) + 1]);
+    let cable = "/v1/links/e0_0,a0_0";
+    assert_eq!(lab.change("POST", &format!("{cable}/drain"), "").0, 200);
+    wait("all that are there have confirmed", || lab.get("/v1/state")["staging"] == false);
+    assert_eq!(lab.get(cable)["state"], "draining", "a0_0 goes on with the routes that it has");
 }
 
 #[test]
