@@ -126,10 +126,14 @@ impl Controller {
         };
         let leaves = |link: LinkId| without.iter().any(|gone| gone.cable() == link.cable());
         let up = |link: LinkId| self.view.links.is_up(link);
-        let Some(&first) = self.fabric.tors().first() else { return Ok(()) };
-        let (before, after) = (self.hops(&[first], up), self.hops(&[first], |link| up(link) && !leaves(link)));
-        let lost = |tor: &&NodeId| before[tor.index()].is_some() && after[tor.index()].is_none();
-        self.fabric.tors().iter().find(lost).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
+        let (before, after) = (self.parts(up), self.parts(|link| up(link) && !leaves(link)));
+        // ToRs that were in one part have to be in one part afterwards.
+        let mut parts: BTreeMap<Option<NodeId>, Option<NodeId>> = BTreeMap::new();
+        let torn = |tor: &&NodeId| {
+            let part = after[tor.index()];
+            *parts.entry(before[tor.index()]).or_insert(part) != part
+        };
+        self.fabric.tors().iter().find(torn).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
     }
 
     /// Carries out [`crate::Input::Drain`].
@@ -162,6 +166,22 @@ impl Controller {
         if out {
             self.timers.set(self.now.saturating_add(PATIENCE), Timer::Drain);
         }
+    }
+
+    /// Which part of the fabric each node is in, named by the first ToR in it: it may have fallen apart.
+    fn parts(&self, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
+        let mut parts = vec![None; self.fabric.nodes().len()];
+        for &tor in self.fabric.tors() {
+            if parts[tor.index()].is_none() {
+                let reached = self.hops(&[tor], &usable);
+                parts
+                    .iter_mut()
+                    .zip(reached)
+                    .filter(|(_, hops)| hops.is_some())
+                    .for_each(|(part, _)| *part = Some(tor));
+            }
+        }
+        parts
     }
 
     /// Hops from the nearest of some switches, by node.

@@ -353,3 +353,18 @@ fn what_would_cut_hosts_off_is_refused() {
     network.tell(Input::Drain { target: Target::Cable(ups[1]), out: true });
     assert!(network.controller.view().links.is_up(ups[1]) && network.controller.counts().nonsense == 1);
 }
+
+/// What is cut off already does not count, and what is left of the fabric does.
+#[test]
+fn what_would_cut_hosts_off_is_refused_where_others_are_cut_off_already() {
+    let (fabric, mut network) = spread(1);
+    let ups = |tor: NodeId| fabric.switch_ports(tor).iter().map(|port| port.link).collect::<Vec<_>>();
+    let (alone, other) = (ups(fabric.tors()[0]), ups(fabric.tors()[5]));
+    alone.iter().for_each(|&link| network.set_cable(link, false));
+    let later = network.now() + ms(300);
+    network.run_until(later);
+    drained(&mut network, Target::Cable(alone[0]), true);
+    drained(&mut network, Target::Cable(other[0]), true);
+    let refused = network.controller.check_drain(Target::Cable(other[1]), true);
+    assert!(matches!(refused, Err(DrainError::CutsOff(_))), "{refused:?}");
+}
