@@ -10,7 +10,7 @@ const MEMORY: Nanos = Nanos::from_secs(10);
 /// How long a link is held back at first; twice as long for each further failure.
 const FIRST_WAIT: Nanos = Nanos::from_millis(100);
 /// Most that a link is held back.
-const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
+pub(crate) const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
 
 /// What is known of one cable.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -84,6 +84,13 @@ impl Cables {
         let Some(excess) = cable.failures.checked_sub(FREE_FAILURES + 1) else { return Report::Now(true) };
         let wait = Nanos(FIRST_WAIT.0.saturating_mul(1 << excess.min(20))).min(LONGEST_WAIT);
         Report::Later { at: now.saturating_add(wait), changes: cable.changes }
+    }
+
+    /// One direction of each cable that has carrier at both ends and is not used, with the number of its last change: those
+    /// held back, and those that are not to be used whatever their ports say.
+    pub(crate) fn idle<'a>(&'a self, links: &'a LinkState) -> impl Iterator<Item = (LinkId, u64)> + 'a {
+        let all = (0..).step_by(2).map(LinkId).zip(&self.0);
+        all.filter(|&(link, _)| self.is_up(link) && !links.is_up(link)).map(|(link, cable)| (link, cable.changes))
     }
 
     /// Whether a cable that was held back at change number `changes` has been quiet since.

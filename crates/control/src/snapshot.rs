@@ -6,7 +6,7 @@ use crate::counts::Counts;
 use crate::drain::Drains;
 use crate::flows::{Flow, More, SourceRule};
 use crate::io::Target;
-use crate::links::Cables;
+use crate::links::{Cables, LONGEST_WAIT};
 use crate::plan::{FlowKey, Version};
 use crate::sfmm::Stage;
 use crate::timers::Timer;
@@ -185,6 +185,7 @@ impl Controller {
         controller.drains = snapshot.drains;
         // What was to be moved may not have been.
         controller.timers.set(controller.now, Timer::Drain);
+        controller.hold_back_again();
         if controller.config.epoch == snapshot.epoch {
             controller.flows.skip_to(snapshot.serial);
         }
@@ -202,6 +203,14 @@ impl Controller {
             controller.timers.set(controller.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
         }
         Ok(controller)
+    }
+
+    /// Cables that had flapped are held back once more: the snapshot does not have until when they were to be.
+    fn hold_back_again(&mut self) {
+        let at = self.now.saturating_add(LONGEST_WAIT);
+        for (link, changes) in self.cables.idle(&self.view.links) {
+            self.timers.set(at, Timer::LinkQuiet { link, changes });
+        }
     }
 
     fn remember(&mut self, record: FlowRecord) -> Result<(), RestoreError> {

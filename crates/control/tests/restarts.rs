@@ -1,6 +1,6 @@
 //! Controllers that die and come back, with a memory and without; schemes that take over; logs that replay.
 
-use pathloom_control::{replay, Config, Controller, Input, Message, ReplayError, SchemeChange, Snapshot};
+use pathloom_control::{replay, Config, Controller, Input, Message, ReplayError, SchemeChange, Snapshot, Target};
 use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme};
 use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND};
@@ -86,6 +86,38 @@ fn a_snapshot_brings_back_what_rules_cannot_say() {
     world.pass(Nanos::from_secs(40));
     assert_eq!(world.events(), [Event::FlowFinished { flow: id }]);
     assert_eq!(world.leaked(), Vec::<String>::new());
+}
+
+/// The end of its waiting is not in the snapshot. What is out of service stays so, and what was cut meanwhile is not used.
+#[test]
+fn a_cable_that_was_held_back_is_used_again_after_a_restart() {
+    for (out, cut) in [(false, false), (true, false), (false, true)] {
+        let mut world = World::fat_tree();
+        let link = world.network.fabric.switch_cables().next().unwrap();
+        let target = Target::Cable(link);
+        for up in [false, true].repeat(8) {
+            world.network.set_cable(link, up);
+            world.pass(ms(40));
+        }
+        if out {
+            world.network.tell(Input::Drain { target, out });
+        }
+        assert!(!world.network.controller.view().links.is_up(link), "it is held back for 1.6 s");
+        let snapshot = world.network.controller.snapshot();
+        world.network.kill_controller();
+        world.network.set_cable(link, !cut);
+        let controller = world.restored(snapshot, 2).unwrap();
+        world.network.start_controller(controller);
+        world.connect_all();
+        world.pass(SECOND);
+        assert!(!world.network.controller.view().links.is_up(link), "{out} {cut}: it may flap still");
+        world.pass(Nanos::from_secs(10));
+        assert_eq!(world.network.controller.view().links.is_up(link), !out && !cut, "{out} {cut}");
+        if out {
+            world.network.tell(Input::Drain { target, out: false });
+            assert!(world.network.controller.view().links.is_up(link));
+        }
+    }
 }
 
 #[test]
