@@ -78,7 +78,8 @@ def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> N
     options += ["--lab", "controller=pathloom"] if scheme == "ofpt" else []
     content = compared(*traffic, *options, "--out", str(tmp_path))
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
-    assert live == pytest.approx(simulated, abs=0.03)
+    # A machine that cannot forward so much loses packets in its switches, and its notes say so.
+    assert live == pytest.approx(simulated, abs=0.03), content["traffic"]["notes"]
     flows = pl.read_parquet(tmp_path / "flows.parquet")
     one, other = (sorted_flows(flows.filter(pl.col("scheme") == label)) for label in (scheme, f"{scheme}@lab"))
     assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
