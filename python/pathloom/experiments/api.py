@@ -130,11 +130,7 @@ def compare(
     result = Experiment(settings, _as_fabric(fabric), in_python=in_python).carry_out(jobs)
     for text in result.troubles:
         warnings.warn(text, SchemeWarning, stacklevel=2)
-    if result.failure is not None:
-        raise result.failure
-    if not result.complete:
-        raise KeyboardInterrupt
-    return result
+    return _whole(result)
 
 
 def run(*, scheme: str | type | Callable[[], object], runs: int = 1, **settings: Any) -> Result:
@@ -145,6 +141,15 @@ def run(*, scheme: str | type | Callable[[], object], runs: int = 1, **settings:
     0
     """
     return compare(schemes=[scheme], runs=runs, **settings)
+
+
+def _whole(result: Result) -> Result:
+    """A result that has all its runs. Raises what ended it early."""
+    if result.failure is not None:
+        raise result.failure
+    if not result.complete:
+        raise KeyboardInterrupt
+    return result
 
 
 def _fabric_text(fabric: object) -> str:
