@@ -61,7 +61,8 @@ DEFINITIONS: Final = (
     ),
     (
         "Utilisation",
-        "bytes sent, headers included, over bytes that the link could have sent while the run lasted, drain included.",
+        "bytes sent, headers included, over bytes that the link could have sent until the slowest scheme had finished, "
+        "drain included. This time is the same for all schemes of a run, so equal bytes are equal utilisation.",
     ),
 )
 """Word and meaning, for the report."""

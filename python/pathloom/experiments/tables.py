@@ -58,7 +58,11 @@ LINK_SCHEMA = {
     "mean_queue": pl.Float64,
     "utilisation": pl.Float64,
 }
-"""Columns of the table of links, one row per direction of a cable."""
+"""Columns of the table of links, one row per direction of a cable.
+
+`utilisation` is over the time until the slowest scheme of the run has ended, the same for all schemes; `mean_queue` is
+over the time until the scheme itself has.
+"""
 
 _NONE = -1
 """How the core writes a number that is not there."""
@@ -78,8 +82,11 @@ def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
     count = len(links["source"])
     between = np.array([fabric.is_switch_link(link) for link in range(count)], dtype=bool)
     frames = []
+    windows_ns = link_windows_ns(outcomes)
     for one in outcomes:
         columns = one.outcome["links"]
+        # The core's is over the scheme's own time.
+        share = int(one.outcome["end_ns"]) / windows_ns[one.job.run]
         frame = pl.DataFrame(
             {
                 "link": np.arange(count, dtype=np.uint32),
@@ -87,10 +94,19 @@ def link_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
                 "between_switches": between,
                 "rate_bps": np.array(links["rate_bps"], dtype=np.uint64),
                 **{name: columns[name] for name in LINK_SCHEMA if name in columns},
+                "utilisation": columns["utilisation"] * share,
             }
         )
         frames.append(_labelled(frame, one, LINK_SCHEMA))
     return _concat(frames, LINK_SCHEMA)
+
+
+def link_windows_ns(outcomes: Sequence[RunOutcome]) -> dict[int, int]:
+    """By run, the time until its slowest scheme ended: what the utilisation of links is over."""
+    windows_ns: dict[int, int] = {}
+    for one in outcomes:
+        windows_ns[one.job.run] = max(windows_ns.get(one.job.run, 1), int(one.outcome["end_ns"]))
+    return windows_ns
 
 
 def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
