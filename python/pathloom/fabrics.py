@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,11 @@ class Fabric:
     def spec(self) -> str:
         """The specification it was built from."""
         return self._core.spec
+
+    @property
+    def from_file(self) -> bool:
+        """Whether it was read from a file or a networkx graph, and not built from a name such as `fat-tree`."""
+        return re.search(r"\.(graphml|json)(:|$)", self.spec, re.IGNORECASE) is not None
 
     @cached_property
     def nodes(self) -> list[dict[str, Any]]:

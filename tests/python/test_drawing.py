@@ -10,6 +10,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from geometry import drawn_texts
 from pathloom._core import PathloomError
 from pathloom.fabrics import (
     Fabric,
@@ -22,7 +23,9 @@ from pathloom.fabrics import (
     three_layer,
     vl2,
 )
+from pathloom.report.drawing import fabric_figure
 from pathloom.report.layout import layout
+from pathloom.tiers import tier_words
 
 ALL = [
     fat_tree(k=4),
@@ -90,6 +93,59 @@ def test_a_graph_with_coordinates_is_a_map() -> None:
     at = {name: place.positions[n] for n, name in enumerate(fabric.names)}
     assert at["west"][0] < at["south"][0] < at["east"][0]
     assert at["south"][1] < at["west"][1] == at["east"][1]
+
+
+def test_a_node_without_coordinates_stands_near_its_neighbours_on_the_map() -> None:
+    graph: nx.Graph[str] = nx.Graph()
+    for name, x, y in (("west", -10.0, 50.0), ("east", 30.0, 50.0), ("south", 10.0, 40.0), ("north", 10.0, 60.0)):
+        graph.add_node(name, Longitude=x, Latitude=y)
+    graph.add_edges_from([("west", "north"), ("north", "east"), ("east", "south"), ("south", "west")])
+    graph.add_edges_from([("unknown", "west"), ("unknown", "south"), ("far", "east"), ("farther", "far")])
+    fabric = Fabric.from_networkx(graph)
+    place = layout(fabric)
+    assert place.style == "map"
+    at = {name: place.positions[n] for n, name in enumerate(fabric.names)}
+    assert {fabric.names[node] for node in place.guessed} == {"unknown", "far", "farther"}
+    assert at["unknown"] == pytest.approx((0.25, 0.25), abs=0.02)
+    for one, other in itertools.combinations(graph.nodes, 2):
+        assert math.dist(at[one], at[other]) > 0.01, (one, other)
+    assert math.dist(at["far"], at["east"]) < 0.15
+    (key,) = [text for text, _ in drawn_texts(fabric_figure(fabric)) if "coordinates" in text]
+    assert key == "without coordinates"
+
+
+def test_few_coordinates_make_no_map() -> None:
+    graph = nx.cycle_graph(5)
+    graph.nodes[0].update(Longitude=1.0, Latitude=2.0)
+    graph.nodes[1].update(Longitude=3.0, Latitude=4.0)
+    assert layout(Fabric.from_networkx(graph)).style == "spring"
+
+
+@pytest.mark.parametrize(
+    ("fabric", "words"),
+    [
+        (fat_tree(k=4), ["hosts", "ToRs", "aggregation", "cores"]),
+        (leaf_spine(), ["hosts", "leaves", "spines"]),
+        (three_layer(), ["hosts", "ToRs", "aggregation", "spines"]),
+        (diamond(), ["hosts", "ToRs", "middle switches"]),
+        (Fabric.from_networkx(nx.petersen_graph()), ["hosts", "switches"]),
+        (Fabric.from_node_link(fat_tree(k=4).to_node_link()), ["hosts", "ToRs", "aggregation", "cores"]),
+    ],
+    ids=lambda value: value.spec if isinstance(value, Fabric) else "",
+)
+def test_tiers_are_called_what_the_field_calls_them(fabric: Fabric, words: list[str]) -> None:
+    assert [one.many for one in tier_words(fabric).values()] == words
+    assert set(words) <= {text for text, _ in drawn_texts(fabric_figure(fabric))}
+
+
+def test_nodes_of_a_wide_area_network_are_routers() -> None:
+    graph = nx.cycle_graph(4)
+    for node in graph:
+        graph.nodes[node].update(Longitude=float(node), Latitude=float(node % 2))
+    fabric = Fabric.from_networkx(graph)
+    texts = [text for text, _ in drawn_texts(fabric_figure(fabric))]
+    assert any("4 hosts, 4 routers, 8 cables" in text for text in texts)
+    assert not any("ToR" in text for text in texts)
 
 
 def test_jellyfish_is_a_circle() -> None:

@@ -24,3 +24,11 @@ def test_utilisation_is_over_the_same_time_for_all_schemes() -> None:
         full_bytes = links["rate_bps"] * window_s / 8
         # Every flow has finished: what was sent has left the ports, but for acknowledgements of the last moment.
         assert ((links["utilisation"] - links["sent_bytes"] / full_bytes).abs() < 1e-4).all()
+
+
+def test_the_caption_says_what_time_utilisation_is_over() -> None:
+    result = compare(
+        fabric="dumbbell:rate=10Mbps", traffic="long-lived", schemes=["spt", "ecmp"], duration="1s", runs=1
+    )
+    report = result.report()
+    assert report.count("for all schemes over the same time: until the slowest has finished (1 s)") >= 2

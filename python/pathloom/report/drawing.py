@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
@@ -18,18 +20,21 @@ from matplotlib.patches import FancyBboxPatch
 from pathloom.errors import bad_input
 from pathloom.fabrics import Fabric
 from pathloom.report.layout import Layout, layout
-from pathloom.report.style import FAINT, INK, new_figure, pathloom_style, save_figure
+from pathloom.report.names import Name, Namer
+from pathloom.report.spread import Position
+from pathloom.report.style import fitting_legend, new_figure, pathloom_style, renderer_of, save_figure
+from pathloom.tiers import Words, tier_words
 from pathloom.words import rate_text
 
 TIER_COLOURS = {"host": "#c9ced6", "tor": "#cfe3f1", "aggregation": "#d5ebdf", "core": "#f7dfc6"}
 TIER_EDGES = {"host": "#8a8f98", "tor": "#0072b2", "aggregation": "#009e73", "core": "#d55e00"}
-TIER_WORDS = {"host": "hosts", "tor": "ToR", "aggregation": "aggregation", "core": "core"}
 CABLE = "#9aa1ab"
 FAILED = "#c8102e"
 POD_FILL = "#f5f6f8"
 
 SUFFIXES = (".svg", ".png", ".pdf")
-MOST_SWITCH_NAMES = 90
+MOST_BOXES = 90
+"""Drawings of more switches have dots without names; but maps name as many as there is room for."""
 MOST_HOST_NAMES = 40
 MOST_VECTOR_CABLES = 1500
 """Larger fabrics are drawn as pixels inside the vector file, which otherwise takes megabytes."""
@@ -78,9 +83,12 @@ def fabric_figure(fabric: Fabric) -> Figure:
         width = _width(fabric, place)
         figure = new_figure(width, width / place.aspect + 0.9)
         axes = figure.add_subplot()
-        draw_fabric(axes, fabric, place, width, width / place.aspect)
-        axes.set_title(_caption(fabric), fontsize=10)
-        _key(axes, fabric)
+        drawing = draw_fabric(axes, fabric, place, width, width / place.aspect)
+        title = axes.set_title(_caption(fabric, width), fontsize=10)
+        _key(axes, fabric, place)
+        named, switches = name_nodes(figure, [drawing])[0]
+        if 0 < named < switches:
+            title.set_text(f"{title.get_text()}; names of {named}, where there is room")
         return figure
 
 
@@ -93,23 +101,41 @@ def _width(fabric: Fabric, place: Layout) -> float:
     return 7.0 if place.style == "sides" or switches <= 40 else min(7.0 + switches / 40, 14.0)
 
 
-def _caption(fabric: Fabric) -> str:
-    hosts = sum(node["tier"] == "host" for node in fabric.nodes)
-    switches, cables = len(fabric.nodes) - hosts, len(fabric.links["source"]) // 2
-    return f"{fabric.spec}\n{hosts} hosts, {switches} switches, {cables} cables"
+def _caption(fabric: Fabric, width: float) -> str:
+    counts = {tier: sum(node["tier"] == tier for node in fabric.nodes) for tier in ("host", "tor")}
+    words, switches = tier_words(fabric), len(fabric.nodes) - counts["host"]
+    own = words["tor"] if counts["tor"] == switches and fabric.from_file else Words("switch", "switches")
+    parts = [words["host"].counted(counts["host"]), own.counted(switches)]
+    parts.append(Words("cable", "cables").counted(len(fabric.links["source"]) // 2))
+    # A letter of this size is about 0.09 inches wide.
+    return "\n".join([*textwrap.wrap(fabric.spec, int(width / 0.09)), ", ".join(parts)])
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A fabric drawn on an axes, without names so far."""
+
+    axes: Axes
+    fabric: Fabric
+    place: Layout
+    small: bool
+    """Whether it is one of several in a picture."""
 
 
 def draw_fabric(
     axes: Axes, fabric: Fabric, place: Layout, width: float, height: float, values: LinkValues | None = None
-) -> None:
-    """Draws a fabric on an axes of about `width` x `height` inches.
+) -> Drawing:
+    """Draws a fabric on an axes of about `width` x `height` inches; `name_nodes` has to be called when all is drawn.
 
     With values, each cable is two lines, one per direction, side by side as on a road with traffic on the right.
     """
     canvas = _Canvas(axes, place, width, height)
-    around = {"circle": (0.01, 0.01), "map": (0.09, 0.09), "spring": (0.09, 0.09)}.get(place.style, (0.035, 0.09))
-    axes.set_xlim(-around[0], 1 + around[0])
-    axes.set_ylim(-around[1], 1 + min(around[1], 0.07))
+    around = {"circle": (0.01, 0.01), "map": (0.05, 0.05), "spring": (0.05, 0.05), "sides": (0.09, 0.09)}.get(
+        place.style, (0.035, 0.09)
+    )
+    xs, ys = zip(*place.positions, strict=True)
+    axes.set_xlim(min(0.0, *xs) - around[0], max(1.0, *xs) + around[0])
+    axes.set_ylim(min(0.0, *ys) - around[1], max(1.0, *ys) + min(around[1], 0.07))
     axes.set_axis_off()
     axes.grid(visible=False)
     _pods(canvas)
@@ -119,18 +145,19 @@ def draw_fabric(
     else:
         _directions(canvas, fabric, values, pixels)
     _failed_cables(canvas, fabric)
-    _nodes(canvas, fabric, small=values is not None)
+    _nodes(canvas, fabric)
+    return Drawing(axes, fabric, place, small=values is not None)
 
 
 def _pods(canvas: _Canvas) -> None:
     """A light ground under each pod: its hosts, ToRs and aggregation switches."""
+    if not _shows_pods(canvas.place):
+        return
     spans = canvas.place.pods
     rows = sorted({y for _, y in canvas.place.positions})
-    if len(spans) < 2 or len(rows) < 3:
-        return
     top = rows[-2] if len(rows) > 3 else rows[-1]
     margin = min(0.018, 0.3 / len(canvas.place.positions) + 0.006)
-    for pod, (left, right) in spans.items():
+    for left, right in spans.values():
         ground = FancyBboxPatch(
             (left - margin, -0.045),
             right - left + 2 * margin,
@@ -142,8 +169,10 @@ def _pods(canvas: _Canvas) -> None:
             zorder=0,
         )
         canvas.axes.add_patch(ground)
-        if len(spans) <= 16:
-            canvas.axes.text((left + right) / 2, -0.053, f"pod {pod}", ha="center", va="top", fontsize=8, color=FAINT)
+
+
+def _shows_pods(place: Layout) -> bool:
+    return len(place.pods) > 1 and len({y for _, y in place.positions}) > 2
 
 
 def _cables(canvas: _Canvas, fabric: Fabric, pixels: bool) -> None:
@@ -200,89 +229,112 @@ def _failed_cables(canvas: _Canvas, fabric: Fabric) -> None:
     )
 
 
-def _nodes(canvas: _Canvas, fabric: Fabric, small: bool) -> None:
+def _nodes(canvas: _Canvas, fabric: Fabric) -> None:
+    """A dot for every node; boxes with names come on top of them."""
     by_tier: dict[str, list[int]] = {}
     for node, record in enumerate(fabric.nodes):
         by_tier.setdefault(record["tier"], []).append(node)
-    switches = len(fabric.nodes) - len(by_tier["host"])
-    crowded = switches > MOST_SWITCH_NAMES
     for tier, nodes in by_tier.items():
+        size = _host_points(canvas.place, len(nodes)) if tier == "host" else _switch_points(fabric)
         xs, ys = zip(*(canvas.place.positions[node] for node in nodes), strict=True)
-        is_host = tier == "host"
-        in_rows = canvas.place.style in ("tiers", "sides")
-        named = (in_rows and len(nodes) <= MOST_HOST_NAMES) if is_host else not crowded
-        size: float = (20 if named else 6 if len(nodes) < 300 else 2) if is_host else 14 if crowded else 60
         canvas.axes.scatter(
             xs,
             ys,
-            s=size,
-            marker="o" if is_host or crowded or named else "s",
-            facecolor=TIER_COLOURS[tier],
-            edgecolor=TIER_EDGES[tier],
-            linewidths=0.8 if size > 10 else 0.3,
-            zorder=2,
-            alpha=1.0 if is_host or crowded or not named else 0.0,
-        )
-        if named:
-            _names(canvas, fabric, nodes, is_host, small)
-
-
-def _names(canvas: _Canvas, fabric: Fabric, nodes: Sequence[int], is_host: bool, small: bool) -> None:
-    """Switches are boxes with their names; names of hosts stand outside of them."""
-    crowd = len(fabric.nodes)
-    size = (6.0 if small else 7.5) if crowd < 60 else 5.5
-    for node in nodes:
-        record = fabric.nodes[node]
-        x, y = canvas.place.positions[node]
-        if not is_host:
-            box = {
-                "boxstyle": "round,pad=0.28,rounding_size=0.15",
-                "facecolor": TIER_COLOURS[record["tier"]],
-                "edgecolor": TIER_EDGES[record["tier"]],
-                "linewidth": 0.8,
-            }
-            canvas.axes.text(
-                x, y, record["name"], fontsize=size, ha="center", va="center", bbox=box, zorder=3, color=INK
-            )
-            continue
-        dx, dy, ha, va = _host_name_side(canvas.place, x)
-        canvas.axes.annotate(
-            record["name"],
-            (x, y),
-            (dx, dy),
-            textcoords="offset points",
-            fontsize=size - 0.5,
-            ha=ha,
-            va=va,
-            color=FAINT,
-        )
-
-
-def _host_name_side(place: Layout, x: float) -> tuple[float, float, Any, Any]:
-    """Offset and alignment of a host's name."""
-    match place.style:
-        case "sides":
-            return (-6, 0, "right", "center") if x < 0.5 else (6, 0, "left", "center")
-        case _:
-            return (0, -5, "center", "top")
-
-
-def _key(axes: Axes, fabric: Fabric) -> None:
-    """What the colours mean, below the drawing, for fabrics of more than one tier."""
-    tiers = [tier for tier in TIER_WORDS if any(node["tier"] == tier for node in fabric.nodes)]
-    entries = [
-        Line2D(
-            [],
-            [],
+            s=size**2,
             marker="o",
-            linestyle="none",
-            color=TIER_EDGES[t],
-            markerfacecolor=TIER_COLOURS[t],
-            label=w,
+            facecolor=["white" if node in canvas.place.guessed else TIER_COLOURS[tier] for node in nodes],
+            edgecolor=TIER_EDGES[tier],
+            linewidths=0.8 if size > 3 else 0.3,
+            zorder=2,
         )
-        for t, w in TIER_WORDS.items()
-        if t in tiers
-    ]
+
+
+def _host_points(place: Layout, hosts: int) -> float:
+    """Diameter of a host's dot."""
+    if hosts <= MOST_HOST_NAMES and place.style in ("tiers", "sides"):
+        return 4.5
+    return 2.5 if hosts < 300 else 1.4
+
+
+def _switch_points(fabric: Fabric) -> float:
+    """Diameter of a switch's dot."""
+    switches = sum(node["tier"] != "host" for node in fabric.nodes)
+    return 5.0 if switches <= MOST_BOXES else 3.7
+
+
+def name_nodes(figure: Figure, drawings: Sequence[Drawing]) -> list[tuple[int, int]]:
+    """Writes the names of nodes where there is room; for each drawing, how many switches have one, of how many.
+
+    The layout of the figure is settled by this: whatever else it shows has to be there.
+    """
+    # The second time, the layout knows how large everything is.
+    for _ in range(2):
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return [_name_one(drawing, renderer_of(figure)) for drawing in drawings]
+
+
+def _name_one(drawing: Drawing, renderer: RendererAgg) -> tuple[int, int]:
+    fabric, place = drawing.fabric, drawing.place
+    by_tier: dict[str, list[Name]] = {}
+    cables = Counter(fabric.links["source"])
+    for node, record in enumerate(fabric.nodes):
+        tier = record["tier"]
+        face = "white" if node in place.guessed else TIER_COLOURS[tier]
+        name = Name(record["name"], place.positions[node], face, TIER_EDGES[tier], cables[node])
+        by_tier.setdefault(tier, []).append(name)
+    hosts = by_tier.pop("host", [])
+    switches = [name for names in by_tier.values() for name in names]
+    namer = Namer(drawing.axes, renderer)
+    start_pt = (6.0 if drawing.small else 7.5) if len(fabric.nodes) < 60 else 5.5
+    named = 0
+    if len(switches) <= MOST_BOXES:
+        groups = list(by_tier.values())
+        fits = namer.boxes(groups, start_pt)
+        named = sum(len(group) for group, fit in zip(groups, fits, strict=True) if fit)
+    if place.style in ("map", "spring") and not named:
+        namer.block([name.at for name in switches], _switch_points(fabric) + 1)
+        namer.avoid(_lines(fabric, place))
+        named = namer.beside(switches, 5.5 if drawing.small or len(switches) > MOST_BOXES else 6.5, 4.0)
+    _name_pods(namer, place)
+    _name_hosts(namer, place, hosts, start_pt - 0.5)
+    return named, len(switches)
+
+
+def _lines(fabric: Fabric, place: Layout) -> list[tuple[Position, Position]]:
+    """All cables, from end to end."""
+    ends = zip(fabric.links["source"][::2], fabric.links["target"][::2], strict=True)
+    return [(place.positions[source], place.positions[target]) for source, target in ends]
+
+
+def _name_pods(namer: Namer, place: Layout) -> None:
+    """The number of each pod below it."""
+    if not _shows_pods(place):
+        return
+    middles = {pod: ((left + right) / 2, -0.053) for pod, (left, right) in place.pods.items()}
+    for size_pt, form in ((8.0, "pod {}"), (6.0, "pod {}"), (6.0, "{}")):
+        names = [Name(form.format(pod), at, "", "") for pod, at in middles.items()]
+        if namer.line_up(names, size_pt, (0, 0), "center", "top"):
+            return
+
+
+def _name_hosts(namer: Namer, place: Layout, hosts: Sequence[Name], size_pt: float) -> None:
+    """Names of hosts stand outside of them, in drawings that have the hosts in rows or columns."""
+    if len(hosts) > MOST_HOST_NAMES or place.style not in ("tiers", "sides"):
+        return
+    if place.style == "tiers":
+        namer.line_up(hosts, size_pt, (0, -5), "center", "top")
+        return
+    for side, offset, ha in ((-1, (-6.0, 0.0), "right"), (1, (6.0, 0.0), "left")):
+        own = [name for name in hosts if (name.at[0] - 0.5) * side > 0]
+        namer.line_up(own, size_pt, offset, ha, "center")
+
+
+def _key(axes: Axes, fabric: Fabric, place: Layout) -> None:
+    """What the colours and lines mean, below the drawing."""
+    entries = [_dot(words.many, TIER_COLOURS[tier], TIER_EDGES[tier]) for tier, words in tier_words(fabric).items()]
+    if place.guessed:
+        entries.append(_dot("without coordinates", "white", TIER_EDGES["tor"]))
     if not all(fabric.links["up"]):
         entries.append(Line2D([], [], color=FAILED, linestyle=(0, (3, 2)), label="failed"))
     rates = sorted(set(fabric.links["rate_bps"]))
@@ -292,4 +344,9 @@ def _key(axes: Axes, fabric: Fabric) -> None:
             Line2D([], [], color=CABLE, linewidth=width, label=rate_text(rate))
             for rate, width in zip(rates, thin_to_thick, strict=True)
         ]
-    axes.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.01), ncols=len(entries), fontsize=8)
+    fitting_legend(axes, len(entries), handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.01), fontsize=8)
+
+
+def _dot(label: str, face: str, edge: str) -> Line2D:
+    """An entry of the key."""
+    return Line2D([], [], marker="o", linestyle="none", color=edge, markerfacecolor=face, label=label)

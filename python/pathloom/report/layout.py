@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pathloom.fabrics import Fabric
+from pathloom.report.spread import Position, apart, fill_in
 
-Position = tuple[float, float]
-
+MOST_MOVED_APART = 1500
+"""Maps of more switches leave those that cover each other where they are."""
 MOST_SPRING_SWITCHES = 300
 """Fabrics without positions and with more switches than this are drawn as a circle."""
 
@@ -28,6 +29,8 @@ class Layout:
     """`tiers`, `sides`, `map`, `circle` or `spring`."""
     pods: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Left and right end of each pod, in a drawing in tiers."""
+    guessed: frozenset[int] = frozenset()
+    """Switches of a map that have no coordinates and stand near their neighbours."""
 
 
 class _Graph:
@@ -60,8 +63,9 @@ def layout(fabric: Fabric) -> Layout:
         return _sides(graph, middle)
     if any(tier in ("aggregation", "core") for tier in graph.tier):
         return _tiers(graph)
-    if all(graph.nodes[switch]["position"] is not None for switch in graph.switches):
-        return _map(graph)
+    placed = {switch: graph.nodes[switch]["position"] for switch in graph.switches if graph.nodes[switch]["position"]}
+    if 2 * len(placed) >= len(graph.switches) and len(set(placed.values())) > 1:
+        return _map(graph, placed)
     if len(graph.switches) > MOST_SPRING_SWITCHES or fabric.spec.startswith("jellyfish"):
         return _circle(graph)
     return _spring(graph)
@@ -161,19 +165,21 @@ def _even(count: int) -> list[float]:
     return [0.5 + reach / 2 - reach * index / max(count - 1, 1) for index in range(count)]
 
 
-def _map(graph: _Graph) -> Layout:
-    """Switches where the file says they are, hosts fanned out around them."""
-    places = {switch: graph.nodes[switch]["position"] for switch in graph.switches}
-    xs, ys = [place[0] for place in places.values()], [place[1] for place in places.values()]
+def _map(graph: _Graph, placed: Mapping[int, Position]) -> Layout:
+    """Switches where the file says they are, the others near their neighbours, hosts fanned out around them."""
+    xs, ys = [x for x, _ in placed.values()], [y for _, y in placed.values()]
     # Degrees of longitude are shorter away from the equator; for other coordinates this changes little.
     middle_y = (min(ys) + max(ys)) / 2
     squeeze = math.cos(math.radians(middle_y)) if abs(middle_y) < 80 else 1.0
     width, height = (max(xs) - min(xs)) * squeeze, max(ys) - min(ys)
     aspect = min(max(width / height if height else 2.0, 0.8), 2.2)
-    unit = {
-        switch: (_share(x, xs), _share(y, ys)) for switch, (x, y) in ((switch, places[switch]) for switch in places)
-    }
-    return _fan_out(graph, unit, aspect, "map")
+    known = {switch: (_share(x, xs), _share(y, ys)) for switch, (x, y) in placed.items()}
+    neighbours = {a: [b for b in graph.neighbours[a] if graph.tier[b] != "host"] for a in graph.switches}
+    unit = fill_in(known, neighbours)
+    if len(unit) <= MOST_MOVED_APART:
+        unit = apart(unit, aspect, min(0.018, 0.4 / math.sqrt(len(unit))))
+    layout = _fan_out(graph, unit, aspect, "map")
+    return replace(layout, guessed=frozenset(unit.keys() - placed.keys()))
 
 
 def _share(value: float, values: Sequence[float]) -> float:

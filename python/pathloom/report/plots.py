@@ -21,9 +21,19 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from pathloom.experiments.definitions import SIZE_BINS
 from pathloom.experiments.stats import percentile
-from pathloom.report.drawing import LinkValues, draw_fabric
+from pathloom.experiments.tables import link_windows_ns
+from pathloom.report.drawing import LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
-from pathloom.report.style import Look, legend_above, looks, new_figure, pathloom_style, save_figure
+from pathloom.report.style import (
+    Look,
+    fitting_legend,
+    legend_above,
+    looks,
+    new_figure,
+    pathloom_style,
+    save_figure,
+    short_labels,
+)
 from pathloom.words import time_text
 
 if TYPE_CHECKING:
@@ -94,11 +104,13 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
         scale, unit = _time_unit([row["fct_s"]["mean"] for row in rows])
         panels.append(("fct_s", f"mean FCT ({unit})", scale))
     figure = new_figure(4.6 * len(panels), 0.9 + 0.42 * len(rows))
+    names = short_labels([row["scheme"] for row in rows])
     for place, (key, label, scale) in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), place + 1)
         _dots(axes, [row[key] for row in rows], [look[row["scheme"]] for row in rows], scale)
+        _cut_at(axes, 0.0, 1.0 if key == "throughput" else None)
         axes.set_xlabel(label)
-        axes.set_yticks(range(len(rows)), [row["scheme"] for row in rows] if place == 0 else [""] * len(rows))
+        axes.set_yticks(range(len(rows)), names if place == 0 else [""] * len(rows))
     says = "Mean and 95 % confidence interval over the runs. More throughput is better, and less time."
     return Plot(
         "means",
@@ -130,6 +142,13 @@ def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Lo
     axes.margins(x=0.12)
 
 
+def _cut_at(axes: Axes, least: float, most: float | None) -> None:
+    """Ends the axis where values end; intervals of few runs reach beyond."""
+    left, right = axes.get_xlim()
+    margin = 0.02 * (right - left)
+    axes.set_xlim(max(left, least - margin), right if most is None else min(right, most + margin))
+
+
 def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of the throughput of flows."""
     values = _by_scheme(result, "throughput")
@@ -139,7 +158,7 @@ def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     axes = figure.add_subplot()
     for scheme, ascending in values.items():
         xs, ys = _steps(ascending)
-        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=scheme)
+        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=look[scheme].label)
     axes.set_xlim(0, 1.005)
     _shares(axes)
     axes.set_xlabel("throughput of a flow (1 = as if alone in the fabric)")
@@ -157,7 +176,7 @@ def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     axes = figure.add_subplot()
     for scheme, ascending in values.items():
         xs, ys = _steps(ascending)
-        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=scheme)
+        axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=look[scheme].label)
     axes.set_xscale("log")
     _shares(axes)
     _log_times(axes, "x")
@@ -192,7 +211,7 @@ def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
                 markersize=6,
                 linewidth=0.9,
                 linestyle=look[scheme].line,
-                label=scheme,
+                label=look[scheme].label,
             )
         axes.set_yscale("log")
         axes.set_xticks(range(len(bins)), [label for label, _, _ in bins])
@@ -203,7 +222,8 @@ def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
     _log_times(left, "y")
     left.set_ylabel("flow completion time")
     right.tick_params(axis="y", labelleft=False)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=8, handlelength=2.6)
+    handles, _ = left.get_legend_handles_labels()
+    fitting_legend(figure, len(handles), handles=handles, loc="outside upper left", handlelength=2.6)
     says = "Median and 95th percentile of the flow completion time, by flow size: lower is better."
     return Plot("fct-by-size", "Flow completion time by flow size", says, figure)
 
@@ -221,15 +241,15 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
     figure = new_figure(width * columns, (height + 0.3) * rows + 0.7)
     most = max(max(values) for values in means_by_scheme.values())
     scale = Normalize(0.0, max(0.1, math.ceil(most * 10) / 10))
-    drawn = []
+    drawings = []
     for number, (scheme, values) in enumerate(means_by_scheme.items()):
         axes = figure.add_subplot(rows, columns, number + 1)
-        draw_fabric(axes, result.fabric, place, width, height, LinkValues(values, _BUSY, scale))
-        axes.set_title(scheme, color=look[scheme].colour, fontweight="bold")
-        drawn.append(axes)
+        values_drawn = LinkValues(values, _BUSY, scale)
+        drawings.append(draw_fabric(axes, result.fabric, place, width, height, values_drawn))
+        axes.set_title(look[scheme].label, color=look[scheme].colour, fontweight="bold")
     bar = figure.colorbar(
         ScalarMappable(scale, _BUSY),
-        ax=drawn,
+        ax=[drawing.axes for drawing in drawings],
         location="bottom",
         shrink=0.5,
         aspect=40,
@@ -239,11 +259,22 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
     bar.set_label("utilisation")
     bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0%}"))
     bar.outline.set_visible(False)
+    name_nodes(figure, drawings)
     says = (
-        "Mean utilisation of every link over all runs. A cable is two lines, one per direction, with traffic on the "
-        "right-hand side as on a road; all drawings share one scale."
+        f"Mean utilisation of every link over all runs, {_window_text(result)}. A cable is two lines, one per "
+        "direction, with traffic on the right-hand side as on a road; all drawings share one scale."
     )
     return Plot("link-heat-map", "Where the traffic goes", says, figure)
+
+
+def _window_text(result: Result) -> str:
+    """Says what time utilisation is over, as part of a sentence."""
+    times = sorted(window_ns / 1e9 for window_ns in link_windows_ns(result.outcomes).values())
+    low, high = time_text(times[0]), time_text(times[-1])
+    how_long = low if low == high else f"{low} to {high}"
+    if len({one.job.label for one in result.outcomes}) == 1:
+        return f"each over its whole time ({how_long})"
+    return f"for all schemes over the same time: until the slowest has finished ({how_long})"
 
 
 def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
@@ -261,7 +292,7 @@ def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
             ranked,
             color=look[scheme].colour,
             linestyle=look[scheme].line,
-            label=scheme,
+            label=look[scheme].label,
         )
     axes.set_ylim(0, None)
     axes.set_xlim(1, len(between))
@@ -269,7 +300,10 @@ def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
     axes.set_xlabel("links between switches, busiest first")
     axes.set_ylabel("mean utilisation")
     legend_above(axes)
-    says = "The flatter a curve, the more evenly a scheme spreads the traffic over the links between switches."
+    says = (
+        f"Mean utilisation over all runs, {_window_text(result)}. The flatter a curve, the more evenly a scheme "
+        "spreads the traffic over the links between switches."
+    )
     return Plot("link-ranks", "Utilisation by rank", says, figure)
 
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 
 INK = "#222222"
@@ -19,7 +19,7 @@ FAINT = "#8a8f98"
 GRID = "#e3e6ea"
 
 # Okabe and Ito's palette, told apart under every common kind of colour blindness; yellow is left out on white.
-_LOOKS = (
+_LOOKS: tuple[tuple[str, str, str | tuple[float, tuple[float, ...]]], ...] = (
     ("#7f7f7f", "s", (0, (4, 1.5))),
     ("#0072b2", "o", "solid"),
     ("#d55e00", "^", "solid"),
@@ -40,6 +40,11 @@ _FAVOURITES = {
     "mptcp": 5,
     "tcp-path": 7,
 }
+
+MOST_LABEL_LETTERS = 34
+"""Longer names of schemes are cut in pictures."""
+_LEGEND_ROOM_PT = 60.0
+"""What stands left and right of the axes: ticks, their labels and the name of the axis."""
 
 _SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -64,6 +69,8 @@ _SETTINGS: dict[Any, Any] = {
     "legend.fontsize": 9.0,
     "lines.linewidth": 1.8,
     "text.color": INK,
+    # Names and specifications may hold dollar signs.
+    "text.parse_math": False,
     "svg.fonttype": "path",
     "svg.hashsalt": "pathloom",
 }
@@ -71,8 +78,9 @@ _SETTINGS: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, marker and line style of a scheme."""
+    """What a scheme is called in a picture, and its colour, marker and line style."""
 
+    label: str
     colour: str
     marker: str
     line: str | tuple[float, tuple[float, ...]]
@@ -89,7 +97,20 @@ def looks(schemes: Sequence[str]) -> dict[str, Look]:
     for scheme in schemes:
         if scheme not in taken:
             taken[scheme] = next(free, len(taken) % len(_LOOKS))
-    return {scheme: Look(*_LOOKS[taken[scheme]]) for scheme in schemes}
+    labels = short_labels(schemes)
+    return {scheme: Look(label, *_LOOKS[taken[scheme]]) for scheme, label in zip(schemes, labels, strict=True)}
+
+
+def short_labels(schemes: Sequence[str]) -> list[str]:
+    """What schemes are called in pictures: long specifications lose their middle, unless two would then be alike.
+
+    >>> short_labels(["ecmp", "experiments/my-schemes/greedy.py:Greedy:period=100ms"])
+    ['ecmp', 'experiments/my-s…eedy:period=100ms']
+    """
+    head = (MOST_LABEL_LETTERS - 1) // 2
+    tail = MOST_LABEL_LETTERS - 1 - head
+    cut = [one if len(one) <= MOST_LABEL_LETTERS else f"{one[:head]}…{one[-tail:]}" for one in schemes]
+    return cut if len(set(cut)) == len(cut) else list(schemes)
 
 
 @contextmanager
@@ -113,6 +134,25 @@ def save_figure(figure: Figure, target: Path | BytesIO, kind: str, dpi: int = 16
         figure.savefig(target, format=kind, dpi=dpi, metadata=metadata)
 
 
+def renderer_of(figure: Figure) -> RendererAgg:
+    """What measures texts for a figure."""
+    canvas = figure.canvas
+    assert isinstance(canvas, FigureCanvasAgg), "made by new_figure"
+    return cast(RendererAgg, canvas.get_renderer())  # type: ignore[no-untyped-call]
+
+
+def fitting_legend(place: Axes | Figure, most_columns: int, **keys: Any) -> None:
+    """A legend in as many columns as the figure is wide enough for."""
+    figure = place if isinstance(place, Figure) else place.figure
+    assert isinstance(figure, Figure), "no part of pathloom draws into sub-figures"
+    room = figure.bbox.width - _LEGEND_ROOM_PT * figure.dpi / 72 * (place is not figure)
+    for columns in range(max(most_columns, 1), 0, -1):
+        legend = place.legend(ncols=columns, **keys)
+        if columns == 1 or legend.get_window_extent(renderer_of(figure)).width <= room:
+            return
+        legend.remove()
+
+
 def legend_above(axes: Axes, columns: int = 4) -> None:
     """A legend over the plot, where it covers nothing."""
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, borderaxespad=0.3, handlelength=2.6)
+    fitting_legend(axes, columns, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.3, handlelength=2.6)

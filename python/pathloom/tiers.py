@@ -1,0 +1,57 @@
+"""What the nodes of a fabric are called, tier by tier: leaves and spines, ToRs and cores, or routers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathloom.fabrics import Fabric
+
+
+class Words(NamedTuple):
+    """The singular and the plural."""
+
+    one: str
+    many: str
+
+    def counted(self, number: int) -> str:
+        """A number of them.
+
+        >>> Words("leaf", "leaves").counted(1), Words("leaf", "leaves").counted(4)
+        ('1 leaf', '4 leaves')
+        """
+        return f"{number} {self.one if number == 1 else self.many}"
+
+
+_CLOS = {
+    "host": Words("host", "hosts"),
+    "tor": Words("ToR", "ToRs"),
+    "aggregation": Words("aggregation", "aggregation"),
+    "core": Words("core", "cores"),
+}
+_BY_FABRIC = {
+    "leaf-spine": {"tor": Words("leaf", "leaves"), "core": Words("spine", "spines")},
+    "three-layer": {"core": Words("spine", "spines")},
+    "diamond": {"core": Words("middle switch", "middle switches")},
+    "parallel-paths": {"core": Words("middle switch", "middle switches")},
+    "jellyfish": {"tor": Words("switch", "switches")},
+}
+_ROUTER, _SWITCH = Words("router", "routers"), Words("switch", "switches")
+
+
+def tier_words(fabric: Fabric) -> dict[str, Words]:
+    """What the nodes of each tier (host, tor, aggregation, core) are called, from the hosts up.
+
+    The switches of a file that tells no tiers apart are routers where it has coordinates, as files of wide-area
+    networks have, and plain switches where it has none.
+
+    >>> from pathloom.fabrics import leaf_spine
+    >>> [words.many for words in tier_words(leaf_spine()).values()]
+    ['hosts', 'leaves', 'spines']
+    """
+    tiers = [tier for tier in _CLOS if any(node["tier"] == tier for node in fabric.nodes)]
+    words = {**_CLOS, **_BY_FABRIC.get(fabric.spec.split(":", 1)[0], {})}
+    if fabric.from_file and tiers == ["host", "tor"]:
+        placed = any(node["position"] is not None for node in fabric.nodes if node["tier"] == "tor")
+        words["tor"] = _ROUTER if placed else _SWITCH
+    return {tier: words[tier] for tier in tiers}
