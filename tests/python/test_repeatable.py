@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from conftest import SMALL, Cli
+from conftest import SMALL, Cli, tree
 from pathloom import _core
 from pathloom.experiments import execution
 from synthetic import numbers
@@ -40,6 +43,25 @@ def test_any_number_of_jobs_gives_the_same_result(cli: Cli, tmp_path: Path) -> N
     assert numbers(texts[0]) == numbers(texts[1]) == numbers(texts[2])
     one, other = (pl.read_parquet(tmp_path / jobs / "flows.parquet") for jobs in ("1", "5"))
     assert one.equals(other)
+
+
+def test_a_folder_of_results_is_the_same_byte_for_byte(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pathloom", "compare", *SMALL, "--schemes", "spt,ecmp,hedera:period=50ms"]
+    for jobs, hash_seed in ((1, 1), (2, 99)):
+        subprocess.run(
+            [*command, "--runs", "3", "--jobs", str(jobs), "--out", str(jobs)],
+            env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+            cwd=tmp_path,
+            capture_output=True,
+            check=True,
+        )
+    one, other = tmp_path / "1", tmp_path / "2"
+    assert tree(one) == tree(other)
+    assert {"report.html", "link-heat-map.svg", "flows.parquet", "links.parquet"} < set(tree(one))
+    differing = [name for name in tree(one) if (one / name).read_bytes() != (other / name).read_bytes()]
+    assert differing == ["result.json"], "which holds how long the runs took"
+    texts = [(folder / "result.json").read_text(encoding="utf-8") for folder in (one, other)]
+    assert numbers(texts[0]) == numbers(texts[1])
 
 
 def test_wall_keys_are_all_that_differs(cli: Cli) -> None:

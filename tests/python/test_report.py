@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -119,6 +120,13 @@ def test_other_fabrics_and_many_schemes() -> None:
 def test_equal_results_make_equal_pictures(result: Result) -> None:
     again = synthetic.result(fat_tree(k=4, rate="10Mbps"), {"spt": 0.6, "ecmp": 1.0, "hedera": 1.2}, unfinished=2)
     assert [plot.svg for plot in plots(result)] == [plot.svg for plot in plots(again)]
+
+
+def test_the_report_says_nothing_that_differs_from_run_to_run(result: Result, report: str) -> None:
+    again = synthetic.result(fat_tree(k=4, rate="10Mbps"), {"spt": 0.6, "ecmp": 1.0, "hedera": 1.2}, unfinished=2)
+    again.outcomes = [replace(outcome, wall_s=1000.0) for outcome in again.outcomes]
+    assert again.summary["schemes"][0]["wall_s"] > 100 * result.summary["schemes"][0]["wall_s"]
+    assert again.report() == report
 
 
 def test_a_scheme_keeps_its_look_from_report_to_report() -> None:

@@ -31,4 +31,4 @@ def test_the_caption_says_what_time_utilisation_is_over() -> None:
         fabric="dumbbell:rate=10Mbps", traffic="long-lived", schemes=["spt", "ecmp"], duration="1s", runs=1
     )
     report = result.report()
-    assert report.count("for all schemes over the same time: until the slowest has finished (1 s)") >= 2
+    assert report.count("for all schemes over the same time: until the slowest has ended (1 s)") >= 2

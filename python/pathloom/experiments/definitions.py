@@ -61,7 +61,7 @@ DEFINITIONS: Final = (
     ),
     (
         "Utilisation",
-        "bytes sent, headers included, over bytes that the link could have sent until the slowest scheme had finished, "
+        "bytes sent, headers included, over bytes that the link could have sent until the slowest scheme had ended, "
         "drain included. This time is the same for all schemes of a run, so equal bytes are equal utilisation.",
     ),
 )

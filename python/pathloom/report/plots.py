@@ -274,7 +274,7 @@ def _window_text(result: Result) -> str:
     how_long = low if low == high else f"{low} to {high}"
     if len({one.job.label for one in result.outcomes}) == 1:
         return f"each over its whole time ({how_long})"
-    return f"for all schemes over the same time: until the slowest has finished ({how_long})"
+    return f"for all schemes over the same time: until the slowest has ended ({how_long})"
 
 
 def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
@@ -338,8 +338,9 @@ def _link_means(result: Result) -> dict[str, list[float]]:
     for scheme in result.settings.labels:
         own = result.links.filter(pl.col("scheme") == scheme)
         if own.height:
-            means_of_links = own.group_by("link").agg(pl.col("utilisation").mean()).sort("link")
-            table[scheme] = means_of_links["utilisation"].to_list()
+            # Not by a grouping, whose threads may add up in any order.
+            by_link = own.sort("link", "run")["utilisation"].to_numpy()
+            table[scheme] = by_link.reshape(own["link"].n_unique(), -1).mean(axis=1).tolist()
     return table
 
 
