@@ -18,7 +18,7 @@ from pathloom.report.plots import plots
 from pathloom.report.style import looks
 from pathloom.report.tables import difference_table, main_table
 
-VOID = {"meta", "img", "br", "link", "input", "hr"}
+VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 
 
 class Checker(HTMLParser):

@@ -129,8 +129,10 @@ class Result:
         return written
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-        return self.report()
+        """For notebooks: a table and two pictures."""
+        from pathloom.report.notebook import notebook_cell
+
+        return notebook_cell(self)
 
     def __repr__(self) -> str:
         done = len(self.outcomes)

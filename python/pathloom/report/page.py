@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
 MOST_UNFINISHED_SHOWN = 30
+MOST_UNBROKEN = 24
+"""Letters of a name that stay in one line."""
 MOST_UNCROWDED = 5
 """Schemes that stand side by side in a table with figure and interval in one line."""
 
@@ -27,7 +30,7 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     """The report of a result as HTML text."""
     settings, summary = result.settings, result.summary
     schemes = summary["schemes"]
-    colours = {scheme: look.colour for scheme, look in looks(settings.labels).items()}
+    colours = colours_of(result)
     title = f"{listed(settings.labels)} on {settings.fabric.split(':', 1)[0]}"
     css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
     runs = f"{settings.runs} run{'s' if settings.runs != 1 else ''} of {settings.duration}, seed {settings.seed}"
@@ -35,14 +38,14 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="under">{escape(settings.traffic)} on {escape(settings.fabric)} · {escape(runs)} per scheme</p>',
         _incomplete(result),
-        _headline(schemes),
-        _scheme_table(main_table(schemes), colours),
+        headline_block(schemes),
+        scheme_table(main_table(schemes), colours),
         _legend(schemes),
         _differences(schemes),
         *(_figure(plot) for plot in plots),
         "<h2>What it cost</h2>",
         "<p>Per run, but for the most rules in any one switch at any time.</p>",
-        _scheme_table(control_table(schemes), colours),
+        scheme_table(control_table(schemes), colours),
         _unfinished(result),
         _settings(result),
         "<h2>What the words mean</h2>",
@@ -57,6 +60,11 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         f"<title>{escape(title)} – Pathloom</title>\n<style>\n{css}</style>\n</head>\n"
         f"<body>\n{body}\n</body>\n</html>\n"
     )
+
+
+def colours_of(result: Result) -> dict[str, str]:
+    """The colour of each scheme."""
+    return {scheme: look.colour for scheme, look in looks(result.settings.labels).items()}
 
 
 def headlines(schemes: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -115,7 +123,8 @@ def _legend(schemes: Sequence[Mapping[str, Any]]) -> str:
     return f'<p class="under">{" ".join(marks)}</p>' if marks else ""
 
 
-def _headline(schemes: Sequence[Mapping[str, Any]]) -> str:
+def headline_block(schemes: Sequence[Mapping[str, Any]]) -> str:
+    """What a reader should take away, as HTML."""
     lines = "".join(f"<p>{escape(line)}</p>" for line in headlines(schemes))
     return f'<div class="headline">{lines}</div>' if lines else ""
 
@@ -131,10 +140,10 @@ def _incomplete(result: Result) -> str:
     )
 
 
-def _scheme_table(table: Table, colours: Mapping[str, str]) -> str:
+def scheme_table(table: Table, colours: Mapping[str, str]) -> str:
     """A row per figure and a column per scheme, as on the terminal: this fits narrow windows."""
     names = [row[0] for row in table.rows]
-    head = "".join(f"<th>{_swatch(colours.get(name))}{escape(name)}</th>" for name in names)
+    head = "".join(f"<th>{_breakable(name, _swatch(colours.get(name)))}</th>" for name in names)
     rows = []
     for column in range(1, len(table.headings)):
         cells = [_cell(row[column], table.best[column] == index) for index, row in enumerate(table.rows)]
@@ -145,7 +154,7 @@ def _scheme_table(table: Table, colours: Mapping[str, str]) -> str:
 
 def _plain_table(table: Table) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
-    rows = [f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in table.rows]
+    rows = [f"<tr><td>{_breakable(row[0])}</td>{''.join(_cell(cell) for cell in row[1:])}</tr>" for row in table.rows]
     return _table(head, rows)
 
 
@@ -159,6 +168,19 @@ def _cell(text: str, best: bool = False) -> str:
     after = f'<span class="half"> ± {escape(half)}</span>' if plus_minus else ""
     mark = ' class="best"' if best else ""
     return f"<td{mark}>{escape(value)}{after}</td>"
+
+
+def _breakable(name: str, mark: str = "") -> str:
+    """The name of a scheme, which may be broken behind `:`, `,` and `/` alone, unless a part of it is very long.
+
+    The mark, which is HTML, stays with the beginning of the name.
+    """
+    parts = re.findall(r"[^:,/]*[:,/]|[^:,/]+", name)
+    marks = [mark, *("" for _ in parts[1:])]
+    return "<wbr>".join(
+        f"{mark}{escape(part)}" if len(part) > MOST_UNBROKEN else f'<span class="whole">{mark}{escape(part)}</span>'
+        for part, mark in zip(parts, marks, strict=True)
+    )
 
 
 def _swatch(colour: str | None) -> str:

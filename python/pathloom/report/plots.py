@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,14 +73,20 @@ class Plot:
         save_figure(self.figure, buffer, "svg", dpi=220)
         return buffer.getvalue()
 
+    def png_uri(self, dpi: int) -> str:
+        """The picture in pixels as text that an HTML page can hold: much shorter than as SVG."""
+        buffer = io.BytesIO()
+        save_figure(self.figure, buffer, "png", dpi)
+        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
     @property
     def data_uri(self) -> str:
         """The SVG as text that an HTML page can hold."""
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode("ascii")
 
 
-def plots(result: Result) -> list[Plot]:
-    """The pictures that a result has data for, in the order of the report."""
+def plots(result: Result, most: int | None = None) -> list[Plot]:
+    """The pictures that a result has data for, in the order of the report: all of them, or the first so many."""
     look = looks(result.settings.labels)
     makers: list[Callable[[Result, Mapping[str, Look]], Plot | None]] = [
         means,
@@ -90,8 +97,8 @@ def plots(result: Result) -> list[Plot]:
         link_ranks,
     ]
     with pathloom_style():
-        made = [make(result, look) for make in makers]
-    return [plot for plot in made if plot is not None]
+        made = (make(result, look) for make in makers)
+        return list(islice((plot for plot in made if plot is not None), most))
 
 
 def means(result: Result, look: Mapping[str, Look]) -> Plot | None:

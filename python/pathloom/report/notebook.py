@@ -1,0 +1,51 @@
+"""A result as the cell of a notebook shows it: the main table and two pictures."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from pathloom.report.page import colours_of, headline_block, scheme_table
+from pathloom.report.plots import Plot, plots
+from pathloom.report.tables import main_table
+
+if TYPE_CHECKING:
+    from pathloom.experiments.result import Result
+
+SCOPE = "pathloom-result"
+"""Class of the element that all of its style is confined to."""
+MOST_PICTURES = 2
+PICTURE_DPI, CSS_DPI = 120, 84
+"""Resolution of the pictures, and the one that they are shown at."""
+
+
+def notebook_cell(result: Result) -> str:
+    """A part of a page, with no style for anything outside of it.
+
+    The whole report is `Result.report()`, or in the folder that `Result.save` fills.
+    """
+    settings, schemes = result.settings, result.summary["schemes"]
+    css = files("pathloom.report").joinpath("notebook.css").read_text(encoding="utf-8")
+    done, planned = len(result.outcomes), settings.runs * len(settings.labels)
+    what = f"{settings.traffic} on {settings.fabric}, {settings.runs} x {settings.duration}, seed {settings.seed}"
+    parts = [
+        f"<style>\n{css}</style>",
+        f'<p class="under">{escape(what)}</p>',
+        "" if result.complete else f'<p class="headline warning">{done} of {planned} runs were finished.</p>',
+        headline_block(schemes),
+        scheme_table(main_table(schemes), colours_of(result)),
+        *(_figure(plot) for plot in plots(result, most=MOST_PICTURES)),
+        *(f'<p class="under">Note: {escape(note)}.</p>' for note in result.notes),
+        '<p class="under"><code>result.save("folder")</code> writes the whole report.</p>',
+    ]
+    return f'<div class="{SCOPE}">\n' + "\n".join(part for part in parts if part) + "\n</div>\n"
+
+
+def _figure(plot: Plot) -> str:
+    """A picture with its title; what it says is its alternative text."""
+    width = round(plot.figure.get_figwidth() * CSS_DPI)
+    return (
+        f"<figure><figcaption>{escape(plot.title)}</figcaption><img "
+        f'src="{plot.png_uri(PICTURE_DPI)}" width="{width}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'
+    )
