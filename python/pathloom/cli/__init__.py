@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from pathloom.cli.encoding import make_streams_forgiving
+
 TRACEBACK_VARIABLE = "PATHLOOM_TRACEBACK"
 """Set in the environment, it shows the traceback of an error inside Pathloom."""
 
@@ -28,6 +30,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs one command line; returns the exit code. Whatever goes wrong is one line on stderr."""
+    make_streams_forgiving()
     try:
         from pathloom.cli.app import carry_out
 

@@ -22,8 +22,9 @@ from pathloom.cli import (
     lists,
     reproduce,
 )
+from pathloom.cli.encoding import as_text, is_text
 from pathloom.cli.options import show_help_if_alone
-from pathloom.errors import ToolError
+from pathloom.errors import ToolError, bad_input
 
 app = typer.Typer(
     name="pathloom",
@@ -64,6 +65,7 @@ def root(
 def carry_out(arguments: list[str]) -> int:
     """Runs a command line; bad input becomes one line on stderr and exit code 2."""
     try:
+        _check_text(arguments)
         code = typer.main.get_command(app).main(arguments, prog_name="pathloom", standalone_mode=False)
         sys.stdout.flush()
     except PathloomError as error:
@@ -80,6 +82,15 @@ def carry_out(arguments: list[str]) -> int:
         # This is what the library makes of an interrupt that came before or after the runs.
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _check_text(arguments: list[str]) -> None:
+    for argument in arguments:
+        if not is_text(argument):
+            encoding = sys.getfilesystemencoding()
+            raise bad_input(
+                f"`{as_text(argument)}` is no text in the locale's encoding, {encoding}; set LC_ALL=C.UTF-8"
+            )
 
 
 def _bad_input(text: str) -> int:

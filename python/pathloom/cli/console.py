@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
+from pathloom.cli.encoding import as_shown
 from pathloom.errors import bad_input
 from pathloom.experiments.execution import Progress as Report
 from pathloom.experiments.folder import reason, write_text
@@ -34,9 +35,9 @@ def table(title: str | None, headings: list[str], rows: list[list[str]], numbers
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
     )
     for place, heading in enumerate(headings):
-        grid.add_column(heading, justify="right" if place >= numbers_from else "left", overflow="fold")
+        grid.add_column(as_shown(heading), justify="right" if place >= numbers_from else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*map(as_shown, row))
     console = Console(highlight=False, markup=False)
     if console.is_terminal:
         console.print(grid)
@@ -66,11 +67,22 @@ def check_json_target(target: str | None) -> None:
         raise bad_input(f"--json `{path}`: {reason(error)}; name a file that can be written") from None
 
 
+def put_text(text: str) -> None:
+    """Writes a text for programs to standard output: as UTF-8, whatever the terminal's encoding is."""
+    sys.stdout.flush()
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(text)
+    else:
+        binary.write(text.encode("utf-8", "replace"))
+        binary.flush()
+
+
 def put_json(target: str, content: Any) -> None:
     """Writes JSON to a file, whole, or to standard output."""
     text = content if isinstance(content, str) else json.dumps(content, indent=2, allow_nan=False) + "\n"
     if target == STDOUT:
-        sys.stdout.write(text)
+        put_text(text)
     else:
         write_text(Path(target), text)
 

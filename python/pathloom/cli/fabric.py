@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,7 +106,7 @@ def export(
     fabric = Fabric(spec)
     text = fabric.to_graphml() if form == "graphml" else fabric.to_node_link()
     if out == console.STDOUT:
-        sys.stdout.write(text)
+        console.put_text(text)
     else:
         write_text(Path(out), text)
         print(f"Exported: {out}")
