@@ -81,7 +81,7 @@ lab)
     ;;
 judges)
     command -v tshark >/dev/null || need_packages "tshark, which judges our OpenFlow messages" tshark
-    command -v chromium >/dev/null || need_packages "Chromium, which judges how reports are laid out" chromium
+    command -v chromium >/dev/null || need_packages "Chromium, which judges how reports are laid out" chromium fonts-dejavu-core
     ;;
 *)
     give_up "usage: prepare.sh build|bench|ns3|lab|judges"

@@ -23,9 +23,11 @@ class Words(NamedTuple):
         return f"{number} {self.one if number == 1 else self.many}"
 
 
+TOR = Words("ToR", "ToRs")
+"""A switch with hosts, where nothing else is known of it."""
 _CLOS = {
     "host": Words("host", "hosts"),
-    "tor": Words("ToR", "ToRs"),
+    "tor": TOR,
     "aggregation": Words("aggregation", "aggregation"),
     "core": Words("core", "cores"),
 }

@@ -109,7 +109,7 @@ def test_pcap_and_event_log(cli: Cli, tmp_path: Path) -> None:
 
 def test_fabric_show(cli: Cli) -> None:
     text = cli("fabric", "show", "fat-tree:k=4,host_rate=10Mbps,fail=0.1").out
-    for word in ("36 (16 host, 8 tor, 8 aggregation, 4 core)", "10 Mbit/s", "1 Gbit/s", "failed cables"):
+    for word in ("36 (16 hosts, 8 ToRs, 8 aggregation, 4 cores)", "10 Mbit/s", "1 Gbit/s", "failed cables"):
         assert word in text
     content = json.loads(cli("fabric", "show", "fat-tree:k=4", "--json", "-").out)
     assert (content["nodes"], content["links"], content["hosts"]) == (36, 96, 16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 
+from conftest import Cli
 from geometry import drawn_texts
 from pathloom._core import PathloomError
 from pathloom.fabrics import (
@@ -146,6 +148,23 @@ def test_nodes_of_a_wide_area_network_are_routers() -> None:
     texts = [text for text, _ in drawn_texts(fabric_figure(fabric))]
     assert any("4 hosts, 4 routers, 8 cables" in text for text in texts)
     assert not any("ToR" in text for text in texts)
+
+
+def test_a_fabric_without_a_tier_of_tors_is_shown_and_drawn(cli: Cli, tmp_path: Path) -> None:
+    graph: nx.Graph[str] = nx.Graph([("a", "h0"), ("b", "h1"), ("a", "b")])
+    nx.set_node_attributes(graph, {"a": "core", "b": "core", "h0": "host", "h1": "host"}, "tier")
+    (tmp_path / "cores.json").write_text(json.dumps(nx.node_link_data(graph, edges="edges")), encoding="utf-8")
+    shown = cli("fabric", "show", "cores.json")
+    assert shown.code == 0
+    assert "4 (2 hosts, 2 cores)" in shown.out
+    assert cli("fabric", "draw", "cores.json").code == 0
+
+
+def test_words_of_a_fabric_are_those_of_its_kind(cli: Cli) -> None:
+    shown = cli("fabric", "show", "leaf-spine").out
+    assert "88 (80 hosts, 4 leaves, 4 spines)" in shown
+    assert "between two leaves" in shown
+    assert "at the worst leaf" in shown
 
 
 def test_jellyfish_is_a_circle() -> None:

@@ -11,6 +11,7 @@ from pathloom import _core
 from pathloom.cli import console
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
+from pathloom.tiers import TOR, Words, tier_words
 from pathloom.words import rate_text
 
 app = typer.Typer(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
@@ -36,16 +37,17 @@ def show(spec: SpecArgument, json: JsonOption = None) -> None:
     """Show the sizes, rates and path counts of a fabric."""
     from pathloom.fabrics import Fabric
 
-    summary = Fabric(spec).summary()
+    fabric = Fabric(spec)
+    summary = fabric.summary()
     if json is not None:
         console.put_json(json, summary)
         return
-    console.table(None, ["", ""], [[label, text] for label, text in _lines(summary) if text], 2)
+    console.table(None, ["", ""], [[label, text] for label, text in _lines(summary, tier_words(fabric)) if text], 2)
 
 
-def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    paths = summary["shortest_paths"]
-    tiers = ", ".join(f"{row['nodes']} {row['tier']}" for row in summary["tiers"])
+def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, str]]:
+    paths, tor = summary["shortest_paths"], words.get("tor", TOR)
+    tiers = ", ".join(words[row["tier"]].counted(row["nodes"]) for row in summary["tiers"])
     bisection, ratio = summary["bisection_bps"], summary["oversubscription"]
 
     def rates(ends: list[int] | None) -> str:
@@ -60,14 +62,14 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("switch links", rates(summary["switch_rate_bps"])),
         (
             "shortest paths",
-            f"{paths['min']} to {paths['max']} between two ToRs, median {paths['median']}" if paths else "",
+            f"{paths['min']} to {paths['max']} between two {tor.many}, median {paths['median']}" if paths else "",
         ),
-        ("longest of them", f"{summary['diameter_hops']} hops between two ToRs" if paths else ""),
-        ("ToR pairs apart", str(summary["pairs_apart"] or "")),
-        ("oversubscription", f"{ratio:g} : 1 at the worst ToR" if ratio is not None else ""),
+        ("longest of them", f"{summary['diameter_hops']} hops between two {tor.many}" if paths else ""),
+        (f"{tor.one} pairs apart", str(summary["pairs_apart"] or "")),
+        ("oversubscription", f"{ratio:g} : 1 at the worst {tor.one}" if ratio is not None else ""),
         (
             "bisection",
-            f"{rate_text(bisection)} between two halves of the ToRs" if bisection is not None else "",
+            f"{rate_text(bisection)} between two halves of the {tor.many}" if bisection is not None else "",
         ),
         *(("note", note) for note in summary["notes"]),
     ]
