@@ -107,6 +107,21 @@ def test_a_name_on_a_map_covers_no_other_node() -> None:
         assert not any(texts[name].contains(x, y) for x, y in dots), name
 
 
+def test_boxes_on_a_map_cover_no_host() -> None:
+    graph: nx.Graph[str] = nx.Graph([("Here", "A_town_with_a_long_name"), ("A_town_with_a_long_name", "There")])
+    for place, node in enumerate(graph.nodes):
+        graph.nodes[node].update(Longitude=10.0 * place, Latitude=5.0 * (place % 2))
+    fabric = Fabric.from_networkx(graph)
+    figure = fabric_figure(fabric)
+    texts = dict(drawn_texts(figure))
+    figure.dpi = FINE_DPI
+    place_of = layout(fabric).positions
+    for node, record in enumerate(fabric.nodes):
+        x, y = figure.axes[0].transData.transform(place_of[node])
+        if record["tier"] == "host":
+            assert not any(texts[name].contains(x, y) for name in graph.nodes)
+
+
 @pytest.mark.parametrize(
     ("fabric", "schemes"),
     [(fat_tree(k=4), EIGHT), (fat_tree(k=8), EIGHT[:2]), (crowded_map(30), EIGHT[-3:])],

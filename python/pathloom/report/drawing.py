@@ -287,13 +287,14 @@ def _name_one(drawing: Drawing, renderer: RendererAgg) -> tuple[int, int]:
     switches = [name for names in by_tier.values() for name in names]
     namer = Namer(drawing.axes, renderer)
     start_pt = (6.0 if drawing.small else 7.5) if len(fabric.nodes) < 60 else 5.5
-    named = 0
+    named, spread = 0, place.style in ("map", "spring")
     if len(switches) <= MOST_BOXES:
         groups = list(by_tier.values())
-        fits = namer.boxes(groups, start_pt)
+        clear = namer.dots([name.at for name in hosts], _host_points(place, len(hosts))) if spread else []
+        fits = namer.boxes(groups, start_pt, clear)
         named = sum(len(group) for group, fit in zip(groups, fits, strict=True) if fit)
-    if place.style in ("map", "spring") and not named:
-        namer.block([name.at for name in switches], _switch_points(fabric) + 1)
+    if spread and not named:
+        namer.taken += namer.dots([name.at for name in switches], _switch_points(fabric) + 1)
         namer.avoid(_lines(fabric, place))
         named = namer.beside(switches, 5.5 if drawing.small or len(switches) > MOST_BOXES else 6.5, 4.0)
     _name_pods(namer, place)

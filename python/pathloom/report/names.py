@@ -85,27 +85,28 @@ class Namer:
         )
         self._segments: npt.NDArray[np.float64] = np.empty((0, 4))
 
-    def block(self, points: Iterable[tuple[float, float]], diameter_pt: float) -> None:
-        """Keeps names off dots of that size."""
+    def dots(self, points: Iterable[tuple[float, float]], diameter_pt: float) -> list[Rect]:
+        """What dots of that size take up."""
         side = diameter_pt * self._px_per_pt
-        self.taken += [Rect.around(x, y, side, side) for x, y in self._pixels(points)]
+        return [Rect.around(x, y, side, side) for x, y in self._pixels(points)]
 
     def avoid(self, lines: Sequence[Sequence[tuple[float, float]]]) -> None:
         """Lets names that stand beside their node choose a side where few of these lines are."""
         ends = self._pixels([point for line in lines for point in line])
         self._segments = np.array(ends, dtype=float).reshape(-1, 4)
 
-    def boxes(self, groups: Sequence[Sequence[Name]], start_pt: float) -> list[bool]:
+    def boxes(self, groups: Sequence[Sequence[Name]], start_pt: float, clear: Sequence[Rect] = ()) -> list[bool]:
         """Writes names in boxes on their nodes, in the largest size from `start_pt` down in which all fit.
 
-        Where none will do, the groups that fit into the smallest are written. Returns which groups were.
+        Where none will do, the groups that fit into the smallest are written. The boxes cover nothing of `clear`.
+        Returns which groups were written.
         """
         sizes = [size for size in SIZES_PT if size <= start_pt] or [start_pt]
         for size in sizes:
             taken, fits = list(self.taken), []
             for group in groups:
                 rects = self._boxes(group, size)
-                fits.append(_free(rects, taken, self._page))
+                fits.append(_free(rects, [*taken, *clear], self._page))
                 taken += rects if fits[-1] else []
             if all(fits):
                 break

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 600
 """Steps of a distribution function that are drawn: as many as can be told apart."""
+MOST_SMALL_MAP = 60
+"""Maps of more switches take the whole width of the heat map."""
 FLAT_ASPECT = 2.5
 """Width over height of a tiered drawing in the heat map, where several stand above each other."""
 
@@ -241,7 +243,9 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
     if not means_by_scheme:
         return None
     place = layout(result.fabric)
-    columns = 2 if len(means_by_scheme) > 1 and place.aspect <= 1.5 else 1
+    switches = sum(node["tier"] != "host" for node in result.fabric.nodes)
+    side_by_side = place.aspect <= 1.5 and (place.style != "map" or switches <= MOST_SMALL_MAP)
+    columns = 2 if len(means_by_scheme) > 1 and side_by_side else 1
     rows = math.ceil(len(means_by_scheme) / columns)
     width = 4.6 if columns == 2 else 9.2
     height = width / (FLAT_ASPECT if place.style == "tiers" else place.aspect)
