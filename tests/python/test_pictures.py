@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 
 import synthetic
@@ -134,6 +135,19 @@ def test_no_text_of_a_report_covers_another_or_is_cut_off(fabric: Fabric, scheme
         if plot.name == "fct-by-size":
             legend = {text for text, _ in drawn_texts(plot.figure)}
             assert set(short_labels(schemes)) <= legend
+
+
+def test_an_unfinished_flow_is_never_drawn_as_complete() -> None:
+    finished = synthetic.result(fat_tree(k=2), {"ecmp": 1.0}, runs=1, flows=100)
+    cut = synthetic.result(fat_tree(k=2), {"ecmp": 1.0}, runs=1, flows=100, unfinished=20)
+    shares = {}
+    for name, result in (("finished", finished), ("cut", cut)):
+        (plot,) = [plot for plot in plots(result) if plot.name == "fct-cdf"]
+        shares[name] = np.asarray(plot.figure.axes[0].lines[0].get_ydata())[-1]
+        assert ("20 flows are unfinished" in plot.says) == (name == "cut")
+    assert shares == {"finished": 1.0, "cut": 0.8}
+    for plot in plots(cut):
+        assert ("unfinished" in plot.says) == (plot.name not in ("link-heat-map", "link-ranks")), plot.name
 
 
 def test_intervals_do_not_stretch_an_axis_to_where_no_value_can_be() -> None:

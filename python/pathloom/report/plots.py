@@ -22,6 +22,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLo
 
 from pathloom.experiments.definitions import SIZE_BINS
 from pathloom.experiments.stats import percentile
+from pathloom.experiments.summary import unfinished
 from pathloom.experiments.tables import link_windows_ns
 from pathloom.report.drawing import LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
@@ -35,7 +36,7 @@ from pathloom.report.style import (
     save_figure,
     short_labels,
 )
-from pathloom.words import time_text
+from pathloom.words import count_text, time_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
@@ -120,13 +121,11 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
         _cut_at(axes, 0.0, 1.0 if key == "throughput" else None)
         axes.set_xlabel(label)
         axes.set_yticks(range(len(rows)), names if place == 0 else [""] * len(rows))
-    says = "Mean and 95 % confidence interval over the runs. More throughput is better, and less time."
-    return Plot(
-        "means",
-        "Means",
-        says if len(panels) > 1 else "Mean and 95 % confidence interval over the runs.",
-        figure,
-    )
+    says = "Mean and 95 % confidence interval over the runs."
+    if len(panels) > 1:
+        says += " More throughput is better, and less time."
+    says += _unfinished_text(result, "throughput is at most what is shown, and FCT at least")
+    return Plot("means", "Means", says, figure)
 
 
 def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Look], scale: float) -> None:
@@ -173,18 +172,20 @@ def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     axes.set_xlabel("throughput of a flow (1 = as if alone in the fabric)")
     legend_above(axes)
     says = "Share of flows with at most so much throughput: the lower and farther right a curve, the better."
+    says += _unfinished_text(result, "an unfinished flow counts with the most that it can come to")
     return Plot("throughput-cdf", "Throughput of flows", says, figure)
 
 
 def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     """Distribution of flow completion times, on a logarithmic axis."""
-    values = _by_scheme(result, "age_s")
+    values = _by_scheme(result, "fct_s")
     if not values:
         return None
     figure = new_figure(7.2, 3.7)
     axes = figure.add_subplot()
+    sizes = _by_scheme(result, "size_bytes")
     for scheme, ascending in values.items():
-        xs, ys = _steps(ascending)
+        xs, ys = _steps(ascending, len(sizes[scheme]))
         axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=look[scheme].label)
     axes.set_xscale("log")
     _shares(axes)
@@ -192,6 +193,7 @@ def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     axes.set_xlabel("flow completion time")
     legend_above(axes)
     says = "Share of flows complete within so much time: the farther left a curve, the better."
+    says += _unfinished_text(result, "unfinished flows keep a curve below 100 %")
     return Plot("fct-cdf", "Flow completion time", says, figure)
 
 
@@ -234,6 +236,7 @@ def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
     handles, _ = left.get_legend_handles_labels()
     fitting_legend(figure, len(handles), handles=handles, loc="outside upper left", handlelength=2.6)
     says = "Median and 95th percentile of the flow completion time, by flow size: lower is better."
+    says += _unfinished_text(result, "an unfinished flow counts with the time it has had, and takes longer than that")
     return Plot("fct-by-size", "Flow completion time by flow size", says, figure)
 
 
@@ -332,15 +335,25 @@ def _in_bin(flows: pl.DataFrame, low: int, high: int | None) -> pl.DataFrame:
     return flows.filter((size >= low) & (size < high) if high is not None else size >= low)
 
 
-def _steps(ascending: Sequence[float]) -> tuple[list[float], list[float]]:
-    """The distribution function of ascending values, thinned where it has more steps than can be seen."""
+def _unfinished_text(result: Result, what: str) -> str:
+    """What unfinished flows do to a picture, as a sentence behind the others; nothing where there are none."""
+    count = unfinished(result.flows).height
+    return f" {count_text(count)} flow{'s are' if count > 1 else ' is'} unfinished: {what}." if count else ""
+
+
+def _steps(ascending: Sequence[float], flows: int | None = None) -> tuple[list[float], list[float]]:
+    """The distribution function of ascending values, thinned where it has more steps than can be seen.
+
+    Of so many flows; those without a value are taken to have a greater one than all.
+    """
     count = len(ascending)
+    known = count / (flows or count)
     if count <= MOST_STEPS:
         xs = [ascending[0], *(value for value in ascending for _ in range(2))][:-1]
-        ys = [share / count for share in range(count) for _ in range(2)]
-        return [*xs, ascending[-1]], [*ys, 1.0]
+        ys = [known * share / count for share in range(count) for _ in range(2)]
+        return [*xs, ascending[-1]], [*ys, known]
     shares = [step / MOST_STEPS for step in range(MOST_STEPS + 1)]
-    return [percentile(ascending, share) or 0.0 for share in shares], shares
+    return [percentile(ascending, share) or 0.0 for share in shares], [known * share for share in shares]
 
 
 def _link_means(result: Result) -> dict[str, list[float]]:
