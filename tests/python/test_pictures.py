@@ -159,8 +159,13 @@ def test_intervals_do_not_stretch_an_axis_to_where_no_value_can_be() -> None:
     assert fct.get_xlim()[0] > -0.1 * fct.get_xlim()[1]
 
 
-def test_dollar_signs_are_no_formulas() -> None:
-    result = synthetic.result(fat_tree(k=2), {"a$\\frac{$.py:X": 1.0, "ecmp": 1.0}, runs=2, flows=30)
+def test_names_of_files_are_shown_as_they_are() -> None:
+    result = synthetic.result(fat_tree(k=2), {"a$\\frac{$.py:X": 1.0, "_b.py:Y": 1.0}, runs=2, flows=30)
     for plot in plots(result):
-        if plot.name != "link-heat-map":
-            assert "a$\\frac{$.py:X" in {text for text, _ in drawn_texts(plot.figure)}, plot.name
+        assert {"a$\\frac{$.py:X", "./_b.py:Y"} <= {text for text, _ in drawn_texts(plot.figure)}, plot.name
+
+
+def test_letters_that_the_font_lacks_are_no_trouble(tmp_path: Path) -> None:
+    graph: nx.Graph[str] = nx.Graph([("東京", "Łódź"), ("Łódź", "Zürich")])
+    Fabric.from_networkx(graph).draw(tmp_path / "it.svg")
+    Fabric.from_networkx(graph).draw(tmp_path / "it.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,9 +105,12 @@ def looks(schemes: Sequence[str]) -> dict[str, Look]:
 def short_labels(schemes: Sequence[str]) -> list[str]:
     """What schemes are called in pictures: long specifications lose their middle, unless two would then be alike.
 
+    Matplotlib leaves labels out that begin with an underscore; files whose names do are in this folder.
+
     >>> short_labels(["ecmp", "experiments/my-schemes/greedy.py:Greedy:period=100ms"])
     ['ecmp', 'experiments/my-s…eedy:period=100ms']
     """
+    schemes = [f"./{one}" if one.startswith("_") else one for one in schemes]
     head = (MOST_LABEL_LETTERS - 1) // 2
     tail = MOST_LABEL_LETTERS - 1 - head
     cut = [one if len(one) <= MOST_LABEL_LETTERS else f"{one[:head]}…{one[-tail:]}" for one in schemes]
@@ -116,7 +120,9 @@ def short_labels(schemes: Sequence[str]) -> list[str]:
 @contextmanager
 def pathloom_style() -> Iterator[None]:
     """Matplotlib settings for all pictures, undone afterwards."""
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
+        # Letters that the font lacks are drawn as boxes; nobody can do anything about it here.
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 
 
