@@ -130,6 +130,18 @@ pub fn parse_time(text: &str) -> Result<Nanos, UnitError> {
     parse_time_ps(text).map(|ps| Nanos(ps / PS_PER_NS))
 }
 
+/// A rate with its unit in four digits that count, such as `9.953 Gbit/s`.
+pub fn rate_text(rate_bps: u64) -> String {
+    let units = [("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)];
+    let (unit, scale) = units.into_iter().find(|&(_, scale)| rate_bps as f64 >= scale).unwrap_or(("bit/s", 1.0));
+    let number = rate_bps as f64 / scale;
+    // Four digits in all; a number with three before the point has one behind it.
+    let decimals = if number >= 999.5 { 0 } else { 3 - (number.max(1.0).log10() as usize) };
+    let text = format!("{number:.decimals$}");
+    let text = if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {unit}")
+}
+
 fn parse(
     text: &str,
     what: &'static str,
@@ -172,6 +184,23 @@ mod tests {
         assert_eq!(parse_time("300ms"), Ok(Nanos::from_millis(300)));
         assert_eq!(parse_time("1min"), Ok(Nanos::from_secs(60)));
         assert_eq!(parse_time("0s"), Ok(Nanos::ZERO));
+    }
+
+    #[test]
+    fn writes_rates_in_the_unit_that_fits() {
+        for (rate_bps, text) in [
+            (1_000_000_000, "1 Gbit/s"),
+            (9_953_280_000, "9.953 Gbit/s"),
+            (155_520_000, "155.5 Mbit/s"),
+            (44_736_000, "44.74 Mbit/s"),
+            (100_000_000, "100 Mbit/s"),
+            (999_960_000, "1000 Mbit/s"),
+            (7, "7 bit/s"),
+            (0, "0 bit/s"),
+            (3_000_000_000_000, "3 Tbit/s"),
+        ] {
+            assert_eq!(rate_text(rate_bps), text);
+        }
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Fabrics from graph files. Reading the file is the caller's work; this works on its text.
 
 use super::graph::{unique, Attributes, RawEdge, RawGraph};
+use super::guesses::{Guess, Guesses};
+use super::rates::{rate_of, RateRead};
 use super::settings::{parse_delay_ps, LinkKeys, Stated, DEFAULT_LINK};
 use super::{check_size, graphml, node_link};
 use crate::spec::{Spec, SpecError};
-use crate::units::parse_rate_bps;
+use crate::units::rate_text;
 use crate::{Fabric, FabricBuilder, FabricError, LinkId, LinkSettings, LinkState, NodeId, Tier};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,10 +34,13 @@ pub fn fabric_file(text: &str) -> Option<&str> {
 /// the text of the file: GraphML as the Internet Topology Zoo and networkx write it, or node-link JSON.
 ///
 /// - Nodes become ToRs with `hosts=` (1) hosts each, unless the file has hosts of its own (`tier` is `host`).
-/// - Edges become cables. A directed edge and its opposite make one; a self-loop is left out.
+/// - Edges become cables. A directed edge and its opposite make one, and each direction keeps its own settings; a
+///   self-loop is left out.
 /// - Keys of the specification win over the file. Else the rate is `rate_bps`, `rate` (`10Mbps`), `LinkSpeedRaw`
-///   (bit/s) or `capacity` (Mbit/s, as in traffic-engineering data sets); the delay is `delay_ps`, `delay` (`1ms`) or
+///   (bit/s), `capacity`, `bandwidth`, `bw` or `speed` (Mbit/s where they have no unit), `LinkSpeed` with
+///   `LinkSpeedUnits`, or what a label tells (`OC-192`, `10 Gbps`); the delay is `delay_ps`, `delay` (`1ms`) or
 ///   that of light in fibre over the great circle between the nodes; the buffer is `buffer_packets` or `buffer`.
+/// - A note tells of each kind of guess, with a count and an example.
 ///
 /// # Errors
 /// [`FabricError::Spec`] with one line that says what is wrong with the specification or the file, and where.
@@ -49,7 +54,7 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     let is_graphml = path.to_ascii_lowercase().ends_with(".graphml");
     let parsed = if is_graphml { graphml::parse(contents) } else { node_link::parse(contents) };
     let graph = parsed.map_err(|problem| spec.error(problem))?;
-    let mut reader = Reader { spec: &spec, keys, graph, notes: Vec::new(), unplaced: 0 };
+    let mut reader = Reader { spec: &spec, keys, graph, notes: Vec::new(), guesses: Guesses::default() };
     let fabric = reader.fabric(hosts)?;
     let fabric = keys.fail(&spec, fabric)?;
     let mut notes = std::mem::take(&mut reader.graph.notes);
@@ -71,8 +76,7 @@ struct Reader<'a> {
     keys: LinkKeys,
     graph: RawGraph,
     notes: Vec<String>,
-    /// Cables that have no delay of their own nor two ends with coordinates.
-    unplaced: usize,
+    guesses: Guesses,
 }
 
 impl Reader<'_> {
@@ -94,6 +98,10 @@ impl Reader<'_> {
         let cables = self.cables(&names);
         check_size(self.spec, hosts * nodes.len() as u64 + cables.len() as u64)?;
         self.add_hosts(&mut builder, &nodes, &names, hosts);
+        if hosts > 0 && self.keys.stated_host.rate_bps.is_none() {
+            let rate = rate_text(self.keys.host().rate_bps);
+            self.notes.push(format!("hosts on links of {rate}, {hosts} at each node of the file; host_rate= sets it"));
+        }
         let mut failed = Vec::new();
         for cable in &cables {
             let touches_host = is_host[cable.from] || is_host[cable.to];
@@ -104,11 +112,7 @@ impl Reader<'_> {
                 failed.push(link);
             }
         }
-        if self.unplaced > 0 {
-            let (count, default) = (self.unplaced, DEFAULT_LINK.delay_ps / 1_000_000);
-            self.notes
-                .push(format!("cables with neither a delay nor coordinates at both ends, given {default}us: {count}"));
-        }
+        self.notes.append(&mut self.guesses.notes());
         Ok(builder.build()?.with_failed(failed))
     }
 
@@ -199,7 +203,7 @@ impl Reader<'_> {
         failed.is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1")
     }
 
-    /// Settings there and back: of the specification, else of the file, else by default.
+    /// Settings there and back: of the specification, else of the file, else of the other direction, else by default.
     fn settings(
         &mut self,
         cable: &RawCable,
@@ -207,48 +211,41 @@ impl Reader<'_> {
         names: &[String],
     ) -> Result<(LinkSettings, LinkSettings), SpecError> {
         let keys = if touches_host { self.keys.stated_host } else { self.keys.stated_switch };
-        let mut base = DEFAULT_LINK;
-        let ends = [cable.from, cable.to].map(|end| coordinates(&self.graph.nodes[end].attributes));
-        let bad = |problem: String| {
-            let (from, to) = (&names[cable.from], &names[cable.to]);
-            self.spec.error(format!("edge {from:?} - {to:?}: {problem}"))
-        };
+        let (from, to) = (&names[cable.from], &names[cable.to]);
+        let bad = |problem: String| self.spec.error(format!("edge {from:?} - {to:?}: {problem}"));
         let mine = &self.graph.edges[cable.edge].attributes;
-        let there = stated(mine, "", keys).map_err(bad)?;
-        let back = match cable.opposite {
-            Some(edge) => stated(&self.graph.edges[edge].attributes, "", keys),
+        let (there, read) = stated(mine, "", keys).map_err(bad)?;
+        let opposite = cable.opposite.map(|edge| &self.graph.edges[edge].attributes);
+        let (back, read_back) = match opposite {
+            Some(attributes) => stated(attributes, "", keys),
             None => stated(mine, "back_", keys),
-        };
-        let back = back.map_err(bad)?;
-        if there.delay_ps.is_none() {
+        }
+        .map_err(bad)?;
+        let ends = [cable.from, cable.to].map(|end| coordinates(&self.graph.nodes[end].attributes));
+        let place = format!("{from} - {to}");
+        for read in [&read, &read_back].into_iter().flatten() {
+            self.guesses.note_rate(read, &place);
+        }
+        if there.rate_bps.is_none() && back.rate_bps.is_none() {
+            self.guesses.add(Guess::NoRate, || place.clone());
+        } else if opposite.is_some() && (there.rate_bps.is_none() || back.rate_bps.is_none()) {
+            self.guesses.add(Guess::OneRate, || place.clone());
+        }
+        let mut base = DEFAULT_LINK;
+        if there.delay_ps.is_none() && back.delay_ps.is_none() {
             match ends {
                 [Some(from), Some(to)] => base.delay_ps = fibre_delay_ps(from, to),
-                _ => self.unplaced += 1,
+                _ => self.guesses.add(Guess::NoDelay, || place.clone()),
             }
         }
-        let there = there.over(base);
-        Ok((there, back.over(there)))
+        Ok((there.or(back).over(base), back.or(there).over(base)))
     }
 }
 
-/// What the keys and the attributes of an edge state about a direction; the names of the latter begin with `prefix`.
-fn stated(attributes: &Attributes, prefix: &str, keys: Stated) -> Result<Stated, String> {
+/// What the keys and the attributes of an edge state about a direction, and how its rate was read; the names of the
+/// attributes begin with `prefix`.
+fn stated(attributes: &Attributes, prefix: &str, keys: Stated) -> Result<(Stated, Option<RateRead>), String> {
     let get = |name: &str| attributes.get(&format!("{prefix}{name}")).map(String::as_str);
-    let rate = || -> Result<Option<u64>, String> {
-        let scaled = |text: &str, scale: f64| {
-            let rate_bps = text.parse::<f64>().map(|number| (number * scale).round()).unwrap_or(f64::NAN);
-            let sound = (1.0..=1e15).contains(&rate_bps);
-            sound.then_some(rate_bps as u64).ok_or(format!("`{text}` is not a rate from 1 bit/s to 1 Pbit/s"))
-        };
-        let found = match (get("rate_bps"), get("rate"), get("LinkSpeedRaw"), get("capacity")) {
-            (Some(text), _, _, _) => ("rate_bps", scaled(text, 1.0)),
-            (_, Some(text), _, _) => ("rate", parse_rate_bps(text).map_err(|error| error.to_string())),
-            (_, _, Some(text), _) => ("LinkSpeedRaw", scaled(text, 1.0)),
-            (_, _, _, Some(text)) => ("capacity", scaled(text, 1e6)),
-            _ => return Ok(None),
-        };
-        found.1.map(Some).map_err(|problem| format!("{}: {problem}; rate= overrides it", found.0))
-    };
     let delay = || match (get("delay_ps"), get("delay")) {
         (Some(text), _) => parse_delay_ps(&format!("{text}ps")).map(Some).map_err(|e| format!("delay_ps: {e}")),
         (_, Some(text)) => parse_delay_ps(text).map(Some).map_err(|problem| format!("delay: {problem}")),
@@ -258,14 +255,16 @@ fn stated(attributes: &Attributes, prefix: &str, keys: Stated) -> Result<Stated,
         Some(text) => whole(text, 1_000_000_000).map(Some).map_err(|problem| format!("buffer: {problem}")),
         None => Ok(None),
     };
-    Ok(Stated {
-        rate_bps: if keys.rate_bps.is_some() { keys.rate_bps } else { rate()? },
+    let read = if keys.rate_bps.is_some() { None } else { rate_of(attributes, prefix)? };
+    let stated = Stated {
+        rate_bps: keys.rate_bps.or(read.as_ref().map(|read| read.rate_bps)),
         delay_ps: if keys.delay_ps.is_some() { keys.delay_ps } else { delay()? },
         buffer_packets: match keys.buffer_packets {
             Some(packets) => Some(packets),
             None => buffer()?.map(|packets| packets as u32),
         },
-    })
+    };
+    Ok((stated, read))
 }
 
 fn tier_of(attributes: &Attributes) -> Result<Tier, String> {

@@ -73,12 +73,14 @@ fn reads_a_zoo_file() {
     let us = cables[0].delay_ps / 1_000_000;
     assert!((19_650..19_710).contains(&us), "{us} us");
     assert_eq!(cables[2].delay_ps, DEFAULT_LINK.delay_ps);
-    assert_eq!(notes.len(), 5, "{notes:?}");
+    assert_eq!(notes.len(), 7, "{notes:?}");
     for (note, part) in notes.iter().zip([
         "nodes without a label of their own, called by their id (as in n7): 1",
         "nodes with the label of an earlier one",
         "edges from a node to itself, left out: 1",
-        "given 1us: 2",
+        "hosts on links of 1 Gbit/s, 1 at each node of the file; host_rate= sets it",
+        "given 1 Gbit/s: 2, such as New_York - Los_Angeles",
+        "given 1us: 2, such as Los_Angeles - n2",
         "2 parts do not reach each other, of so many switches: 3 (New_York, Los_Angeles, n2), 2 (New_York_n3, Poti_",
     ]) {
         assert!(note.contains(part), "{note}");
@@ -115,6 +117,85 @@ fn reads_directed_node_link_json() {
             .any(|note| note.contains("edges without an opposite, made into cables that run alike both ways: 1")),
         "{notes:?}"
     );
+}
+
+/// Rates there and back, and the notes, of the one cable of a file.
+fn cable_of(path: &str, text: &str) -> (u64, u64, Vec<String>) {
+    let FileFabric { fabric, notes } = fabric_from_file_text(path, text).unwrap();
+    let link = fabric.switch_cables().next().unwrap();
+    let rate_bps = |link: crate::LinkId| fabric.link(link).settings.rate_bps;
+    (rate_bps(link), rate_bps(link.reverse()), notes)
+}
+
+#[test]
+fn each_direction_of_a_directed_graph_keeps_its_rate() {
+    let json = |there: &str, back: &str| {
+        format!(
+            r#"{{"directed": true, "graph": {{}}, "nodes": [{{"id": "a"}}, {{"id": "b"}}], "edges": [
+            {{"source": "a", "target": "b"{there}}}, {{"source": "b", "target": "a"{back}}}]}}"#
+        )
+    };
+    let graphml = |name: &str, there: &str, back: &str| {
+        format!(
+            r#"<graphml><key id="d0" for="edge" attr.name="{name}"/><graph edgedefault="directed">
+            <node id="a"/><node id="b"/><edge source="a" target="b"><data key="d0">{there}</data></edge>
+            <edge source="b" target="a"><data key="d0">{back}</data></edge></graph></graphml>"#
+        )
+    };
+    let names = ["rate_bps", "rate", "capacity", "bandwidth", "bw", "speed", "LinkSpeed", "LinkSpeedRaw", "LinkLabel"];
+    for name in names {
+        let (ten, one) = match name {
+            "rate_bps" | "LinkSpeedRaw" => ("10000000000", "1000000000"),
+            _ => ("10 Gbps", "1 Gbps"),
+        };
+        let text = json(&format!(r#", "{name}": "{ten}""#), &format!(r#", "{name}": "{one}""#));
+        for (path, text) in [("x.json", text), ("x.graphml", graphml(name, ten, one))] {
+            let (there, back, notes) = cable_of(path, &text);
+            assert_eq!((there, back), (10_000_000_000, 1_000_000_000), "{name} {path}");
+            assert_eq!(notes.iter().any(|note| note.starts_with("rates read from labels")), name == "LinkLabel");
+        }
+    }
+    // What one direction leaves open is that of the other, and not some default.
+    for (there, back) in [(r#", "rate": "10Gbps""#, ""), ("", r#", "rate": "10Gbps""#)] {
+        let (there, back, notes) = cable_of("x.json", &json(there, back));
+        assert_eq!((there, back), (10_000_000_000, 10_000_000_000));
+        assert!(notes.iter().any(|note| note.contains("in one direction only, which both were given: 1")), "{notes:?}");
+    }
+}
+
+#[test]
+fn every_guess_about_a_rate_has_a_note() {
+    let json = |edge: &str| {
+        format!(r#"{{"nodes": [{{"id": "a"}}, {{"id": "b"}}], "edges": [{{"source": "a", "target": "b"{edge}}}]}}"#)
+    };
+    for (edge, rate_bps, note) in [
+        (
+            r#", "LinkLabel": "OC-192c""#,
+            9_953_280_000,
+            "rates read from labels: 1, such as LinkLabel `OC-192c` of a - b, as 9.953 Gbit/s",
+        ),
+        (
+            r#", "LinkLabel": "100-155 Mbit/s""#,
+            100_000_000,
+            "of which the least was taken: 1, such as LinkLabel `100-155 Mbit/s` of a - b",
+        ),
+        (
+            r#", "capacity": 5000.0"#,
+            5_000_000_000,
+            "rates without a unit, taken as Mbit/s: 1, such as capacity `5000.0` of a - b, as 5 Gbit/s",
+        ),
+        (r#", "LinkLabel": "Lit Fibre""#, 1_000_000_000, "given 1 Gbit/s: 1, such as a - b"),
+        ("", 1_000_000_000, "cables without a rate (rate_bps, rate, capacity,"),
+    ] {
+        let (there, back, notes) = cable_of("x.json", &json(edge));
+        assert_eq!((there, back), (rate_bps, rate_bps), "{edge}");
+        assert!(notes.iter().any(|found| found.contains(note)), "{edge}: {notes:?}");
+        // Who states the rates is told of no guess.
+        let (there, _, notes) = cable_of("x.json:rate=3Mbps,delay=1ms", &json(edge));
+        assert_eq!((there, notes), (3_000_000, Vec::new()), "{edge}");
+    }
+    let (_, _, notes) = cable_of("x.json:host_rate=1Gbps", &json(r#", "rate": "10Gbps", "delay": "1ms""#));
+    assert_eq!(notes, Vec::<String>::new());
 }
 
 #[test]

@@ -6,8 +6,10 @@ mod failures;
 mod file;
 mod graph;
 mod graphml;
+mod guesses;
 mod jellyfish;
 mod node_link;
+mod rates;
 mod settings;
 mod small;
 

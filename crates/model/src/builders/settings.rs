@@ -23,7 +23,7 @@ pub(super) struct Stated {
 
 impl Stated {
     /// What is stated here, and else what `other` states.
-    fn or(self, other: Stated) -> Stated {
+    pub(super) fn or(self, other: Stated) -> Stated {
         Stated {
             rate_bps: self.rate_bps.or(other.rate_bps),
             delay_ps: self.delay_ps.or(other.delay_ps),

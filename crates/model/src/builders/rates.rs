@@ -1,0 +1,286 @@
+//! The rate of an edge of a graph file: what its attributes state, and how sure the reading is.
+
+use super::graph::Attributes;
+use crate::units::parse_rate_bps;
+
+/// A rate that was read from an attribute.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct RateRead {
+    pub(super) rate_bps: u64,
+    pub(super) certainty: Certainty,
+    /// The attribute as the file has it, for notes.
+    pub(super) text: String,
+}
+
+/// How sure the reading of a rate is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Certainty {
+    /// The file states the rate and its unit.
+    Stated,
+    /// A number without a unit, taken as Mbit/s.
+    NoUnit,
+    /// Read from the text of a label, such as `OC-192`.
+    Label,
+    /// A label that leaves the rate open, such as `100-155 Mbit/s`; the least of what it allows.
+    LeastOfLabel,
+}
+
+/// Attributes that hold a rate, with a unit or as a plain number of Mbit/s (traffic-engineering data sets, Mininet).
+const PLAIN_MBPS: [&str; 5] = ["capacity", "bandwidth", "bw", "speed", "LinkSpeed"];
+/// Texts for people that may hold a rate.
+const LABELS: [&str; 3] = ["LinkLabel", "LinkType", "label"];
+/// What an error or a note tells people to write.
+pub(super) const RATE_ATTRIBUTES: &str = "rate_bps, rate, capacity, bandwidth, bw, speed, LinkSpeed or LinkLabel";
+
+/// The rate that the attributes of an edge state about a direction; the names of the attributes begin with `prefix`.
+///
+/// The first of these that is there: `rate_bps`, `rate`, `LinkSpeedRaw` (bit/s), `capacity` and its like, `LinkSpeed`
+/// with `LinkSpeedUnits`, a label. Labels that say nothing of a rate are passed over.
+///
+/// # Errors
+/// A line that names the attribute when it is there for a rate and holds none.
+pub(super) fn rate_of(attributes: &Attributes, prefix: &str) -> Result<Option<RateRead>, String> {
+    let get = |name: &str| attributes.get(&format!("{prefix}{name}")).map(|text| text.trim());
+    let read = |name: &str, text: &str, rate_bps: Option<u64>, certainty| match rate_bps {
+        Some(rate_bps) => Ok(Some(RateRead { rate_bps, certainty, text: format!("{name} `{text}`") })),
+        None => {
+            Err(format!("{name}: `{text}` is not a rate from 1 bit/s to 1 Pbit/s, such as 10Gbps; rate= overrides it"))
+        }
+    };
+    if let Some(text) = get("rate_bps") {
+        return read("rate_bps", text, plain(text, 1.0), Certainty::Stated);
+    }
+    if let Some(text) = get("rate") {
+        return read("rate", text, parse_rate_bps(text).ok().or_else(|| exact(text)), Certainty::Stated);
+    }
+    if let Some(text) = get("LinkSpeedRaw") {
+        return read("LinkSpeedRaw", text, plain(text, 1.0), Certainty::Stated);
+    }
+    for name in PLAIN_MBPS {
+        let Some(text) = get(name) else { continue };
+        let units = get("LinkSpeedUnits").filter(|_| name == "LinkSpeed").unwrap_or_default();
+        if let (true, Some(rate_bps)) = (units.is_empty(), plain(text, 1e6)) {
+            return read(name, text, Some(rate_bps), Certainty::NoUnit);
+        }
+        let whole = format!("{text}{units}");
+        let found = label_rate(&whole);
+        let certainty = if found.is_none_or(|(_, sure)| sure) { Certainty::Stated } else { Certainty::LeastOfLabel };
+        return read(name, &whole, found.map(|(rate_bps, _)| rate_bps), certainty);
+    }
+    let labels = LABELS.into_iter().filter_map(|name| Some((name, get(name)?)));
+    Ok(labels.into_iter().find_map(|(name, text)| {
+        let (rate_bps, sure) = label_rate(text)?;
+        let certainty = if sure { Certainty::Label } else { Certainty::LeastOfLabel };
+        Some(RateRead { rate_bps, certainty, text: format!("{name} `{text}`") })
+    }))
+}
+
+/// A plain number of `scale` bit/s.
+fn plain(text: &str, scale: f64) -> Option<u64> {
+    within(text.parse::<f64>().ok()? * scale)
+}
+
+fn exact(text: &str) -> Option<u64> {
+    label_rate(text).filter(|&(_, sure)| sure).map(|(rate_bps, _)| rate_bps)
+}
+
+fn within(rate_bps: f64) -> Option<u64> {
+    let rate_bps = rate_bps.round();
+    (1.0..=1e15).contains(&rate_bps).then_some(rate_bps as u64)
+}
+
+/// A word, a number or a sign of a label.
+#[derive(Clone, PartialEq, Debug)]
+enum Token {
+    Number(f64),
+    Word(String),
+    Sign(char),
+}
+
+/// The rate that a label tells, bits per second, and whether it tells one rate alone: `10 Gbit/s`, `155Mb/s`, `2x10G`,
+/// `OC-192c`, `STM-64`, `E3`, `GigE`. Of several, and of a range, the least.
+fn label_rate(text: &str) -> Option<(u64, bool)> {
+    let tokens = tokens(text);
+    if let [Token::Word(word)] = tokens.as_slice() {
+        return matches!(word.as_str(), "gige" | "gbe" | "ge" | "gigabit").then_some((1_000_000_000, true));
+    }
+    let open = |token: &Token| match token {
+        Token::Sign(sign) => matches!(sign, '<' | '>' | '~' | '≤' | '≥' | '≈' | '?' | '+'),
+        Token::Word(word) => matches!(word.as_str(), "nx" | "n"),
+        Token::Number(_) => false,
+    };
+    let mut sure = !tokens.iter().any(open);
+    let mut found: Vec<u64> = Vec::new();
+    for place in 0..tokens.len() {
+        let (before, here) = tokens.split_at(place);
+        if let Some(rate) = level(here) {
+            found.push(within(rate)?);
+        } else if let [Token::Number(number), Token::Word(word), ..] = here {
+            let Some(scale) = unit(word) else { continue };
+            let number = match before {
+                // 2 x 10 Gbps
+                [.., Token::Number(count), Token::Word(x)] if x == "x" => count * number,
+                [.., Token::Number(count), Token::Sign('*' | '×')] => count * number,
+                // 100-155 Mbit/s
+                [.., Token::Number(least), Token::Sign('-' | '–')] => {
+                    sure = false;
+                    least.min(*number)
+                }
+                _ => *number,
+            };
+            found.push(within(number * scale)?);
+        }
+    }
+    let least = found.iter().copied().min()?;
+    Some((least, sure && found.iter().all(|&rate| rate == least)))
+}
+
+/// A level of the digital hierarchies, bits per second: SONET OC-n (Telcordia GR-253), SDH STM-n (ITU-T G.707), the
+/// levels of North America and Europe (ITU-T G.702).
+fn level(tokens: &[Token]) -> Option<f64> {
+    let (word, number) = match tokens {
+        [Token::Word(word), Token::Number(number), ..] => (word, *number),
+        [Token::Word(word), Token::Sign('-'), Token::Number(number), ..] => (word, *number),
+        _ => return None,
+    };
+    match (word.as_str(), number) {
+        ("oc", n) => Some(51.84e6 * n),
+        ("stm", n) => Some(155.52e6 * n),
+        ("t" | "ds", 1.0) => Some(1.544e6),
+        ("t" | "ds", 3.0) => Some(44.736e6),
+        ("e", 1.0) => Some(2.048e6),
+        ("e", 3.0) => Some(34.368e6),
+        _ => None,
+    }
+}
+
+/// Bits per second of a unit: `g`, `gb`, `gbps`, `gbit` (of Gbit/s), `ge`, `gbe`, `gigabit`, …
+fn unit(word: &str) -> Option<f64> {
+    let scale = match word.chars().next()? {
+        'k' => 1e3,
+        'm' => 1e6,
+        'g' => 1e9,
+        't' => 1e12,
+        _ => return None,
+    };
+    let rest = ["", "b", "bs", "bps", "bit", "bits", "e", "be", "ig", "ige", "igabit", "igabits", "egabit", "egabits"];
+    rest.contains(&&word[1..]).then_some(scale)
+}
+
+fn tokens(text: &str) -> Vec<Token> {
+    let text = text.to_lowercase();
+    let mut tokens = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let run = |of: fn(char) -> bool| rest.find(|c: char| !of(c)).unwrap_or(rest.len());
+        let end = if first.is_ascii_digit() {
+            let end = run(|c| c.is_ascii_digit() || c == '.');
+            // Several dots are no number; the word `x` stops it.
+            tokens.push(rest[..end].parse().map_or(Token::Word("?".into()), Token::Number));
+            end
+        } else if first.is_alphabetic() {
+            let end = run(char::is_alphabetic);
+            tokens.push(Token::Word(rest[..end].to_owned()));
+            end
+        } else {
+            tokens.push(Token::Sign(first));
+            first.len_utf8()
+        };
+        rest = rest[end..].trim_start();
+    }
+    tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_labels_as_operators_write_them() {
+        for (text, expected) in [
+            ("OC-192c", Some((9_953_280_000, true))),
+            ("OC-192", Some((9_953_280_000, true))),
+            ("oc3", Some((155_520_000, true))),
+            ("STM-64", Some((9_953_280_000, true))),
+            ("STM 1", Some((155_520_000, true))),
+            ("E3", Some((34_368_000, true))),
+            ("DS-3", Some((44_736_000, true))),
+            ("10 Gbps", Some((10_000_000_000, true))),
+            ("10 Gbit/s", Some((10_000_000_000, true))),
+            ("155Mb/s", Some((155_000_000, true))),
+            ("2.5G", Some((2_500_000_000, true))),
+            ("10GbE", Some((10_000_000_000, true))),
+            ("1 Gigabit Ethernet", Some((1_000_000_000, true))),
+            ("GigE", Some((1_000_000_000, true))),
+            ("2 x 10 Gbps", Some((20_000_000_000, true))),
+            ("4x10G", Some((40_000_000_000, true))),
+            ("2*155 Mbps", Some((310_000_000, true))),
+            ("512 kbps", Some((512_000, true))),
+            ("100-155 Mbit/s", Some((100_000_000, false))),
+            ("1G-10G", Some((1_000_000_000, false))),
+            (">1Gbps", Some((1_000_000_000, false))),
+            ("Nx10Gbps", Some((10_000_000_000, false))),
+            ("34 Mbps / 155 Mbps", Some((34_000_000, false))),
+            ("Completion 2007-2008", None),
+            ("Lit Fibre", None),
+            ("Leased Wavelength/Managed Service", None),
+            ("GTS CE own Network", None),
+            ("10", None),
+            ("1..2 Gbps", None),
+            ("99999999 Tbps", None),
+            ("", None),
+        ] {
+            assert_eq!(label_rate(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_surest_attribute_wins() {
+        let read = |pairs: &[(&str, &str)]| {
+            let attributes = pairs.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect();
+            rate_of(&attributes, "").map(|read| read.map(|read| (read.rate_bps, read.certainty)))
+        };
+        use Certainty::*;
+        let all = [
+            ("label", "E1"),
+            ("LinkLabel", "OC-3"),
+            ("LinkSpeedUnits", "G"),
+            ("LinkSpeed", "2.5"),
+            ("capacity", "5000"),
+            ("LinkSpeedRaw", "1e7"),
+            ("rate", "10Mbps"),
+            ("rate_bps", "7"),
+        ];
+        let expected = [
+            (2_048_000, Label),
+            (155_520_000, Label),
+            (155_520_000, Label),
+            (2_500_000_000, Stated),
+            (5_000_000_000, NoUnit),
+            (10_000_000, Stated),
+            (10_000_000, Stated),
+            (7, Stated),
+        ];
+        for (count, expected) in expected.into_iter().enumerate() {
+            assert_eq!(read(&all[..=count]), Ok(Some(expected)), "{count}");
+        }
+        assert_eq!(read(&[("LinkSpeed", "155")]), Ok(Some((155_000_000, NoUnit))));
+        assert_eq!(read(&[("bandwidth", "10 Gbit/s")]), Ok(Some((10_000_000_000, Stated))));
+        assert_eq!(read(&[("LinkLabel", "Lit Fibre"), ("LinkType", "OC-48")]), Ok(Some((2_488_320_000, Label))));
+        assert_eq!(read(&[("LinkNote", "x")]), Ok(None));
+        for (name, text) in [("rate", "10"), ("capacity", "-5"), ("bandwidth", "fast"), ("LinkSpeedRaw", "OC-3")] {
+            let problem = read(&[(name, text)]).unwrap_err();
+            assert!(problem.starts_with(&format!("{name}: `{text}` is not a rate")), "{problem}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_label_makes_the_reader_panic(text in "[0-9.ocstmgx*<é -]{0,16}") {
+            if let Some((rate_bps, _)) = label_rate(&text) {
+                prop_assert!((1..=1_000_000_000_000_000).contains(&rate_bps));
+            }
+        }
+    }
+}
