@@ -4,6 +4,7 @@
 //! is down at a moment is a [`LinkState`] beside it.
 
 mod actions;
+mod bisection;
 pub mod builders;
 mod fabric;
 pub mod fault;
@@ -17,6 +18,7 @@ pub mod spec;
 mod summary;
 pub mod units;
 
+pub use bisection::{Bisection, BisectionKind, BisectionProof};
 pub use builders::{fabric_from_file_text, fabric_from_spec, FileFabric};
 pub use fabric::{Attachment, Fabric, FabricBuilder, FabricError, Link, LinkSettings, Node, Prefix, SwitchPort, Tier};
 pub use fault::{Damage, Fault, FaultTarget};

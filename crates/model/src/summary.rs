@@ -1,5 +1,6 @@
 //! The numbers that describe a fabric: sizes, path counts, diameter, bisection.
 
+use crate::bisection::{bisection, Bisection};
 use crate::search::Sweep;
 use crate::{Fabric, LinkId, LinkState, NodeId, Tier};
 use serde::Serialize;
@@ -62,15 +63,17 @@ pub struct FabricSummary {
     pub diameter_hops: Option<u32>,
     /// Largest ratio, over all ToRs, of the rate of its hosts to that of its links to other switches.
     pub oversubscription: Option<f64>,
-    /// Most that the first half of all ToRs can send to the other half at once, bits per second (maximum flow, host
-    /// links not counted); `None` for one ToR alone, and above 100,000 cables between switches.
+    /// What one half of the hosts can send to the other at once, bits per second, host links not counted: the value of
+    /// `bisection`, which says whether it is exact.
     pub bisection_bps: Option<u64>,
+    /// The bisection or bounds on it; `None` for one ToR alone, and above 100,000 cables between switches where the
+    /// fabric is none of a known kind.
+    pub bisection: Option<Bisection>,
 }
 
 /// Node and link visits that path counts may cost.
 const MOST_VISITS: usize = 30_000_000;
 const MOST_TARGETS: usize = 1024;
-const MOST_BISECTION_CABLES: usize = 100_000;
 
 impl Fabric {
     /// The numbers that describe it. Takes well under a second up to some thousand switches.
@@ -88,6 +91,7 @@ impl Fabric {
         };
         let switch_cables = self.switch_cables().count();
         let paths = PathSample::take(self, &state);
+        let bisection = bisection(self);
         FabricSummary {
             spec: self.spec().to_owned(),
             nodes: self.nodes().len(),
@@ -110,8 +114,8 @@ impl Fabric {
             diameter_hops: paths.diameter_hops,
             shortest_paths: paths.spread(),
             oversubscription: oversubscription(self, &state),
-            bisection_bps: (self.tors().len() > 1 && switch_cables <= MOST_BISECTION_CABLES)
-                .then(|| bisection_bps(self, &state)),
+            bisection_bps: bisection.map(|bisection| bisection.bps),
+            bisection,
         }
     }
 }
@@ -172,105 +176,4 @@ fn oversubscription(fabric: &Fabric, state: &LinkState) -> Option<f64> {
         (switches_bps > 0.0).then(|| hosts_bps / switches_bps)
     };
     fabric.tors().iter().filter_map(ratio).reduce(f64::max)
-}
-
-/// Maximum flow from the first half of the ToRs to the second.
-fn bisection_bps(fabric: &Fabric, state: &LinkState) -> u64 {
-    let half = fabric.tors().len() / 2;
-    MaxFlow::new(fabric, state, &fabric.tors()[..half], &fabric.tors()[half..]).run()
-}
-
-/// Dinic's algorithm over switches. The two directions of a cable are each other's residual links.
-struct MaxFlow<'a> {
-    fabric: &'a Fabric,
-    sources: &'a [NodeId],
-    is_sink: Vec<bool>,
-    /// What each directed link can still take.
-    left_bps: Vec<u64>,
-    level: Vec<u32>,
-    /// Port of each node that is to be tried next.
-    next_port: Vec<usize>,
-}
-
-impl<'a> MaxFlow<'a> {
-    fn new(fabric: &'a Fabric, state: &LinkState, sources: &'a [NodeId], sinks: &[NodeId]) -> MaxFlow<'a> {
-        let mut is_sink = vec![false; fabric.nodes().len()];
-        for sink in sinks {
-            is_sink[sink.index()] = true;
-        }
-        let links = (0..fabric.links().len() as u32).map(LinkId);
-        let left_bps =
-            links.map(|link| if state.is_up(link) { fabric.link(link).settings.rate_bps } else { 0 }).collect();
-        MaxFlow { fabric, sources, is_sink, left_bps, level: Vec::new(), next_port: Vec::new() }
-    }
-
-    fn run(mut self) -> u64 {
-        let mut total_bps = 0u64;
-        while self.find_levels() {
-            self.next_port = vec![0; self.fabric.nodes().len()];
-            for &source in self.sources {
-                loop {
-                    match self.push(source) {
-                        0 => break,
-                        pushed_bps => total_bps = total_bps.saturating_add(pushed_bps),
-                    }
-                }
-            }
-        }
-        total_bps
-    }
-
-    /// Breadth-first levels from all sources; tells whether a sink was reached.
-    fn find_levels(&mut self) -> bool {
-        self.level = vec![u32::MAX; self.fabric.nodes().len()];
-        for source in self.sources {
-            self.level[source.index()] = 0;
-        }
-        let mut queue = self.sources.to_vec();
-        let mut next = 0;
-        let mut reached = false;
-        while let Some(&node) = queue.get(next) {
-            next += 1;
-            reached |= self.is_sink[node.index()];
-            for port in self.fabric.switch_ports(node) {
-                if self.left_bps[port.link.index()] > 0 && self.level[port.to.index()] == u32::MAX {
-                    self.level[port.to.index()] = self.level[node.index()] + 1;
-                    queue.push(port.to);
-                }
-            }
-        }
-        reached
-    }
-
-    /// Sends as much as fits along one path of rising levels; 0 when there is none left from `source`.
-    fn push(&mut self, source: NodeId) -> u64 {
-        let mut path: Vec<LinkId> = Vec::new();
-        let mut node = source;
-        while !self.is_sink[node.index()] {
-            let rises = |to: NodeId| self.level[to.index()] == self.level[node.index()].saturating_add(1);
-            let mut ports = self.fabric.switch_ports(node).iter().enumerate().skip(self.next_port[node.index()]);
-            let open = ports.find(|(_, port)| self.left_bps[port.link.index()] > 0 && rises(port.to));
-            if let Some((place, port)) = open {
-                self.next_port[node.index()] = place;
-                path.push(port.link);
-                node = port.to;
-                continue;
-            }
-            // A dead end for good: back one step, and on to the next port there.
-            self.next_port[node.index()] = usize::MAX;
-            match path.pop() {
-                None => return 0,
-                Some(link) => {
-                    node = self.fabric.link(link).from;
-                    self.next_port[node.index()] += 1;
-                }
-            }
-        }
-        let pushed_bps = path.iter().map(|link| self.left_bps[link.index()]).min().unwrap_or(0);
-        for link in path {
-            self.left_bps[link.index()] -= pushed_bps;
-            self.left_bps[link.reverse().index()] += pushed_bps;
-        }
-        pushed_bps
-    }
 }

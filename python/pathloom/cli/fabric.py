@@ -48,7 +48,7 @@ def show(spec: SpecArgument, json: JsonOption = None) -> None:
 def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, str]]:
     paths, tor = summary["shortest_paths"], words.get("tor", TOR)
     tiers = ", ".join(words[row["tier"]].counted(row["nodes"]) for row in summary["tiers"])
-    bisection, ratio = summary["bisection_bps"], summary["oversubscription"]
+    ratio = summary["oversubscription"]
 
     def rates(ends: list[int] | None) -> str:
         return " to ".join(rate_text(rate) for rate in sorted(set(ends or [])))
@@ -67,12 +67,23 @@ def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, 
         ("longest of them", f"{summary['diameter_hops']} hops between two {tor.many}" if paths else ""),
         (f"{tor.one} pairs apart", str(summary["pairs_apart"] or "")),
         ("oversubscription", f"{ratio:g} : 1 at the worst {tor.one}" if ratio is not None else ""),
-        (
-            "bisection",
-            f"{rate_text(bisection)} between two halves of the {tor.many}" if bisection is not None else "",
-        ),
+        ("bisection", _bisection_text(summary["bisection"])),
         *(("note", note) for note in summary["notes"]),
     ]
+
+
+def _bisection_text(bisection: dict[str, Any] | None) -> str:
+    """What is known of the bisection, and of which halves.
+
+    >>> _bisection_text({"bps": 49e9, "kind": "upper-bound", "at_least_bps": 7e9, "host_ports": [98, 99]})
+    'at most 49 Gbit/s, the best cut found, and at least 7 Gbit/s, between 98 and 99 host ports'
+    """
+    if bisection is None:
+        return ""
+    rate, least = rate_text(bisection["bps"]), rate_text(bisection["at_least_bps"])
+    exact = bisection["kind"] == "exact"
+    value = f"{rate}, exact," if exact else f"at most {rate}, the best cut found, and at least {least},"
+    return f"{value} between {bisection['host_ports'][0]} and {bisection['host_ports'][1]} host ports"
 
 
 @app.command()

@@ -300,40 +300,6 @@ proptest! {
     }
 
     #[test]
-    fn bisection_is_the_smallest_cut_between_the_halves(
-        n in 3u32..8,
-        cables in prop::collection::vec((0u32..8, 0u32..8, 1u64..9, any::<bool>()), 0..16),
-    ) {
-        let mut builder = FabricBuilder::new("rates");
-        let switches: Vec<NodeId> = (0..n).map(|i| builder.switch(format!("s{i}"), Tier::Tor, None)).collect();
-        // Every other switch has a host; the rest lie between.
-        for &switch in switches.iter().step_by(2) {
-            let host = builder.host(format!("h{}", switch.0), None);
-            builder.cable(switch, host, SETTINGS);
-        }
-        let mut failed = Vec::new();
-        for &(a, b, rate_bps, up) in cables.iter().filter(|(a, b, ..)| a % n != b % n) {
-            let (a, b) = (switches[(a % n) as usize], switches[(b % n) as usize]);
-            let link = builder.cable(a, b, LinkSettings { rate_bps, ..SETTINGS });
-            failed.extend((!up).then_some(link));
-        }
-        let fabric = builder.build().unwrap().with_failed(failed.clone());
-        let half = fabric.tors().len() / 2;
-        let on_side = |side: u32, node: NodeId| side >> node.0 & 1 == 1;
-        let parts = |side: u32| {
-            let mut tors = fabric.tors().iter().enumerate();
-            tors.all(|(place, &tor)| on_side(side, tor) == (place < half))
-        };
-        let cut = |side: u32| -> u64 {
-            let up = fabric.switch_cables().filter(|link| !failed.contains(link)).map(|link| fabric.link(link));
-            let across = up.filter(|link| on_side(side, link.from) != on_side(side, link.to));
-            across.map(|link| link.settings.rate_bps).sum()
-        };
-        let least = (0..1u32 << n).filter(|&side| parts(side)).map(cut).min();
-        prop_assert_eq!(fabric.summary().bisection_bps, least);
-    }
-
-    #[test]
     fn path_sets_agree_with_their_searches((fabric, state, from, to) in any_graph(), k in 0usize..5) {
         for selection in [
             PathSelection::Shortest,

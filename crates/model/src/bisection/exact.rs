@@ -1,0 +1,147 @@
+//! The smallest balanced cut, by dynamic programming over an order of the switches.
+//!
+//! After each switch, two ways to divide those before it are alike in all that matters later if they agree on the
+//! frontier (switches that still have neighbours to come) and on the number of host ports on the first side: the
+//! cheaper one stands for both. What cuts as much as a cut that is known already is dropped, so that a search that ends
+//! with nothing left proves that cut to be the smallest. WANs and small fabrics have narrow frontiers; where the
+//! frontier is wide the search gives up.
+
+use super::problem::Problem;
+
+/// Ways to divide that all steps together may look at.
+const MOST_WAYS: usize = 8_000_000;
+/// Widest frontier that fits the bits of a way.
+const MOST_FRONTIER: usize = 64;
+/// Switches that orders are tried from.
+const MOST_ORDERS: usize = 48;
+
+/// A way to divide the switches so far.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    /// Side of each switch of the frontier, by slot.
+    sides: u64,
+    /// Host ports on the first side.
+    held: u64,
+    /// What the first side can send to the other.
+    cut: u128,
+}
+
+/// The capacity of the smallest balanced cut, which is `known` if none is smaller; `None` if that takes too long.
+pub(super) fn smallest_cut(problem: &Problem, known: u128) -> Option<u128> {
+    let order = narrow_order(problem)?;
+    let mut ways = vec![Way { sides: 0, held: 0, cut: 0 }];
+    let mut place = vec![usize::MAX; problem.len()];
+    let mut slots: Vec<Option<usize>> = Vec::new();
+    let mut to_come: u64 = problem.weight.iter().sum();
+    let mut looked_at = 0;
+    for (step, &switch) in order.iter().enumerate() {
+        place[switch] = step;
+        to_come -= problem.weight[switch];
+        let slot = slots.iter().position(Option::is_none).unwrap_or(slots.len());
+        if slot == slots.len() {
+            slots.push(None);
+        }
+        slots[slot] = Some(switch);
+        looked_at += 2 * ways.len();
+        if slot >= MOST_FRONTIER || looked_at > MOST_WAYS {
+            return None;
+        }
+        // Turned about, a cut of a symmetric fabric is the same cut.
+        let sides: &[bool] = if step == 0 && problem.symmetric { &[true] } else { &[true, false] };
+        let fits = |way: &Way| way.cut < known && way.held <= problem.most && way.held + to_come >= problem.least;
+        let links = Links::of(problem, switch, &slots);
+        let mut next: Vec<Way> = Vec::with_capacity(2 * ways.len());
+        for &first in sides {
+            next.extend(ways.iter().map(|way| links.add(way, slot, first, problem.weight[switch])).filter(fits));
+        }
+        let done = |switch: usize| problem.arcs[switch].iter().all(|arc| place[arc.to as usize] != usize::MAX);
+        let mut kept = u64::MAX;
+        for (slot, held) in slots.iter_mut().enumerate() {
+            if held.is_some_and(done) {
+                *held = None;
+                kept &= !(1 << slot);
+            }
+        }
+        next.iter_mut().for_each(|way| way.sides &= kept);
+        next.sort_unstable();
+        next.dedup_by(|next, kept| (next.sides, next.held) == (kept.sides, kept.held));
+        ways = next;
+    }
+    let balanced = ways.iter().filter(|way| way.held == problem.least || way.held == problem.most);
+    Some(balanced.map(|way| way.cut).min().unwrap_or(known))
+}
+
+/// The links between a new switch and the frontier.
+struct Links {
+    /// Slot of the other end, what the new switch can send to it, and what it can be sent.
+    ends: Vec<(usize, u128, u128)>,
+}
+
+impl Links {
+    fn of(problem: &Problem, switch: usize, slots: &[Option<usize>]) -> Links {
+        let slot = |to: u32| slots.iter().position(|&held| held == Some(to as usize));
+        let ends = problem.arcs[switch].iter().filter_map(|arc| Some((slot(arc.to)?, arc.out_bps, arc.in_bps)));
+        Links { ends: ends.collect() }
+    }
+
+    /// A way with one more switch, on the first side or the other one.
+    fn add(&self, way: &Way, slot: usize, first: bool, weight: u64) -> Way {
+        let across = |&(end, out_bps, in_bps): &(usize, u128, u128)| match (first, way.sides >> end & 1 == 1) {
+            (true, false) => out_bps,
+            (false, true) => in_bps,
+            _ => 0,
+        };
+        Way {
+            sides: way.sides | u64::from(first) << slot,
+            held: way.held + if first { weight } else { 0 },
+            cut: way.cut + self.ends.iter().map(across).sum::<u128>(),
+        }
+    }
+}
+
+/// An order whose frontiers are narrow, the best of several greedy ones; `None` if all are hopeless.
+fn narrow_order(problem: &Problem) -> Option<Vec<usize>> {
+    let starts = MOST_ORDERS.min(problem.len());
+    // What a search goes by: the sum of two to the power of each frontier.
+    let orders = (0..starts).map(|number| greedy_order(problem, number * problem.len() / starts));
+    let best = orders.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    (best.1.is_finite()).then_some(best.0)
+}
+
+/// From `start` on always the switch that widens the frontier least. Stops, with an infinite cost, where it is too wide.
+fn greedy_order(problem: &Problem, start: usize) -> (Vec<usize>, f64) {
+    let mut placed = vec![false; problem.len()];
+    // Neighbours of each switch that are still to come.
+    let mut open: Vec<usize> = problem.arcs.iter().map(Vec::len).collect();
+    let mut order: Vec<usize> = Vec::with_capacity(problem.len());
+    let mut frontier: Vec<usize> = Vec::new();
+    let mut cost = 0.0;
+    let mut next = Some(start);
+    while let Some(switch) = next {
+        placed[switch] = true;
+        order.push(switch);
+        for arc in &problem.arcs[switch] {
+            open[arc.to as usize] -= 1;
+        }
+        frontier.push(switch);
+        frontier.retain(|&switch| open[switch] > 0);
+        cost += 2f64.powi(frontier.len() as i32);
+        if frontier.len() >= MOST_FRONTIER {
+            return (order, f64::INFINITY);
+        }
+        // How many more the frontier holds after a switch, and how long it has been waited for.
+        let widening = |switch: usize| {
+            let closes = |end: u32| placed[end as usize] && open[end as usize] == 1;
+            let closed = problem.arcs[switch].iter().filter(|arc| closes(arc.to)).count();
+            i64::from(open[switch] > 0) - closed as i64
+        };
+        let beside = frontier
+            .iter()
+            .enumerate()
+            .flat_map(|(age, &switch)| problem.arcs[switch].iter().map(move |arc| (age, arc.to as usize)));
+        let beside = beside.filter(|&(_, switch)| !placed[switch]);
+        let best = beside.map(|(age, switch)| (widening(switch), age, switch)).min();
+        next = best.map(|best| best.2).or_else(|| (0..problem.len()).find(|&switch| !placed[switch]));
+    }
+    (order, cost)
+}

@@ -1,0 +1,134 @@
+//! A lower bound on every balanced cut, by routing: what the halves can send to each other whatever they are.
+
+use super::problem::Problem;
+use crate::search::Sweep;
+use crate::{Fabric, LinkId, LinkState, NodeId};
+
+/// Steps of the routing of all pairs; above that only the first bound is worked out, and above ten times that none.
+const MOST_STEPS: usize = 60_000_000;
+/// Shares that are kept for the second bound: one per ToR and directed link.
+const MOST_SHARES: usize = 8_000_000;
+/// Sums of rounded numbers are right within this share of them.
+const ROUNDING: f64 = 1e-9;
+
+/// What every balanced cut carries at least, bits per second; 0 where ToRs do not reach each other.
+///
+/// All ToRs send to all others over their shortest paths, split at each switch in proportion to the rates of the links.
+///
+/// - Each host port sends as much to each other one. If the fullest link then carries β times its rate, a cut with *a*
+///   and *b* host ports on its sides carries at least *ab*/β.
+/// - Each ToR sends, and receives, at most *t* per host port, to and from whichever ToRs. With *t* chosen so that no
+///   such traffic overloads a link, any half can send *t* per host port to the other. In Clos fabrics nothing is lost.
+pub(super) fn lower_bound(fabric: &Fabric, state: &LinkState, problem: &Problem) -> u128 {
+    let (tors, links) = (fabric.tors().len(), fabric.links().len());
+    let size = fabric.switches().len() + links;
+    if tors.saturating_mul(size) > 10 * MOST_STEPS {
+        return 0;
+    }
+    let mut routing = Routing { fabric, state, sweep: Sweep::default(), here: vec![0.0; fabric.nodes().len()] };
+    let weight = tor_weights(fabric);
+    let Some(uniform) = routing.uniform_load(&weight) else { return 0 };
+    let (least, most) = (problem.least as f64, problem.most as f64);
+    let mut bound = least * most / fullness(fabric, &uniform);
+    if tors.saturating_mul(tors).saturating_mul(fabric.switches().len()) <= MOST_STEPS
+        && tors.saturating_mul(links) <= MOST_SHARES
+    {
+        bound = bound.max(least / fullness(fabric, &routing.greatest_load(&weight)));
+    }
+    // A cut is a multiple of the unit.
+    let units = (bound * (1.0 - ROUNDING) / problem.unit_bps as f64).ceil().max(0.0);
+    if units.is_finite() {
+        units as u128 * problem.unit_bps
+    } else {
+        0
+    }
+}
+
+/// Host ports of each ToR.
+fn tor_weights(fabric: &Fabric) -> Vec<f64> {
+    let mut weight = vec![0.0; fabric.tors().len()];
+    for attachment in fabric.attachments() {
+        if let Some(tor) = fabric.tor_index(attachment.tor) {
+            weight[tor] += 1.0;
+        }
+    }
+    weight
+}
+
+/// The largest ratio of load to rate.
+fn fullness(fabric: &Fabric, load: &[f64]) -> f64 {
+    let ratios = load.iter().zip(fabric.links()).map(|(load, link)| load / link.settings.rate_bps as f64);
+    ratios.fold(0.0, f64::max)
+}
+
+struct Routing<'a> {
+    fabric: &'a Fabric,
+    state: &'a LinkState,
+    sweep: Sweep,
+    /// What is at each node and still to go on; zeros between two uses.
+    here: Vec<f64>,
+}
+
+impl Routing<'_> {
+    fn aim_at(&mut self, target: NodeId) {
+        self.sweep.run(self.fabric, self.state, target, &[], u32::MAX, None);
+    }
+
+    /// Takes what is `here` to the target, and tells what each link carries.
+    fn flow(&mut self, mut carry: impl FnMut(LinkId, f64)) {
+        for &node in self.sweep.reached().iter().rev() {
+            let amount = std::mem::take(&mut self.here[node.index()]);
+            if amount == 0.0 {
+                continue;
+            }
+            let rate_bps = |link: LinkId| self.fabric.link(link).settings.rate_bps as f64;
+            let total: f64 = self.sweep.nearer(self.fabric, self.state, node).map(rate_bps).sum();
+            for link in self.sweep.nearer(self.fabric, self.state, node) {
+                let part = amount * rate_bps(link) / total;
+                carry(link, part);
+                self.here[self.fabric.link(link).to.index()] += part;
+            }
+        }
+    }
+
+    /// Load of each link when each host port sends 1 to each of another ToR; `None` if ToRs do not reach each other.
+    fn uniform_load(&mut self, weight: &[f64]) -> Option<Vec<f64>> {
+        let mut load = vec![0.0; self.fabric.links().len()];
+        for (target, &tor) in self.fabric.tors().iter().enumerate() {
+            self.aim_at(tor);
+            for (source, &from) in self.fabric.tors().iter().enumerate().filter(|&(source, _)| source != target) {
+                self.sweep.hops(from)?;
+                self.here[from.index()] = weight[source] * weight[target];
+            }
+            self.flow(|link, amount| load[link.index()] += amount);
+        }
+        Some(load)
+    }
+
+    /// The most that each link can come to carry when each ToR sends, and receives, at most its weight.
+    fn greatest_load(&mut self, weight: &[f64]) -> Vec<f64> {
+        let links = self.fabric.links().len();
+        // By source and link the greatest share of what it sends to any one target; summed up by target as well.
+        let mut of_source = vec![0.0f64; weight.len() * links];
+        let mut by_target = vec![0.0; links];
+        let mut of_target = vec![0.0f64; links];
+        for (target, &tor) in self.fabric.tors().iter().enumerate() {
+            self.aim_at(tor);
+            of_target.fill(0.0);
+            for (source, &from) in self.fabric.tors().iter().enumerate().filter(|&(source, _)| source != target) {
+                self.here[from.index()] = 1.0;
+                let of_source = &mut of_source[source * links..][..links];
+                self.flow(|link, share| {
+                    of_source[link.index()] = of_source[link.index()].max(share);
+                    of_target[link.index()] = of_target[link.index()].max(share);
+                });
+            }
+            by_target.iter_mut().zip(&of_target).for_each(|(sum, share)| *sum += weight[target] * share);
+        }
+        let mut by_source = vec![0.0; links];
+        for (shares, weight) in of_source.chunks(links).zip(weight) {
+            by_source.iter_mut().zip(shares).for_each(|(sum, share)| *sum += weight * share);
+        }
+        by_source.iter().zip(&by_target).map(|(source, target): (&f64, &f64)| source.min(*target)).collect()
+    }
+}
