@@ -17,11 +17,11 @@ say = @printf '\n==> %s\n' "$(1)"
 .PHONY: help demo build test test-long lab-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel readme lock clean
 
 help:  ## Say what there is
-	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: build  ## Build, compare three schemes on a small FatTree, and say where the report is (about 2 minutes once it is built)
-	$(call say,Comparing single path$(comma) ECMP and Hedera under web-search traffic)
-	pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic web-search:load=0.4,pattern=random --schemes spt,ecmp,hedera --duration 60s --runs 3 --seed 1 --out results/demo
+demo: build  ## Build, compare four schemes on a small FatTree as README.md does, and say where the report is (seconds once it is built)
+	$(call say,Comparing single path$(comma) ECMP$(comma) Hedera and OFPT: every host sends to the host half a fabric away)
+	pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic long-lived:pattern=stride --schemes spt,ecmp,hedera,ofpt --duration 60s --runs 3 --seed 1 --out results/stride
 
 build: .venv/.built  ## Build everything into .venv/; run it as .venv/bin/pathloom
 

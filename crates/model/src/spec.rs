@@ -171,9 +171,28 @@ impl Spec {
     }
 }
 
-/// The name of `known` that is nearest to `word`, if one is near enough to have been meant.
+/// The extension of a name that looks like one of a file, in lower case: `dir/a.topo` → `topo`. Numbers are none.
+pub fn extension(name: &str) -> Option<String> {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    let (stem, extension) = file.rsplit_once('.')?;
+    let sound = !stem.is_empty() && (1..=8).contains(&extension.len());
+    let letters = extension.chars().all(|c| c.is_ascii_alphanumeric()) && extension.contains(char::is_alphabetic);
+    (sound && letters).then(|| extension.to_ascii_lowercase())
+}
+
+/// The name of `known` that is nearest to `word`, if one is near enough to have been meant. The order of the parts of a
+/// name is no mistake worth a correction: `rto_min` is near `min_rto`.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distance = |name: &str| edit_distance(&word.to_lowercase(), &name.to_lowercase());
+    let in_order = |name: &str| {
+        let mut parts: Vec<&str> = name.split(['_', '-']).collect();
+        parts.sort_unstable();
+        parts.join("_")
+    };
+    let distance = |name: &str| {
+        let (word, name) = (word.to_lowercase(), name.to_lowercase());
+        // Turned round is one mistake; it comes behind a name that is as it should be.
+        edit_distance(&word, &name).min(1 + edit_distance(&in_order(&word), &in_order(&name)))
+    };
     let best = known.iter().map(|&name| (distance(name), name)).min()?;
     (best.0 <= (word.chars().count() / 2).max(1)).then_some(best.1)
 }
@@ -221,8 +240,25 @@ mod tests {
     }
 
     #[test]
+    fn tells_names_of_files_from_others() {
+        for (name, expected) in [
+            ("dir.d/a.topo", Some("topo")),
+            ("a.tar.GZ", Some("gz")),
+            ("web-search", None),
+            ("dir.d/a", None),
+            (".hidden", None),
+            ("0.4", None),
+            ("a.", None),
+        ] {
+            assert_eq!(extension(name).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn suggests_only_what_is_near() {
         assert_eq!(nearest("fattree", &["fat-tree", "vl2"]), Some("fat-tree"));
+        assert_eq!(nearest("rto_min", &["max_rto", "min_rto", "mss"]), Some("min_rto"));
+        assert_eq!(nearest("tree-fat", &["fat-tree", "vl2"]), Some("fat-tree"));
         assert_eq!(nearest("qwertyuiop", &["fat-tree", "vl2"]), None);
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::error::WorkloadError;
 use crate::flow_spec::Draft;
+use crate::foreign::foreign_text;
 use crate::generate::{payload_bytes, Context, SYNCHRONISED_JITTER};
 use crate::quantity;
 use crate::spec::take_file;
@@ -53,7 +54,11 @@ impl CoflowTrace {
 
     /// The flows; the coflow of each is its identity in the trace.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
-        let (ports, coflows, mut notes) = self.parse(context.text_of_file(&self.file)?)?;
+        let text = context.text_of_file(&self.file)?;
+        if let Some(problem) = foreign_text(text) {
+            return Err(WorkloadError::File { file: self.file.clone(), problem });
+        }
+        let (ports, coflows, mut notes) = self.parse(text)?;
         let arrival = |coflow: &Coflow| crate::poisson::nanos(coflow.arrival_ms * self.time_scale / 1e3);
         let (in_time, late): (Vec<&Coflow>, Vec<&Coflow>) =
             coflows.iter().partition(|coflow| arrival(coflow) < context.duration);

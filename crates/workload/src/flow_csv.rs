@@ -2,6 +2,7 @@
 
 use crate::error::WorkloadError;
 use crate::flow_spec::{Draft, FlowSpec, Start};
+use crate::foreign::foreign_text;
 use crate::generate::{payload_bytes, Context};
 use crate::hosts::Hosts;
 use crate::htsim_matrix;
@@ -32,6 +33,9 @@ impl FlowFile {
     /// The flows; those that start at or after the end of the run are left out.
     pub fn draft(&self, context: &Context) -> Result<Draft, WorkloadError> {
         let text = context.text_of_file(&self.file)?;
+        if let Some(problem) = foreign_text(text) {
+            return Err(WorkloadError::File { file: self.file.clone(), problem });
+        }
         // A flow takes at least one line.
         context.refuse_too_many(text.lines().count() as f64, "split the file")?;
         if self.file.to_ascii_lowercase().ends_with(".cm") {

@@ -10,6 +10,7 @@ mod collective;
 mod error;
 mod flow_csv;
 mod flow_spec;
+mod foreign;
 mod generate;
 mod hosts;
 mod htsim_matrix;

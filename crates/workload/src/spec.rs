@@ -5,6 +5,7 @@ use crate::collective::{AllReduce, AllToAll};
 use crate::error::WorkloadError;
 use crate::flow_csv::FlowFile;
 use crate::flow_spec::Workload;
+use crate::foreign;
 use crate::generate::Context;
 use crate::hosts::Hosts;
 use crate::incast::Incast;
@@ -53,6 +54,9 @@ impl TrafficSpec {
             name => match SizeChoice::named(name) {
                 Some(choice) => Kind::Poisson(Poisson::take(&spec, choice)?),
                 None => {
+                    if let Some(error) = foreign::file_as_name(&spec) {
+                        return Err(error);
+                    }
                     let names: Vec<&str> = traffic_names().iter().map(|traffic| traffic.name).collect();
                     return Err(spec.unknown_name(&names));
                 }
@@ -185,8 +189,10 @@ pub(crate) fn take_load(spec: &Spec) -> Result<f64, SpecError> {
     Ok(spec.number("load", 0.0001, 10.0)?.unwrap_or(0.4))
 }
 
-/// Takes `file=`, which must be there, out of a specification.
+/// Takes `file=`, which must be there, out of a specification. Files of other tools that are not read are refused.
 pub(crate) fn take_file(spec: &Spec, example: &str) -> Result<String, SpecError> {
     let missing = || spec.error(format!("names no file; expected file=, such as {}:file={example}", spec.name()));
-    spec.text_of("file").map(str::to_owned).ok_or_else(missing)
+    let file = spec.text_of("file").ok_or_else(missing)?;
+    foreign::check_file(spec, file)?;
+    Ok(file.to_owned())
 }

@@ -104,12 +104,28 @@ pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
     }
     let spec = Spec::parse("fabric", text)?;
     let kind = FABRICS.iter().find(|kind| kind.name == spec.name()).ok_or_else(|| {
+        if let Some(problem) = unsupported(spec.name()) {
+            return spec.error(problem);
+        }
         let names: Vec<&str> = FABRICS.iter().map(|kind| kind.name).chain(["FILE.graphml", "FILE.json"]).collect();
         spec.unknown_name(&names)
     })?;
     let keys = LinkKeys::read(&spec)?;
     let fabric = (kind.build)(&spec, &keys)?.build()?;
     keys.fail(&spec, fabric)
+}
+
+/// What to use in place of a file that is not read; `None` if `name` is none of a file.
+fn unsupported(name: &str) -> Option<String> {
+    let known = "FILE.graphml or FILE.json (node-link); networkx writes both";
+    Some(match crate::spec::extension(name)?.as_str() {
+        "topo" => format!(
+            "unsupported format: a topology of htsim is not read; build it by name, such as \
+             fat-tree:k=16,rate=100Gbps or leaf-spine:spines=8,leaves=32,hosts=32, or write it as {known}"
+        ),
+        "csv" | "cm" | "et" => format!("{name} is no fabric; expected {known}"),
+        _ => format!("unsupported format: a fabric is read from {known}"),
+    })
 }
 
 /// Refuses what would need too many cables. `cables` is worked out with saturating arithmetic.

@@ -1,0 +1,44 @@
+//! Files of other tools that are not read, and what to use in their place.
+
+use pathloom_model::spec::{extension, Spec, SpecError};
+
+const COLLECTIVES: &str = "give its collectives as all-reduce:size=100MB,hosts=8 or all-to-all:size=1MB, or list its \
+     transfers in a CSV for flows:file=FILE.csv";
+
+/// What is wrong with a file by its name, and the way out; `None` if its name says nothing.
+fn problem_of(path: &str) -> Option<String> {
+    match extension(path)?.as_str() {
+        "et" => Some(format!("unsupported format: a Chakra execution trace is not read; {COLLECTIVES}")),
+        "topo" | "graphml" => Some(format!("{path} is a fabric, not traffic; --fabric names it")),
+        _ => None,
+    }
+}
+
+/// An error about a traffic specification that is the name of a file; `None` if it is none.
+pub(crate) fn file_as_name(spec: &Spec) -> Option<SpecError> {
+    let path = spec.name();
+    let problem = match extension(path)?.as_str() {
+        "cm" => format!("an htsim matrix is a list of flows: flows:file={path}"),
+        _ => problem_of(path).unwrap_or_else(|| {
+            "unsupported format: flow sizes are FILE.csv, flows are flows:file=FILE.csv or FILE.cm (htsim), coflows are \
+             coflow:file=FILE.txt; the collectives of a SimAI workload are all-reduce:size=100MB or all-to-all:size=1MB"
+                .to_owned()
+        }),
+    };
+    Some(spec.error(problem))
+}
+
+/// An error about the `file=` of a specification that cannot be what is wanted there.
+pub(crate) fn check_file(spec: &Spec, path: &str) -> Result<(), SpecError> {
+    problem_of(path).map_or(Ok(()), |problem| Err(spec.error(format!("file: {problem}"))))
+}
+
+/// What is wrong with a text that another tool's workload begins: SimAI and ASTRA-sim name the parallelism first.
+pub(crate) fn foreign_text(text: &str) -> Option<String> {
+    let first = text.lines().next()?.trim_start();
+    let kinds = ["HYBRID_", "DATA", "MODEL", "TRANSFORMER", "DLRM", "MICRO"];
+    let words = ["model_parallel_NPU_group", "all_gpus:", "checkpoint_initiates"];
+    let is_foreign = kinds.iter().any(|kind| first.starts_with(kind)) && !first.contains(',')
+        || words.iter().any(|word| first.contains(word));
+    is_foreign.then(|| format!("unsupported format: a workload of SimAI or ASTRA-sim is not read; {COLLECTIVES}"))
+}
