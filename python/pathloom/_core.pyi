@@ -24,6 +24,7 @@ __all__ = [
     "schemes",
     "traffics",
     "transport_settings",
+    "transports",
 ]
 
 __version__: str
@@ -342,6 +343,9 @@ def scheme_name(spec: str) -> str:
 
 def schemes() -> list[dict[str, Any]]:
     """Every scheme: name, about, paper, keys (each a dict of name, default and about)."""
+
+def transports() -> list[dict[str, Any]]:
+    """Every transport: name, about, source, keys (each a dict of name, default, about and source)."""
 
 def traffics() -> list[dict[str, Any]]:
     """Every kind of traffic: name, about, keys (each a dict of name and about)."""

@@ -45,7 +45,9 @@ class Fabric:
         """Builds a fabric from a networkx graph.
 
         Nodes may have `tier` (host, tor, aggregation, core), `pod`, `x` and `y`; edges `rate_bps` or `rate`
-        (`10Mbps`), `delay_ps` or `delay` (`1us`) and `buffer_packets`. A graph without hosts gets one at each node.
+        (`10Mbps`), `delay_ps` or `delay` (`1us`) and `buffer_packets`. Numbers under `capacity`, `bandwidth`, `bw` or
+        `speed` are Mbit/s. Each direction of a directed graph keeps its own settings. A graph without hosts gets one at
+        each node. What had to be guessed stands in `notes`.
 
         >>> import networkx as nx
         >>> Fabric.from_networkx(nx.cycle_graph(5), "ring.json:rate=100Mbps")

@@ -55,6 +55,8 @@ def outcome(
             "throughput": throughput,
             "retransmits": zeros + 3,
             "timeouts": zeros,
+            "timeout_wait_ns": np.zeros(flows, dtype=np.int64),
+            "initial_wait_ns": np.zeros(flows, dtype=np.int64),
             "packets": (zeros + 10).astype(np.uint64),
             "reordered": zeros,
             "coflow": np.full(flows, -1, dtype=np.int64),

@@ -2,7 +2,8 @@
 
 use crate::bisection::{bisection, Bisection};
 use crate::search::Sweep;
-use crate::{Fabric, LinkId, LinkState, NodeId, Tier};
+use crate::units::PS_PER_S;
+use crate::{Fabric, LinkId, LinkSettings, LinkState, NodeId, Tier};
 use serde::Serialize;
 
 /// How many nodes a tier has.
@@ -61,6 +62,9 @@ pub struct FabricSummary {
     pub shortest_paths: Option<PathCounts>,
     /// Most hops between two ToRs on a shortest path.
     pub diameter_hops: Option<u32>,
+    /// Longest round trip between hosts on different ToRs over shortest paths, in picoseconds: with empty queues, and with
+    /// every queue on the way full. The acknowledgement counts as a full frame. `u64::MAX` stands for that much or more.
+    pub round_trip_ps: Option<(u64, u64)>,
     /// Largest ratio, over all ToRs, of the rate of its hosts to that of its links to other switches.
     pub oversubscription: Option<f64>,
     /// What one half of the hosts can send to the other at once, bits per second, host links not counted: the value of
@@ -112,6 +116,7 @@ impl Fabric {
             pairs_sampled: paths.pairs,
             pairs_apart: paths.pairs - paths.counts.len() as u64,
             diameter_hops: paths.diameter_hops,
+            round_trip_ps: paths.one_way_ps.map(|(idle, full)| (idle.saturating_mul(2), full.saturating_mul(2))),
             shortest_paths: paths.spread(),
             oversubscription: oversubscription(self, &state),
             bisection_bps: bisection.map(|bisection| bisection.bps),
@@ -126,6 +131,29 @@ struct PathSample {
     /// Of the pairs that reach each other.
     counts: Vec<u64>,
     diameter_hops: Option<u32>,
+    /// Longest way from host to host, with empty and with full queues.
+    one_way_ps: Option<(u64, u64)>,
+}
+
+/// Length of a full frame: what a queue is made of.
+const FRAME_BYTES: u64 = 1514;
+
+/// Time that a full frame takes over a link, with its queue empty and full.
+fn hop_ps(settings: &LinkSettings) -> (u64, u64) {
+    let frame_ps = (u128::from(FRAME_BYTES * 8) * u128::from(PS_PER_S) / u128::from(settings.rate_bps.max(1))) as u64;
+    let waiting_ps = frame_ps.saturating_mul(u64::from(settings.buffer_packets));
+    let idle_ps = frame_ps.saturating_add(settings.delay_ps);
+    (idle_ps, idle_ps.saturating_add(waiting_ps))
+}
+
+/// Both members added up.
+fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
+}
+
+/// The greater of both members.
+fn most(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.max(b.0), a.1.max(b.1))
 }
 
 impl PathSample {
@@ -134,7 +162,10 @@ impl PathSample {
         let tors = fabric.tors();
         let visits = fabric.nodes().len() + fabric.links().len();
         let targets = (MOST_VISITS / visits).clamp(1, MOST_TARGETS).min(tors.len());
-        let mut sample = PathSample { pairs: 0, counts: Vec::new(), diameter_hops: None };
+        let mut sample = PathSample { pairs: 0, counts: Vec::new(), diameter_hops: None, one_way_ps: None };
+        let host_links = fabric.links().iter().filter(|link| fabric.is_host(link.from) || fabric.is_host(link.to));
+        let at_host_ps = host_links.map(|link| hop_ps(&link.settings)).fold((0, 0), most);
+        let mut way_ps: Vec<(u64, u64)> = Vec::new();
         let mut sweep = Sweep::default();
         let mut paths: Vec<u64> = Vec::new();
         for number in 0..targets {
@@ -143,7 +174,14 @@ impl PathSample {
             paths.clear();
             paths.resize(fabric.nodes().len(), 0);
             paths[target.index()] = 1;
+            way_ps.clear();
+            way_ps.resize(fabric.nodes().len(), (0, 0));
             for &node in sweep.reached() {
+                let ways = sweep.nearer(fabric, state, node).map(|link| {
+                    let link = fabric.link(link);
+                    sum(hop_ps(&link.settings), way_ps[link.to.index()])
+                });
+                way_ps[node.index()] = ways.fold((0, 0), most);
                 let on = sweep.nearer(fabric, state, node).map(|link| paths[fabric.link(link).to.index()]);
                 let count = on.fold(0, u64::saturating_add);
                 paths[node.index()] = paths[node.index()].max(count);
@@ -153,6 +191,8 @@ impl PathSample {
             for (tor, hops) in others.filter_map(|&tor| Some((tor, sweep.hops(tor)?))) {
                 sample.counts.push(paths[tor.index()]);
                 sample.diameter_hops = sample.diameter_hops.max(Some(hops));
+                let way_ps = sum(sum(way_ps[tor.index()], at_host_ps), at_host_ps);
+                sample.one_way_ps = Some(sample.one_way_ps.map_or(way_ps, |longest| most(longest, way_ps)));
             }
         }
         sample

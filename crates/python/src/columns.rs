@@ -38,6 +38,10 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     column(&columns, "throughput", flows, |flow| flow.throughput.unwrap_or(f64::NAN))?;
     column(&columns, "retransmits", flows, |flow| flow.retransmits)?;
     column(&columns, "timeouts", flows, |flow| flow.timeouts)?;
+    column(&columns, "timeout_wait_ns", flows, |flow| {
+        or_none(Some(flow.timeout_wait.initial.0 + flow.timeout_wait.sampled.0))
+    })?;
+    column(&columns, "initial_wait_ns", flows, |flow| or_none(Some(flow.timeout_wait.initial.0)))?;
     column(&columns, "packets", flows, |flow| flow.packets)?;
     column(&columns, "reordered", flows, |flow| flow.reordered)?;
     column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;

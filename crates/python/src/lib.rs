@@ -24,7 +24,7 @@ mod _core {
     #[pymodule_export]
     use super::fabric::Fabric;
     #[pymodule_export]
-    use super::lists::{fabrics, scheme_name, schemes, traffics};
+    use super::lists::{fabrics, scheme_name, schemes, traffics, transports};
     #[pymodule_export]
     use super::scheme::{hand_over, Flow, Link, Node, View};
     #[pymodule_export]

@@ -47,6 +47,19 @@ pub fn traffics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 }
 
 #[pyfunction]
+pub fn transports(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = pathloom_transport::transports().iter().map(|entry| {
+        let row = texts(py, &[("name", entry.name), ("about", entry.about), ("source", entry.source)])?;
+        let keys = entry.keys.iter().map(|key| {
+            texts(py, &[("name", key.name), ("default", key.default), ("about", key.about), ("source", key.source)])
+        });
+        row.set_item("keys", keys.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(row)
+    });
+    PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+}
+
+#[pyfunction]
 pub fn scheme_name(spec: &str) -> Result<&'static str, Error> {
     Ok(pathloom_schemes::parse(spec)?.name)
 }

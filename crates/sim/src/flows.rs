@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::ideal::Ideals;
 use crate::outcome::FlowOutcome;
 use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, PROTO_TCP};
-use pathloom_transport::Settings;
+use pathloom_transport::{Settings, TimeoutWait};
 use pathloom_workload::{FlowSpec, Start, Workload};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -22,17 +22,20 @@ struct Record {
     five_tuple: Option<FiveTuple>,
     start: Option<Nanos>,
     finish: Option<Nanos>,
+    /// Time lost in time-outs until it finished; what its sender waits for later is no part of the FCT.
+    waited: Option<TimeoutWait>,
     closed: Option<Closed>,
     optimum_bps: f64,
     ideal_fct: Option<Nanos>,
 }
 
 /// What a connection had come to when its sender was done.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Closed {
     delivered_bytes: u64,
     retransmits: u32,
     timeouts: u32,
+    timeout_wait: TimeoutWait,
     packets: u64,
     reordered: u32,
 }
@@ -148,8 +151,10 @@ impl Flows {
     }
 
     /// The last byte of a flow has arrived; returns the flows that may start now, and after which delay.
-    pub(crate) fn finish(&mut self, flow: u32, now: Nanos) -> Vec<(u32, Nanos)> {
-        self.records[flow as usize].finish = Some(now);
+    pub(crate) fn finish(&mut self, connection: &Connection, now: Nanos) -> Vec<(u32, Nanos)> {
+        let flow = connection.flow;
+        let record = &mut self.records[flow as usize];
+        (record.finish, record.waited) = (Some(now), Some(connection.sender.timeout_wait(now)));
         self.open -= 1;
         let Some(waiting) = self.awaited_by.get(flow as usize).cloned() else { return Vec::new() };
         let mut ready = Vec::new();
@@ -164,10 +169,10 @@ impl Flows {
     }
 
     /// The sender of a flow is done, or has been stopped.
-    pub(crate) fn close(&mut self, connection: &Connection) {
+    pub(crate) fn close(&mut self, connection: &Connection, now: Nanos) {
         let record = &mut self.records[connection.flow as usize];
         self.open -= usize::from(record.finish.is_none());
-        record.closed = Some(Closed::of(connection));
+        record.closed = Some(Closed::of(connection, now));
     }
 
     /// No packet of a five-tuple is in the network any more.
@@ -180,15 +185,16 @@ impl Flows {
         self.open == 0
     }
 
-    /// What every flow has come to. Long-lived flows are measured up to `until`.
+    /// What every flow has come to by `now`. Long-lived flows are measured up to `until`.
     pub(crate) fn outcomes<'a>(
         &self,
+        now: Nanos,
         until: Nanos,
         live: impl Iterator<Item = (usize, &'a Connection)>,
     ) -> Vec<FlowOutcome> {
         let mut closed: Vec<Option<Closed>> = self.records.iter().map(|record| record.closed).collect();
         for (_, connection) in live {
-            closed[connection.flow as usize].get_or_insert_with(|| Closed::of(connection));
+            closed[connection.flow as usize].get_or_insert_with(|| Closed::of(connection, now));
         }
         let rows = self.workload.flows.iter().zip(&self.records).zip(closed).enumerate();
         rows.map(|(index, ((spec, record), closed))| outcome(index as u32, spec, record, closed, until)).collect()
@@ -196,11 +202,12 @@ impl Flows {
 }
 
 impl Closed {
-    fn of(connection: &Connection) -> Closed {
+    fn of(connection: &Connection, now: Nanos) -> Closed {
         Closed {
             delivered_bytes: connection.receiver.delivered_bytes(),
             retransmits: connection.sender.retransmits(),
             timeouts: connection.sender.timeouts(),
+            timeout_wait: connection.sender.timeout_wait(now),
             packets: connection.packets_sent,
             reordered: connection.receiver.reordered(),
         }
@@ -208,8 +215,7 @@ impl Closed {
 }
 
 fn outcome(index: u32, spec: &FlowSpec, record: &Record, closed: Option<Closed>, until: Nanos) -> FlowOutcome {
-    let none = Closed { delivered_bytes: 0, retransmits: 0, timeouts: 0, packets: 0, reordered: 0 };
-    let closed = closed.unwrap_or(none);
+    let closed = closed.unwrap_or_default();
     let throughput = match (record.start, record.finish, record.ideal_fct) {
         (Some(start), Some(finish), Some(ideal)) => Some(ideal.0 as f64 / (finish.0 - start.0).max(1) as f64),
         (Some(start), _, None) if until > start => {
@@ -232,6 +238,7 @@ fn outcome(index: u32, spec: &FlowSpec, record: &Record, closed: Option<Closed>,
         throughput,
         retransmits: closed.retransmits,
         timeouts: closed.timeouts,
+        timeout_wait: record.waited.unwrap_or(closed.timeout_wait),
         packets: closed.packets,
         reordered: closed.reordered,
         coflow: spec.coflow,

@@ -1,6 +1,7 @@
 //! What a run came to.
 
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
+use pathloom_transport::TimeoutWait;
 
 /// One transfer.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +33,8 @@ pub struct FlowOutcome {
     pub retransmits: u32,
     /// Expiries of the retransmission timer.
     pub timeouts: u32,
+    /// Time that its sender spent in silence for those expiries, or for one that is still to come.
+    pub timeout_wait: TimeoutWait,
     /// Segments and acknowledgements sent.
     pub packets: u64,
     /// Segments that arrived after a later one, those sent again among them.

@@ -299,7 +299,7 @@ impl<T: Tap> Simulation<T> {
     fn finish(&mut self, now: Ps, slot: usize) {
         let connection = self.connections.get(slot);
         connection.delivered = true;
-        for (flow, delay) in self.flows.finish(connection.flow, to_nanos(now)) {
+        for (flow, delay) in self.flows.finish(connection, to_nanos(now)) {
             self.agenda.push(now + to_ps(delay), Event::Start(flow));
         }
         if now >= self.duration {
@@ -320,7 +320,7 @@ impl<T: Tap> Simulation<T> {
         if std::mem::replace(&mut connection.closed, true) {
             return;
         }
-        self.flows.close(connection);
+        self.flows.close(connection, to_nanos(now));
         let flow = connection.flow;
         if self.detection == Detection::Announced && self.is_long(flow) {
             let five_tuple = self.network.lanes[slot].data.five_tuple;
@@ -545,7 +545,7 @@ impl<T: Tap> Simulation<T> {
         packets.events += self.agenda.taken;
         let until = to_nanos(self.now.min(self.duration));
         Outcome {
-            flows: self.flows.outcomes(until, self.connections.live()),
+            flows: self.flows.outcomes(self.now(), until, self.connections.live()),
             links: self.links(),
             packets,
             control: self.control.outcome(self.now),

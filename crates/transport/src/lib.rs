@@ -23,11 +23,13 @@
 //! assert_eq!(receiver.delivered_bytes(), 10_000);
 //! ```
 
+mod keys;
 mod receiver;
 mod rtt;
 mod sender;
 mod settings;
 
+pub use keys::{transports, TransportKey, TransportName};
 pub use receiver::Receiver;
-pub use sender::{Segment, SegmentKind, Sender};
+pub use sender::{Segment, SegmentKind, Sender, TimeoutWait};
 pub use settings::{Settings, TransportSpec, HEADER_BYTES};

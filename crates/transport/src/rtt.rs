@@ -29,6 +29,11 @@ impl RttEstimator {
         self.smoothed.map(|(srtt, _)| Nanos(srtt))
     }
 
+    /// The time-out that the samples make by themselves, without bounds and not backed off.
+    pub(crate) fn unbounded(&self) -> Option<Nanos> {
+        self.smoothed.map(|(srtt, rttvar)| Nanos(srtt + 4 * rttvar))
+    }
+
     /// RFC 6298 §2.2, §2.3.
     pub(crate) fn sample(&mut self, rtt: Nanos) {
         let (srtt, rttvar) = match self.smoothed {

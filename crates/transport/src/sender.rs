@@ -79,6 +79,19 @@ pub struct Sender {
     pace_at: Nanos,
     retransmits: u32,
     timeouts: u32,
+    /// When something was last sent, or an acknowledgement arrived.
+    active_at: Nanos,
+    waited: TimeoutWait,
+}
+
+/// Time that a sender has spent in silence, from the last segment or acknowledgement on, for its retransmission timer to
+/// expire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TimeoutWait {
+    /// For time-outs that came of the initial one (`initial_rto`), for want of an RTT sample: those of the SYN above all.
+    pub initial: Nanos,
+    /// For all others, which are `min_rto` or longer.
+    pub sampled: Nanos,
 }
 
 impl Sender {
@@ -113,6 +126,8 @@ impl Sender {
             pace_at: Nanos::ZERO,
             retransmits: 0,
             timeouts: 0,
+            active_at: Nanos::ZERO,
+            waited: TimeoutWait::default(),
         }
         .with_handshake(settings.handshake)
     }
@@ -127,6 +142,7 @@ impl Sender {
         if self.phase == Phase::Closed {
             self.phase = if self.send_first { Phase::SynSent } else { Phase::Open };
             self.pace_at = now;
+            self.active_at = now;
             if self.limit == 0 && self.phase == Phase::Open {
                 self.phase = Phase::Finished;
             }
@@ -146,6 +162,26 @@ impl Sender {
     /// Expiries of the retransmission timer so far.
     pub fn timeouts(&self) -> u32 {
         self.timeouts
+    }
+
+    /// Time lost in waiting for the retransmission timer so far. The present silence counts once it is longer than the
+    /// time-out that the RTT samples make by themselves: nothing but the timer will end it.
+    pub fn timeout_wait(&self, now: Nanos) -> TimeoutWait {
+        let mut waited = self.waited;
+        let silence = now.saturating_sub(self.active_at);
+        if self.rto_at.is_some() && self.rtt.unbounded().is_none_or(|rto| silence > rto) {
+            *self.part_of(&mut waited) += silence;
+        }
+        waited
+    }
+
+    /// What a time-out that expires now counts as.
+    fn part_of<'a>(&self, waited: &'a mut TimeoutWait) -> &'a mut Nanos {
+        if self.rtt.smoothed().is_none() {
+            &mut waited.initial
+        } else {
+            &mut waited.sampled
+        }
     }
 
     /// Bytes acknowledged.
@@ -202,6 +238,7 @@ impl Sender {
         if self.phase != Phase::Open || ack > self.high {
             return;
         }
+        self.active_at = now;
         if ack > self.una {
             self.handle_new_ack(now, ack);
         } else if ack == self.una && self.high > self.una {
@@ -319,6 +356,9 @@ impl Sender {
         }
         self.rto_at = None;
         self.timeouts += 1;
+        let mut waited = self.waited;
+        *self.part_of(&mut waited) += now.saturating_sub(self.active_at);
+        (self.waited, self.active_at) = (waited, now);
         self.timing = None;
         self.rtt.back_off();
         if self.phase == Phase::SynSent {
@@ -362,6 +402,7 @@ impl Sender {
         if first {
             self.send_first = false;
         }
+        self.active_at = now;
         let end = seq + len;
         self.next = self.next.max(end);
         self.high = self.high.max(end);
@@ -382,6 +423,7 @@ impl Sender {
             return None;
         }
         self.send_first = false;
+        self.active_at = now;
         self.timing = (self.backoffs == 0).then_some((0, now));
         self.rto_at = Some(now + self.rtt.rto());
         let retransmission = self.backoffs > 0;
@@ -506,6 +548,35 @@ mod tests {
         s.handle_ack(second + Nanos(9), 6 * MSS);
         assert!(s.is_finished() && s.poll_timeout().is_none());
         assert_eq!(s.timeouts(), 2);
+    }
+
+    #[test]
+    fn the_silence_before_a_timeout_is_counted() {
+        let none = TimeoutWait::default();
+        let mut s = open(&Settings { handshake: true, ..settings() }, Some(6 * MSS));
+        s.poll_transmit(Nanos::ZERO);
+        s.handle_timeout(Nanos::from_secs(1));
+        assert_eq!(s.timeout_wait(Nanos::from_secs(1)), TimeoutWait { initial: Nanos::from_secs(1), ..none });
+        s.poll_transmit(Nanos::from_secs(1));
+        s.handle_syn_ack(Nanos::from_millis(1010));
+        let mut s = open(&settings(), Some(6 * MSS));
+        drain(&mut s, Nanos::ZERO);
+        // The first of four arrives after 10 ms, the others are lost, and what it lets go as well: the timer starts anew
+        // with each acknowledgement, and the silence after the last sending is shorter than the time-out.
+        s.handle_ack(Nanos::from_millis(10), MSS);
+        assert_eq!(drain(&mut s, Nanos::from_millis(13)), vec![4, 5]);
+        let expiry = s.poll_timeout().unwrap();
+        assert_eq!(expiry, Nanos::from_millis(210));
+        // One RTT of 10 ms makes a time-out of 30 ms by itself; from then on only the timer can end the silence.
+        assert_eq!(s.timeout_wait(Nanos::from_millis(43)), none);
+        assert_eq!(s.timeout_wait(Nanos::from_millis(53)), TimeoutWait { sampled: Nanos::from_millis(40), ..none });
+        s.handle_timeout(expiry);
+        assert_eq!(s.timeout_wait(expiry), TimeoutWait { sampled: Nanos::from_millis(197), ..none });
+        // The next one is twice as long, and all of it silence.
+        drain(&mut s, expiry);
+        let second = s.poll_timeout().unwrap();
+        s.handle_timeout(second);
+        assert_eq!(s.timeout_wait(second).sampled, Nanos::from_millis(197 + 400));
     }
 
     #[test]
@@ -659,6 +730,7 @@ mod tests {
     fn a_clean_wire_needs_no_retransmission() {
         let (sender, _, now) = transfer(1_000_000, &[5], true);
         assert_eq!((sender.retransmits(), sender.timeouts()), (0, 0));
+        assert_eq!(sender.timeout_wait(now), TimeoutWait::default());
         assert!(now < Nanos::from_millis(20), "{now:?}");
     }
 }

@@ -94,13 +94,12 @@ impl Default for TransportSpec {
 }
 
 impl TransportSpec {
-    /// Reads `newreno:iw=12KB,…`. Keys: iw, rwnd, ssthresh, mss (sizes); min_rto, max_rto, initial_rto, delayed_ack
-    /// (times); acks (segments per acknowledgement, 1 or 2); pace (rate); handshake, limited_transmit,
-    /// impatient, small_queues, byte_counting (on or off); jitter (time).
+    /// Reads `newreno:iw=12KB,…`. [`crate::transports`] lists the keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         if spec.name() != "newreno" {
-            return Err(spec.unknown_name(&["newreno"]));
+            let names: Vec<&str> = crate::transports().iter().map(|transport| transport.name).collect();
+            return Err(spec.unknown_name(&names));
         }
         let d = Settings::default();
         let settings = Settings {
@@ -170,6 +169,10 @@ mod tests {
         let message = |text: &str| TransportSpec::parse(text).unwrap_err().to_string();
         assert!(message("newrno").contains("did you mean `newreno`"));
         assert!(message("newreno:iv=1KB").contains("did you mean `iw`"));
+        for (key, meant) in [("rto_min", "min_rto"), ("RTO_initial", "initial_rto"), ("ack_delayed", "delayed_ack")] {
+            let error = message(&format!("newreno:{key}=1ms"));
+            assert!(error.contains(&format!("unknown key `{key}`; did you mean `{meant}`?")), "{error}");
+        }
         assert!(message("newreno:mss=1B").contains("mss"));
         assert!(message("newreno:min_rto=0s").contains("more than 0s"));
         assert!(message("newreno:min_rto=2s,max_rto=1s").contains("greater than max_rto"));

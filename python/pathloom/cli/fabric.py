@@ -12,7 +12,7 @@ from pathloom.cli import console
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
 from pathloom.tiers import TOR, Words, tier_words
-from pathloom.words import rate_text
+from pathloom.words import rate_text, time_text
 
 app = typer.Typer(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
 
@@ -28,13 +28,17 @@ def list_fabrics(json: JsonOption = None) -> None:
         return
     console.table(None, ["fabric, with its defaults", "what it is"], [[f["example"], f["about"]] for f in fabrics], 2)
     print("\nA file in GraphML (as the Internet Topology Zoo publishes it) or node-link JSON: FILE.graphml, FILE.json,")
-    print("with hosts=1 at every node that has none of its own.")
+    print("with hosts=1 at every node that has none of its own. Its edges state their rate as rate (10Gbps), rate_bps,")
+    print(
+        "capacity, bandwidth, bw or speed (Mbit/s without a unit), LinkSpeed, or a label like OC-192. Each direction of"
+    )
+    print("a directed graph keeps its own. `pathloom fabric show FILE` notes what it had to guess.")
     print(f"Every fabric takes: {fabrics[0]['common_keys']}")
 
 
 @app.command()
 def show(spec: SpecArgument, json: JsonOption = None) -> None:
-    """Show the sizes, rates and path counts of a fabric."""
+    """Show the sizes, rates, path counts and the bisection of a fabric."""
     from pathloom.fabrics import Fabric
 
     fabric = Fabric(spec)
@@ -65,11 +69,24 @@ def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, 
             f"{paths['min']} to {paths['max']} between two {tor.many}, median {paths['median']}" if paths else "",
         ),
         ("longest of them", f"{summary['diameter_hops']} hops between two {tor.many}" if paths else ""),
+        ("round trips", _round_trip_text(summary["round_trip_ps"])),
         (f"{tor.one} pairs apart", str(summary["pairs_apart"] or "")),
         ("oversubscription", f"{ratio:g} : 1 at the worst {tor.one}" if ratio is not None else ""),
         ("bisection", _bisection_text(summary["bisection"])),
         *(("note", note) for note in summary["notes"]),
     ]
+
+
+def _round_trip_text(round_trip_ps: list[int] | None) -> str:
+    """The longest round trip, for those who choose time-outs.
+
+    >>> _round_trip_text([24_000_000, 158_000_000])
+    'at most 24 µs with empty queues, 158 µs with full ones'
+    """
+    if round_trip_ps is None:
+        return ""
+    idle, full = (time_text(ps / 1e12) for ps in round_trip_ps)
+    return f"at most {idle} with empty queues, {full} with full ones"
 
 
 def _bisection_text(bisection: dict[str, Any] | None) -> str:

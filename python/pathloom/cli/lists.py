@@ -1,4 +1,4 @@
-"""`pathloom scheme` and `pathloom traffic`."""
+"""`pathloom scheme`, `pathloom transport` and `pathloom traffic`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
 
 schemes = typer.Typer(help="Routing schemes: list, show.", invoke_without_command=True, callback=show_help_if_alone)
+transports = typer.Typer(help="What hosts run: list, show.", invoke_without_command=True, callback=show_help_if_alone)
 traffic = typer.Typer(help="Traffic: list.", invoke_without_command=True, callback=show_help_if_alone)
 
 
@@ -54,6 +55,37 @@ def _named(name: str) -> dict[str, Any]:
         _core.scheme_name(name)  # Raises with the nearest name, unless it is a scheme with keys.
         raise bad_input(f"scheme `{name}`: name it without keys, such as {', '.join(entries)}")
     return entries[name]
+
+
+@transports.command("list")
+def list_transports(json: JsonOption = None) -> None:
+    """List the transports."""
+    entries = _core.transports()
+    if json is not None:
+        console.put_json(json, entries)
+        return
+    rows = [[entry["name"], entry["about"], entry["source"]] for entry in entries]
+    console.table(None, ["transport", "what it is", "published in"], rows, 3)
+
+
+@transports.command("show")
+def show_transport(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A transport of `pathloom transport list`.")],
+    json: JsonOption = None,
+) -> None:
+    """Show what a transport is, where it is published, and the keys that --transport takes for it."""
+    entries = {entry["name"]: entry for entry in _core.transports()}
+    if name not in entries:
+        _core.transport_settings(name)  # Raises with the nearest name, unless it is a transport with keys.
+        raise bad_input(f"transport `{name}`: name it without keys, such as {', '.join(entries)}")
+    entry = entries[name]
+    if json is not None:
+        console.put_json(json, entry)
+        return
+    print(f"{entry['name']}: {entry['about']}\nPublished in: {entry['source']}\n")
+    rows = [[key["name"], key["default"], key["about"], key["source"]] for key in entry["keys"]]
+    console.table(None, ["key", "default", "what it sets", "source"], rows, 4)
+    print(f"\nFor example: --transport {entry['name']}:min_rto=1ms,iw=15KB")
 
 
 @traffic.command("list")

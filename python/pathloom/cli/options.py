@@ -24,7 +24,11 @@ TrafficOption = Annotated[
 ]
 TransportOption = Annotated[
     str | None,
-    typer.Option("--transport", metavar="SPEC", help="What hosts run: newreno:iw=12KB. By default the scheme's own."),
+    typer.Option(
+        "--transport",
+        metavar="SPEC",
+        help="What hosts run: newreno:min_rto=1ms; see `pathloom transport list`. By default the scheme's own.",
+    ),
 ]
 ControlOption = Annotated[
     str | None,

@@ -16,6 +16,7 @@ from pathloom.experiments.folder import write_text, write_whole
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.summary import scheme_summary
 from pathloom.experiments.tables import flow_table, link_table
+from pathloom.experiments.timeouts import timeout_notes
 from pathloom.experiments.yardstick import Yardstick, with_optimum
 from pathloom.fabrics import Fabric
 
@@ -49,7 +50,7 @@ class Result:
         self.description = executions[0].description
         """What the traffic of the first run was, exactly."""
         notes = [*fabric.notes, *(note for execution in executions for note in execution.notes)]
-        self.notes = [*dict.fromkeys(notes), *_trouble_notes(self.outcomes)]
+        self.notes = [*dict.fromkeys(notes), *_trouble_notes(self.outcomes), *timeout_notes(self)]
         self.troubles = _trouble_texts(self.outcomes)
         """What went wrong in schemes written in Python, with tracebacks: at most one text per scheme."""
 
@@ -73,10 +74,13 @@ class Result:
             "versions": {"pathloom": _core.__version__},
             "seed": self.settings.seed,
             "traffic": {"description": self.description, "notes": self.notes},
-            "schemes": [
-                self._scheme(scheme, world) for world in self.settings.worlds for scheme in self.settings.schemes
-            ],
+            "schemes": self.summary_of_schemes,
         }
+
+    @cached_property
+    def summary_of_schemes(self) -> list[dict[str, Any]]:
+        """The `schemes` of the summary: one per scheme and world."""
+        return [self._scheme(scheme, world) for world in self.settings.worlds for scheme in self.settings.schemes]
 
     def _scheme(self, scheme: str, world: str) -> dict[str, Any]:
         label = self.settings.label(scheme, world)

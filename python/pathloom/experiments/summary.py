@@ -11,6 +11,7 @@ import polars as pl
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.execution import RunOutcome
 from pathloom.experiments.stats import ci95, mean, percentile
+from pathloom.experiments.timeouts import timeout_wait
 
 
 def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFrame) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "delivered_bytes": sum(run["delivered_bytes"] for run in runs),
         "retransmits": sum(run["retransmits"] for run in runs),
         "timeouts": None if None in timeouts else sum(timeouts),
+        "timeout_wait": timeout_wait(runs),
         "packets": packets,
         "control": {
             "messages": sum(run["control"]["messages"] for run in runs),
@@ -72,12 +74,28 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "delivered_bytes": int(flows["delivered_bytes"].sum()),
         "retransmits": int(flows["retransmits"].sum()),
         "timeouts": None if flows["timeouts"].has_nulls() else int(flows["timeouts"].sum()),
+        "timeout_wait": _timeout_wait(flows, one.outcome["end_ns"] / 1e9),
         "packets": packets,
         "control": dict(one.outcome["control"]),
         "end_s": one.outcome["end_ns"] / 1e9,
         "wall_s": one.wall_s,
         "hops_per_wall_s": packets["hops"] / one.wall_s if one.wall_s > 0 else None,
     }
+
+
+def _timeout_wait(flows: pl.DataFrame, end_s: float) -> dict[str, float | None]:
+    """Time that flows spent waiting for time-outs, before and after their first RTT sample, and that they took in all.
+
+    Where there are finite flows it is theirs alone; long-lived ones are taken to run until `end_s`.
+    """
+    if flows["timeout_wait_s"].has_nulls():
+        return {"initial_s": None, "sampled_s": None, "flows_s": None}
+    finite = flows.filter(pl.col("size_bytes").is_not_null())
+    counted = finite if finite.height else flows
+    initial_s = math.fsum(counted["initial_wait_s"])
+    took = counted["age_s"] if finite.height else end_s - counted["start_s"]
+    waited_s = math.fsum(counted["timeout_wait_s"])
+    return {"initial_s": initial_s, "sampled_s": waited_s - initial_s, "flows_s": math.fsum(took.drop_nulls())}
 
 
 def unfinished(flows: pl.DataFrame) -> pl.DataFrame:

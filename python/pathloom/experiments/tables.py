@@ -32,6 +32,8 @@ FLOW_SCHEMA = {
     "optimum_bps": pl.Float64,
     "retransmits": pl.UInt32,
     "timeouts": pl.UInt32,
+    "timeout_wait_s": pl.Float64,
+    "initial_wait_s": pl.Float64,
     "packets": pl.UInt64,
     "reordered": pl.UInt32,
     "coflow": pl.UInt32,
@@ -40,7 +42,8 @@ FLOW_SCHEMA = {
 
 `fct_s` is null where a flow has none; `age_s` is the FCT of a finished flow and the time an unfinished one has had so
 far; `reordered` counts segments that arrived after a later one, and is null in the lab, where nobody counts them, as
-`timeouts` is where the kernel does not (before Linux 6.7);
+`timeouts` is where the kernel does not (before Linux 6.7); `timeout_wait_s` is the silence of the sender before its
+time-outs, and `initial_wait_s` the part of it before there was an RTT sample, in the SYN above all (null in the lab);
 `throughput` of an unfinished finite flow is the most it can come to; what never started has neither.
 """
 
@@ -120,7 +123,7 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
         }
     )
     wanted = ["size_bytes", "start_ns", "finish_ns", "ideal_fct_ns", "src_port", "dst_port", "coflow"]
-    wanted += ["reordered", "timeouts"]
+    wanted += ["reordered", "timeouts", "timeout_wait_ns", "initial_wait_ns"]
     frame = raw.with_columns(_null_if_none(name) for name in wanted)
     size, end_ns = pl.col("size_bytes"), int(one.outcome["end_ns"])
     finished = pl.col("finish_ns").is_not_null()
@@ -129,6 +132,8 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
         fct_s=(pl.col("finish_ns") - pl.col("start_ns")) / 1e9,
         age_s=pl.when(size.is_not_null()).then((pl.col("finish_ns").fill_null(end_ns) - pl.col("start_ns")) / 1e9),
         ideal_fct_s=pl.col("ideal_fct_ns") / 1e9,
+        timeout_wait_s=pl.col("timeout_wait_ns") / 1e9,
+        initial_wait_s=pl.col("initial_wait_ns") / 1e9,
         finished=finished,
         size_class=pl.when(size < MOUSE_BELOW_BYTES)
         .then(pl.lit(SIZE_CLASSES[0]))

@@ -408,7 +408,8 @@ def _flow_columns(offered: list[dict[str, Any]], result: dict[str, Any], duratio
         "packets",
     ):
         columns[name] = whole(row[name] for row in rows)
-    columns["reordered"] = np.full(len(rows), -1, dtype=np.int64)
+    for name in ("reordered", "timeout_wait_ns", "initial_wait_ns"):  # No kernel tells.
+        columns[name] = np.full(len(rows), -1, dtype=np.int64)
     columns["index"] = np.arange(len(rows))
     columns["optimum_bps"] = np.array([flow["optimum_bps"] for flow in offered])
     columns["throughput"] = np.array([np.nan if value is None else value for value in throughput])

@@ -209,6 +209,8 @@ fn summary_of_known_fabrics() {
     // Full bisection: the 64 hosts of one half can all send to the other.
     assert_eq!(summary.bisection_bps, Some(64_000_000_000));
     assert_eq!(summary.oversubscription, Some(1.0));
+    // Six links each way, of 1 us and a frame at 1 Gbit/s; with full queues a hundred frames wait at each.
+    assert_eq!(summary.round_trip_ps, Some((12 * (1_000_000 + 12_112_000), 12 * (1_000_000 + 101 * 12_112_000))));
     let summary = fabric_from_spec("leaf-spine:switch_rate=10Gbps").unwrap().summary();
     assert_eq!(summary.oversubscription, Some(0.5));
     assert_eq!(summary.bisection_bps, Some(80_000_000_000));

@@ -1,0 +1,118 @@
+//! What transports there are, and the keys they take, for listings.
+
+/// A key of a transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransportKey {
+    /// As it stands before the `=`.
+    pub name: &'static str,
+    /// Its default, as it would be written; `none` where leaving it out is the only way to say that.
+    pub default: &'static str,
+    /// What it sets, in one line.
+    pub about: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+/// A transport that hosts can run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransportName {
+    /// As it stands before the `:`.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// Where it is published.
+    pub source: &'static str,
+    /// The keys it takes.
+    pub keys: &'static [TransportKey],
+}
+
+const fn key(name: &'static str, default: &'static str, about: &'static str, source: &'static str) -> TransportKey {
+    TransportKey { name, default, about, source }
+}
+
+const NEW_RENO: [TransportKey; 16] = [
+    key("iw", "12KB", "initial congestion window", "RFC 5681 §3.1; the value of the OFPT and LESSOR papers"),
+    key("rwnd", "16MiB", "receive window, which bounds what is outstanding", "RFC 9293 §3.8"),
+    key("ssthresh", "none", "slow-start threshold at the start, a size; none is no bound", "RFC 5681 §3.1"),
+    key(
+        "mss",
+        "1448B",
+        "payload of a full segment, 100 B or more",
+        "Ethernet's 1500 B less IPv4 and TCP with time stamps",
+    ),
+    key(
+        "min_rto",
+        "200ms",
+        "least retransmission time-out; fast fabrics need far less",
+        "RFC 6298 §2.4; Linux's value",
+    ),
+    key("max_rto", "60s", "greatest retransmission time-out", "RFC 6298 §2.5"),
+    key("initial_rto", "1s", "time-out before there is an RTT sample, that of the SYN above all", "RFC 6298 §2.1"),
+    key("acks", "2", "full segments per acknowledgement, 1 to 64; 1 acknowledges each", "RFC 5681 §4.2"),
+    key("delayed_ack", "40ms", "how long an acknowledgement may be delayed", "RFC 5681 §4.2; Linux's value"),
+    key("handshake", "on", "whether a SYN exchange comes first", "RFC 9293 §3.5"),
+    key("limited_transmit", "on", "whether the first two duplicate acknowledgements may send new segments", "RFC 3042"),
+    key(
+        "impatient",
+        "on",
+        "whether only the first partial acknowledgement restarts the timer; Linux: off",
+        "RFC 6582 §4",
+    ),
+    key("small_queues", "on", "at most two segments of a connection in its host's card", "Linux, TCP small queues"),
+    key("byte_counting", "off", "whether slow start counts bytes rather than acknowledgements; Linux: on", "RFC 3465"),
+    key(
+        "jitter",
+        "0s",
+        "a host works on a packet for up to this time, which breaks phase effects",
+        "Floyd, Jacobson 1992",
+    ),
+    key(
+        "pace",
+        "none",
+        "greatest rate at which frames are handed to the card, a rate; none is no bound",
+        "this project",
+    ),
+];
+
+const TRANSPORTS: [TransportName; 1] = [TransportName {
+    name: "newreno",
+    about: "TCP with NewReno congestion control and loss recovery",
+    source: "RFC 5681, RFC 6582, RFC 6298",
+    keys: &NEW_RENO,
+}];
+
+/// Every transport, with its keys.
+pub fn transports() -> &'static [TransportName] {
+    &TRANSPORTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TransportSpec;
+
+    #[test]
+    fn the_listed_defaults_are_the_defaults() {
+        for transport in transports() {
+            let plain = TransportSpec::parse(transport.name).unwrap();
+            for key in transport.keys.iter().filter(|key| key.default != "none") {
+                let text = format!("{}:{}={}", transport.name, key.name, key.default);
+                assert_eq!(TransportSpec::parse(&text).unwrap(), plain, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_is_listed() {
+        for transport in transports() {
+            let error = TransportSpec::parse(&format!("{}:no_such_key=1", transport.name)).unwrap_err().to_string();
+            let known = error.split("(known: ").nth(1).and_then(|rest| rest.strip_suffix(')')).unwrap();
+            let mut listed: Vec<&str> = transport.keys.iter().map(|key| key.name).collect();
+            listed.sort_unstable();
+            assert_eq!(known.split(", ").collect::<Vec<_>>(), listed);
+        }
+        let error = TransportSpec::parse("no-such-transport").unwrap_err().to_string();
+        let names: Vec<&str> = transports().iter().map(|transport| transport.name).collect();
+        assert!(error.ends_with(&format!("(known: {})", names.join(", "))), "{error}");
+    }
+}

@@ -1,0 +1,90 @@
+"""What flows lose to retransmission time-outs, and which key of the transport mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pathloom import _core
+from pathloom.words import listed, percent_text, time_text
+
+if TYPE_CHECKING:
+    from pathloom.experiments.result import Result
+
+NOTED_SHARE = 0.1
+"""From this share of the flow completion time on, time-outs are noted."""
+ROUND_TRIPS = 4
+"""A time-out fits from so many of the longest round trips on: NewReno mends one loss per round trip, and its timer runs
+on from the first partial acknowledgement (RFC 6582 §4)."""
+KEYS = {"min_rto": "sampled_s", "initial_rto": "initial_s"}
+"""Keys of the transport that bound time-outs from below, and the share of the waiting that each is to blame for."""
+
+
+def timeout_notes(result: Result) -> list[str]:
+    """A note when time-outs make up a tenth or more of the FCT under some scheme."""
+    noted = [row for row in result.summary_of_schemes if (row["timeout_wait"]["share"] or 0.0) >= NOTED_SHARE]
+    if not noted:
+        return []
+    shares = listed([f"{row['scheme']} ({percent_text(row['timeout_wait']['share'])})" for row in noted])
+    of_what = "FCT" if any(row["flows"]["offered"] > row["flows"]["long_lived"] for row in noted) else "flows' time"
+    said = f"time-outs make up a large part of the {of_what} under {shares}"
+    trips = result.fabric.summary()["round_trip_ps"]
+    if trips is None:
+        return [said]
+    idle_s, full_s = (ps / 1e12 for ps in trips)
+    fitting = fitting_time(ROUND_TRIPS * full_s)
+    settings = _core.transport_settings(result.settings.transport)
+    waited = {key: sum(row["timeout_wait"][part] or 0.0 for row in noted) for key, part in KEYS.items()}
+    # A time-out that already fits is no fault of its own.
+    keys = [
+        key
+        for key, seconds in waited.items()
+        if seconds >= NOTED_SHARE * sum(waited.values()) and settings[key] > 1e9 * _core.parse_time_s(fitting)
+    ]
+    trips_take = (
+        f"round trips take {time_text(idle_s)} with empty queues and at most {time_text(full_s)} with full ones"
+    )
+    if not keys:
+        return [f"{said}: {trips_take}, which the transport's time-outs fit; only fewer losses make them fewer"]
+    values = listed([f"{key} is {time_text(settings[key] / 1e9)}" for key in keys])
+    spec = with_keys(result.settings.transport or "newreno", dict.fromkeys(keys, fitting))
+    return [f"{said}: {values}, but {trips_take}; --transport {spec} fits this fabric"]
+
+
+def fitting_time(seconds: float) -> str:
+    """The next time of one digit, 1, 2 or 5, as a specification has it.
+
+    >>> [fitting_time(seconds) for seconds in (632e-6, 150e-6, 1.1, 3e-9, 0.05)]
+    ['1ms', '200us', '2s', '5ns', '50ms']
+    """
+    ns = max(round(seconds * 1e9), 1)
+    power = 10 ** (len(str(ns)) - 1)
+    ns = next(step * power for step in (1, 2, 5, 10) if step * power >= ns)
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= size:
+            return f"{ns // size}{unit}"
+    return f"{ns}ns"
+
+
+def with_keys(spec: str, keys: Mapping[str, str]) -> str:
+    """A specification with these keys set.
+
+    >>> with_keys("newreno:min_rto=1s,iw=15KB", {"min_rto": "1ms"})
+    'newreno:iw=15KB,min_rto=1ms'
+    """
+    name, _, rest = spec.partition(":")
+    kept = [pair for pair in rest.split(",") if pair and pair.partition("=")[0].strip() not in keys]
+    return f"{name}:{','.join([*kept, *(f'{key}={value}' for key, value in keys.items())])}"
+
+
+def timeout_wait(runs: list[dict[str, Any]]) -> dict[str, float | None]:
+    """What a scheme's runs say of the time lost in time-outs, added up, and its share of the flows' time.
+
+    All None where a run does not know it: the kernels of the lab do not tell.
+    """
+    parts = [run["timeout_wait"] for run in runs]
+    if not parts or any(part["initial_s"] is None for part in parts):
+        return {"share": None, "initial_s": None, "sampled_s": None, "flows_s": None}
+    total = {name: sum(part[name] for part in parts) for name in ("initial_s", "sampled_s", "flows_s")}
+    lost_s = total["initial_s"] + total["sampled_s"]
+    return {"share": lost_s / total["flows_s"] if total["flows_s"] > 0 else None, **total}

@@ -1,0 +1,242 @@
+"""What is read, guessed, noted and refused: graph files, transports, files of other tools."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from conftest import Cli
+from pathloom import _core, compare
+from pathloom.fabrics import Fabric
+from test_documents import README, ROOT
+
+INCAST = ["--traffic", "incast:senders=40,size=500KB,receiver=h0", "--schemes", "spt,ecmp"]
+"""More than the queue of a port holds: some senders lose all they have under way."""
+SMALL_RUN = ["--runs", "1", "--duration", "20ms"]
+
+
+def between_switches(fabric: Fabric) -> list[int]:
+    return [rate for link, rate in enumerate(fabric.links["rate_bps"]) if fabric.is_switch_link(link)]
+
+
+@pytest.mark.parametrize("name", ["rate", "rate_bps", "capacity", "bandwidth", "bw", "speed"])
+def test_each_direction_of_a_digraph_keeps_its_rate(name: str, tmp_path: Path) -> None:
+    ten, one = (10e9, 1e9) if name == "rate_bps" else ("10Gbps", "1 Gbit/s") if name == "rate" else (10_000, 1_000)
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_edge("a", "b", **{name: ten})
+    graph.add_edge("b", "a", **{name: one})
+    nx.write_graphml(graph, tmp_path / "two.graphml")
+    for fabric in (Fabric.from_networkx(graph), Fabric(str(tmp_path / "two.graphml"))):
+        assert between_switches(fabric) == [10_000_000_000, 1_000_000_000]
+        assert any("taken as Mbit/s: 2" in note for note in fabric.notes) == (not name.startswith("rate"))
+        again = Fabric.from_networkx(fabric.to_networkx())
+        assert between_switches(again) == [10_000_000_000, 1_000_000_000]
+
+
+def test_guesses_are_noted_in_fabric_show_and_in_results(cli: Cli, tmp_path: Path) -> None:
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_edge("a", "b", LinkLabel="OC-192c")
+    graph.add_edge("b", "c", LinkLabel="Lit Fibre")
+    graph.add_edge("c", "a", capacity=2500)
+    nx.write_graphml(graph, tmp_path / "wan.graphml")
+    expected = [
+        "hosts on links of 1 Gbit/s, 1 at each node of the file",
+        "rates without a unit, taken as Mbit/s: 1, such as capacity `2500` of a - c, as 2.5 Gbit/s",
+        "rates read from labels: 1, such as LinkLabel `OC-192c` of a - b, as 9.953 Gbit/s",
+        "given 1 Gbit/s: 1, such as b - c",
+        "given 1us: 3, such as ",
+    ]
+    shown = json.loads(cli("fabric", "show", "wan.graphml", "--json", "-").out)
+    run = ["--traffic", "long-lived", "--scheme", "ecmp", "--duration", "1ms", "--json", "-"]
+    result = json.loads(cli("run", "--fabric", "wan.graphml", *run).out)
+    text = " ".join(cli("fabric", "show", "wan.graphml").out.split())
+    for part in expected:
+        assert any(part in note for note in shown["notes"]), part
+        assert any(part in note for note in result["traffic"]["notes"]), part
+        assert part in text
+    assert len(shown["notes"]) == len(expected)
+
+
+def test_the_bisection_says_what_it_is(cli: Cli) -> None:
+    summary = json.loads(cli("fabric", "show", "fat-tree:k=8", "--json", "-").out)
+    assert summary["bisection_bps"] == summary["bisection"]["bps"] == 64_000_000_000
+    assert (summary["bisection"]["kind"], summary["bisection"]["proof"]) == ("exact", "structure")
+    expander = json.loads(cli("fabric", "show", "jellyfish", "--json", "-").out)["bisection"]
+    assert (expander["kind"], expander["proof"]) == ("upper-bound", None)
+    assert 0 < expander["at_least_bps"] < expander["bps"]
+    assert "bisection 64 Gbit/s, exact, between 64 and 64 host ports" in " ".join(
+        cli("fabric", "show", "fat-tree:k=8").out.split()
+    )
+    assert "bisection at most " in " ".join(cli("fabric", "show", "jellyfish").out.split())
+    # A ring is cut at two cables, in whatever order its nodes stand in the file.
+    ring: nx.Graph[int] = nx.Graph()
+    nx.add_cycle(ring, [0, 7, 3, 9, 1, 5, 8, 2, 6, 4])
+    fabric = Fabric.from_networkx(ring)
+    assert fabric.summary()["bisection"] == {
+        "bps": 2_000_000_000,
+        "kind": "exact",
+        "at_least_bps": 2_000_000_000,
+        "proof": "routing",
+        "host_ports": [5, 5],
+    }
+
+
+def test_time_outs_that_make_the_fct_are_noted_with_what_mends_them(cli: Cli) -> None:
+    fast = ["--fabric", "fat-tree:k=8,rate=100Gbps", *INCAST, "--runs", "1", "--duration", "100ms", "--json", "-"]
+    result = json.loads(cli("compare", *fast).out)
+    for row in result["schemes"]:
+        waited = row["timeout_wait"]
+        assert row["timeouts"] > 0
+        assert waited["share"] == pytest.approx((waited["sampled_s"] + waited["initial_s"]) / waited["flows_s"])
+        assert waited["share"] > 0.9
+        assert waited["sampled_s"] >= 0.19 * row["timeouts"]
+    note = next(note for note in result["traffic"]["notes"] if note.startswith("time-outs"))
+    assert re.fullmatch(
+        r"time-outs make up a large part of the FCT under spt \(\d+ %\) and ecmp \(\d+ %\): min_rto is 200 ms, but "
+        r"round trips take \S+ µs with empty queues and at most \S+ µs with full ones; "
+        r"--transport newreno:min_rto=1ms fits this fabric",
+        note,
+    )
+    # What it says helps, and then there is nothing more to say.
+    mended = json.loads(cli("compare", *fast, "--transport", "newreno:min_rto=1ms").out)
+    for before, after in zip(result["schemes"], mended["schemes"], strict=True):
+        assert after["fct_s"]["mean"] < before["fct_s"]["mean"] / 20
+    assert not any("min_rto is" in note for note in mended["traffic"]["notes"])
+
+
+def test_time_outs_to_come_count_and_those_after_the_end_do_not() -> None:
+    """A run may end before a time-out of 200 ms; and a sender may wait for the last, delayed, acknowledgement."""
+    settings: dict[str, Any] = {"fabric": "fat-tree:k=8,rate=100Gbps", "schemes": ["spt"], "runs": 1}
+    incast = "incast:senders=40,size=500KB,receiver=h0"
+    cut = compare(traffic=incast, duration="20ms", **settings)
+    (row,) = cut.summary["schemes"]
+    assert (row["timeouts"], row["flows"]["unfinished"] > 0) == (0, True)
+    assert row["timeout_wait"]["share"] > 0.9
+    assert any("--transport newreno:min_rto=1ms fits" in note for note in cut.notes)
+    late = compare(traffic=incast, duration="200ms", transport="newreno:min_rto=1ms", **settings)
+    flows = late.flows
+    assert flows["finished"].all()
+    assert (flows["timeout_wait_s"] < flows["fct_s"]).all()
+    assert (flows["initial_wait_s"] <= flows["timeout_wait_s"]).all()
+
+
+def test_time_outs_of_a_slow_fabric_are_not_blamed_on_the_transport(cli: Cli) -> None:
+    slow = ["--fabric", "fat-tree:k=8,rate=10Mbps,buffer=20", *INCAST, "--runs", "1", "--duration", "2s"]
+    result = json.loads(cli("compare", *slow, "--json", "-").out)
+    assert any(row["timeout_wait"]["share"] >= 0.1 for row in result["schemes"])
+    (note,) = [note for note in result["traffic"]["notes"] if note.startswith("time-outs")]
+    assert "which the transport's time-outs fit" in note
+    assert "--transport" not in note
+
+
+def test_no_note_without_time_outs(cli: Cli) -> None:
+    result = json.loads(
+        cli(
+            "compare",
+            "--fabric",
+            "fat-tree:k=4",
+            "--traffic",
+            "long-lived",
+            "--schemes",
+            "ecmp",
+            *SMALL_RUN,
+            "--json",
+            "-",
+        ).out
+    )
+    assert not any("time-out" in note for note in result["traffic"]["notes"])
+    assert result["schemes"][0]["timeout_wait"]["share"] == 0.0
+
+
+def test_transports_are_listed_and_shown(cli: Cli) -> None:
+    (entry,) = json.loads(cli("transport", "list", "--json", "-").out)
+    assert (entry["name"], entry) == ("newreno", json.loads(cli("transport", "show", "newreno", "--json", "-").out))
+    shown = cli("transport", "show", "newreno").out
+    for key in entry["keys"]:
+        assert set(key) == {"name", "default", "about", "source"}
+        assert key["name"] in shown
+        assert all(key.values())
+    for part in ("min_rto", "200ms", "RFC 6298", "RFC 6582", "impatient", "byte_counting"):
+        assert part in shown
+    assert "newreno" in cli("transport", "list").out
+    # What it prints as defaults are the defaults.
+    spec = ",".join(f"{key['name']}={key['default']}" for key in entry["keys"] if key["default"] != "none")
+    assert _core.transport_settings(f"newreno:{spec}") == _core.transport_settings()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["transport", "show", "newrino"], ["did you mean `newreno`?"]),
+        (["transport", "show", "newreno:iw=12KB"], ["name it without keys"]),
+        (["fabric", "show", "dir/fat_tree_1024.topo"], ["unsupported format", "htsim", "fat-tree:k=16,rate=100Gbps"]),
+        (["fabric", "show", "net.gml"], ["unsupported format", "FILE.graphml"]),
+    ],
+)
+def test_bad_names_get_one_line(cli: Cli, arguments: list[str], parts: list[str]) -> None:
+    outcome = cli(*arguments)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    for part in parts:
+        assert part in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"--transport": "newreno:rto_min=1ms"}, ["unknown key `rto_min`; did you mean `min_rto`?"]),
+        ({"--traffic": "flows:file=ring.0.et"}, ["unsupported format", "Chakra", "all-reduce:", "flows:file=FILE.csv"]),
+        ({"--traffic": "ring.0.et"}, ["unsupported format", "Chakra", "all-reduce:"]),
+        ({"--traffic": "simai.txt"}, ["unsupported format", "SimAI", "all-reduce:"]),
+        ({"--traffic": "flows:file=simai.txt"}, ["unsupported format", "SimAI", "all-reduce:"]),
+        ({"--traffic": "coflow:file=simai.txt"}, ["unsupported format", "SimAI", "all-reduce:"]),
+        ({"--traffic": "perm.cm"}, ["flows:file=perm.cm"]),
+        ({"--fabric": "fat_tree.topo"}, ["unsupported format", "htsim", "fat-tree:k=16"]),
+    ],
+)
+def test_what_is_not_read_is_named_with_what_to_use(
+    cli: Cli, tmp_path: Path, options: dict[str, str], parts: list[str]
+) -> None:
+    (tmp_path / "ring.0.et").write_bytes(b"\x0a\xda\xff\x00schema")
+    (tmp_path / "fat_tree.topo").write_text("Nodes 1024\nTiers 3\n", encoding="utf-8")
+    (tmp_path / "simai.txt").write_text(
+        "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1\n1\nembedding_layer -1 5 ALLREDUCE 16\n",
+        encoding="utf-8",
+    )
+    given = {"--fabric": "fat-tree:k=4", "--traffic": "web-search", "--schemes": "ecmp"} | options
+    outcome = cli("compare", *(word for pair in given.items() for word in pair))
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    for part in parts:
+        assert part in outcome.err
+
+
+def test_make_help_lists_every_target_that_says_what_it_does() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    said = re.findall(r"^([\w-]+):.*## \w", makefile, re.MULTILINE)
+    printed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^  make (\S+)", printed, re.MULTILINE) == said
+    assert "bench-ns3" in said
+
+
+def test_the_demo_is_the_comparison_of_the_readme() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.split("\ndemo: ")[1].split("\n\n")[0]
+    command = re.search(r"^\$ (pathloom compare .*)$", README, re.MULTILINE)
+    assert command is not None
+    assert recipe.splitlines()[-1].strip() == command.group(1)
+
+
+def test_the_licence_is_there_and_named() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'license = "Apache-2.0"\nlicense-files = ["LICENSE"]\n' in project
+    assert 'license = "Apache-2.0"' in (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+    for manifest in ROOT.glob("crates/*/Cargo.toml"):
+        assert "license.workspace = true" in manifest.read_text(encoding="utf-8"), manifest
