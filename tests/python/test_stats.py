@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pathloom.experiments.stats import ci95, mean, percentile, t_quantile_975
+from pathloom.experiments.stats import bounded_percentile, ci95, mean, percentile, t_quantile_975
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=50)
 
@@ -52,3 +53,37 @@ def test_interval_of_ten_values_against_a_worked_example() -> None:
 def test_nothing_has_no_mean() -> None:
     assert mean([]) is None
     assert percentile([], 0.5) is None
+
+
+AGES = st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6), st.booleans()), min_size=1, max_size=40)
+
+
+@given(AGES, st.sampled_from([0.0, 0.05, 0.5, 0.95, 0.99, 1.0]))
+def test_no_end_of_unfinished_flows_gives_less_than_their_percentile_says(
+    flows: list[tuple[float, float, bool]], share: float
+) -> None:
+    """Each flow: its age, what it takes beyond that if it is unfinished, and whether it is."""
+    exact = [age for age, _, cut in flows if not cut]
+    ages = [age for age, _, cut in flows if cut]
+    value, censored = bounded_percentile(exact, ages, math.inf, share)
+    in_the_end = percentile(sorted([*exact, *(age + more for age, more, cut in flows if cut)]), share)
+    assert value is not None and in_the_end is not None
+    assert in_the_end >= value
+    if not censored:
+        assert in_the_end == value, "what is not marked is exact"
+
+
+def test_a_percentile_is_a_bound_from_the_first_unfinished_flow_on() -> None:
+    finished = [float(value) for value in range(1, 97)]
+    cut = [200.0] * 4
+    assert bounded_percentile(finished, cut, math.inf, 0.50) == (50.5, False)
+    assert bounded_percentile(finished, cut, math.inf, 0.75) == (75.25, False)
+    assert bounded_percentile(finished, cut, math.inf, 0.99) == (200.0, True)
+    early = [0.5] * 4
+    assert bounded_percentile(finished, early, math.inf, 0.50) == (46.5, True), (
+        "they may yet take longer than all others"
+    )
+    assert bounded_percentile(finished, [], math.inf, 0.99) == (percentile(finished, 0.99), False)
+    assert bounded_percentile([], [], math.inf, 0.5) == (None, None)
+    # Throughput is bounded from above: what is cut may come to nothing.
+    assert bounded_percentile([0.5, 0.9], [0.7], 0.0, 0.0) == (0.5, True)

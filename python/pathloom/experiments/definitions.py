@@ -42,7 +42,8 @@ DEFINITIONS: Final = (
         "Unfinished flows",
         "No flow starts after the duration; flows under way have five times the duration more to finish. A flow that "
         "is still unfinished then counts with the time it has had so far, in FCT and in throughput, so that stranding "
-        "flows never looks good: FCT is then at least what is printed, throughput at most.",
+        "flows never looks good: FCT is then at least what is printed, throughput at most. A percentile is exact where "
+        "all flows up to its rank are finished, whatever becomes of the others; otherwise it too is such a bound.",
     ),
     (
         "Mouse, rabbit, elephant",

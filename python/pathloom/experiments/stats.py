@@ -6,7 +6,7 @@ Sums are exact (`math.fsum`), so they do not depend on the order of the values o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -25,7 +25,29 @@ def percentile(ascending: Sequence[float], share: float) -> float | None:
     place = share * (len(ascending) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ascending) - 1)
+    if place == low or ascending[low] == ascending[high]:
+        return ascending[low]  # Without a difference, which infinite neighbours do not have.
     return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
+
+
+def bounded_percentile(
+    exact: Iterable[float], bounds: Sequence[float], limit: float, share: float
+) -> tuple[float | None, bool | None]:
+    """A percentile of values some of which are known by a bound alone, and whether it is itself a bound alone.
+
+    `exact` are the known values; each of the `bounds` stands for a value between it and `limit`. The percentile is
+    exact where it is the same at both ends: the flows that are cut (right-censored) lie above its rank. Otherwise it
+    is a bound on the same side as the `bounds`: a lower one where `limit` is infinity. None twice of nothing.
+
+    >>> bounded_percentile([1.0, 2.0, 4.0], [3.0], math.inf, 0.5)
+    (2.5, True)
+    >>> bounded_percentile([1.0, 2.0, 4.0], [5.0, 6.0], math.inf, 0.5)
+    (4.0, False)
+    """
+    known = list(exact)
+    at_bounds = percentile(sorted([*known, *bounds]), share)
+    at_limit = percentile(sorted([*known, *(limit for _ in bounds)]), share)
+    return at_bounds, None if at_bounds is None else at_bounds != at_limit
 
 
 def ci95(values: Sequence[float]) -> float | None:

@@ -10,7 +10,7 @@ import polars as pl
 
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.execution import RunOutcome
-from pathloom.experiments.stats import ci95, mean, percentile
+from pathloom.experiments.stats import bounded_percentile, ci95, mean
 from pathloom.experiments.timeouts import timeout_wait
 
 
@@ -19,9 +19,12 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
 
     Means are means over runs; percentiles and minima are over the flows of all runs; counts are sums over runs, but
     for `rules_max`, the most of any run. What no flow tells is null.
+
+    All flows that started count. An unfinished one is right-censored: its FCT is the time it has had or more, its
+    throughput what it can come to or less. Beside each figure of `fct_s` and `throughput`, `NAME_censored` says whether
+    such flows make it a bound alone: the true FCT is at least, the true throughput at most what `NAME` says.
     """
     runs = [run_summary(one, flows.filter(pl.col("run") == one.job.run)) for one in outcomes]
-    throughputs, ages = _throughputs(flows), _ages(flows)
     wall_s = math.fsum(run["wall_s"] for run in runs)
     packets = _summed(runs, "packets")
     timeouts = [run["timeouts"] for run in runs]
@@ -29,14 +32,15 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "scheme": scheme,
         "runs": runs,
         "throughput": {
-            **_with_interval(run["throughput"]["mean"] for run in runs),
-            "min": throughputs[0] if throughputs else None,
-            "p5": percentile(throughputs, 0.05),
+            **_mean_over(runs, "throughput", "mean"),
+            "ci95": ci95(_known(run["throughput"]["mean"] for run in runs)),
+            **_lowest_throughputs(flows),
         },
         "fct_s": {
-            **_with_interval(run["fct_s"]["mean"] for run in runs),
-            **_percentiles(ages),
-            **{name: mean(_known(run["fct_s"][name] for run in runs)) for name in SIZE_CLASSES},
+            **_mean_over(runs, "fct_s", "mean"),
+            "ci95": ci95(_known(run["fct_s"]["mean"] for run in runs)),
+            **_fct_percentiles(flows),
+            **{key: value for name in SIZE_CLASSES for key, value in _mean_over(runs, "fct_s", name).items()},
         },
         "flows": _summed(runs, "flows"),
         "delivered_bytes": sum(run["delivered_bytes"] for run in runs),
@@ -57,18 +61,17 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
 
 def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
     """What `result.json` says of one run."""
-    throughputs, ages = _throughputs(flows), _ages(flows)
     packets = {name: int(count) for name, count in one.outcome["packets"].items()}
-    by_class = {name: mean(_ages(flows.filter(pl.col("size_class") == name))) for name in SIZE_CLASSES}
+    by_class = [_mean_of(flows.filter(pl.col("size_class") == name), "age_s", name) for name in SIZE_CLASSES]
     return {
         "run": one.job.run,
         "seed": one.job.seed,
-        "throughput": {
-            "mean": mean(throughputs),
-            "min": throughputs[0] if throughputs else None,
-            "p5": percentile(throughputs, 0.05),
+        "throughput": {**_mean_of(flows, "throughput", "mean"), **_lowest_throughputs(flows)},
+        "fct_s": {
+            **_mean_of(flows, "age_s", "mean"),
+            **_fct_percentiles(flows),
+            **{key: value for found in by_class for key, value in found.items()},
         },
-        "fct_s": {"mean": mean(ages), **_percentiles(ages), **by_class},
         "flows": _flow_counts(flows),
         "unfinished": unfinished(flows)["flow"].to_list(),
         "delivered_bytes": int(flows["delivered_bytes"].sum()),
@@ -123,16 +126,41 @@ def paired_differences(
     return rows
 
 
-def _throughputs(flows: pl.DataFrame) -> list[float]:
-    return flows["throughput"].drop_nulls().sort().to_list()
+def _values(flows: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
+    """What is known of a column exactly, and of unfinished flows by a bound alone; ascending both."""
+    cut = pl.col("size_bytes").is_not_null() & ~pl.col("finished")
+    exact, bounds = (flows.filter(which)[column].drop_nulls().sort().to_list() for which in (~cut, cut))
+    return exact, bounds
 
 
-def _ages(flows: pl.DataFrame) -> list[float]:
-    return flows["age_s"].drop_nulls().sort().to_list()
+def _mean_of(flows: pl.DataFrame, column: str, name: str) -> dict[str, float | bool | None]:
+    """The mean over the flows of a run, and whether it is a bound alone."""
+    exact, bounds = _values(flows, column)
+    value = mean([*exact, *bounds])
+    return _marked(name, value, None if value is None else bool(bounds))
 
 
-def _percentiles(ages: Sequence[float]) -> dict[str, float | None]:
-    return {f"p{percent}": percentile(ages, percent / 100) for percent in (50, 95, 99)}
+def _mean_over(runs: Sequence[Mapping[str, Any]], key: str, name: str) -> dict[str, float | bool | None]:
+    """The mean over runs of a figure, and whether it is a bound alone: it is where that of a run is."""
+    value = mean(_known(run[key][name] for run in runs))
+    cut = any(run[key][f"{name}_censored"] for run in runs)
+    return _marked(name, value, None if value is None else cut)
+
+
+def _fct_percentiles(flows: pl.DataFrame) -> dict[str, float | bool | None]:
+    exact, bounds = _values(flows, "age_s")
+    found = {f"p{percent}": bounded_percentile(exact, bounds, math.inf, percent / 100) for percent in (50, 95, 99)}
+    return {key: part for name, (value, cut) in found.items() for key, part in _marked(name, value, cut).items()}
+
+
+def _lowest_throughputs(flows: pl.DataFrame) -> dict[str, float | bool | None]:
+    exact, bounds = _values(flows, "throughput")
+    least, low = (bounded_percentile(exact, bounds, 0.0, share) for share in (0.0, 0.05))
+    return {**_marked("min", *least), **_marked("p5", *low)}
+
+
+def _marked(name: str, value: float | None, censored: bool | None) -> dict[str, float | bool | None]:
+    return {name: value, f"{name}_censored": censored}
 
 
 def _flow_counts(flows: pl.DataFrame) -> dict[str, int]:
@@ -144,11 +172,6 @@ def _flow_counts(flows: pl.DataFrame) -> dict[str, int]:
         "unfinished": int((~finite["finished"]).sum()),
         "long_lived": flows.height - finite.height,
     }
-
-
-def _with_interval(values: Iterable[float | None]) -> dict[str, float | None]:
-    known = _known(values)
-    return {"mean": mean(known), "ci95": ci95(known)}
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
