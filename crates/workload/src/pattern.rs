@@ -22,6 +22,8 @@ pub(crate) enum Pattern {
     Unconstrained,
     /// Each host to this many others (OFPT §6.1 C, one-to-multi).
     OneTo(u32),
+    /// Each host to as many others as it draws, from one to all (LESSOR §5.1.3).
+    OneToRandom,
     /// Each host to all others.
     AllToAll,
     /// All others to one random host.
@@ -30,7 +32,8 @@ pub(crate) enum Pattern {
 
 /// Names for listings and errors.
 pub(crate) const PATTERNS: &str =
-    "random, inter-leaf, stride, permutation, unconstrained, one-to-N (one-to-2, one-to-4, …), all-to-all, incast";
+    "random, inter-leaf, stride, permutation, unconstrained, one-to-N (one-to-2, one-to-4, …), one-to-random, all-to-all, \
+     incast";
 
 impl Pattern {
     /// Takes `pattern=` and `stride=` out of a specification.
@@ -54,6 +57,7 @@ impl Pattern {
             ("stride", Pattern::Stride(None)),
             ("permutation", Pattern::Permutation),
             ("unconstrained", Pattern::Unconstrained),
+            ("one-to-random", Pattern::OneToRandom),
             ("all-to-all", Pattern::AllToAll),
             ("incast", Pattern::Incast),
         ];
@@ -84,6 +88,7 @@ impl Pattern {
             Pattern::Permutation => "permutation, each host to one and from one".to_owned(),
             Pattern::Unconstrained => format!("unconstrained, {} random pairs", hosts.len()),
             Pattern::OneTo(others) => format!("one-to-{others}, each host to {others} random others"),
+            Pattern::OneToRandom => "one-to-random, each host to a random number of random others".to_owned(),
             Pattern::AllToAll => "all-to-all, each host to all others".to_owned(),
             Pattern::Incast => "incast, all hosts to one random host".to_owned(),
         }
@@ -112,16 +117,19 @@ impl Pattern {
             Pattern::OneTo(others) if u64::from(others) * u64::from(all) > MOST_FLOWS => Err(format!(
                 "pattern=one-to-{others} on {all} hosts makes more than the {MOST_FLOWS} pairs there may be; lower one-to-N"
             )),
+            Pattern::OneToRandom if u64::from(all - 1) * u64::from(all) > MOST_FLOWS => Err(format!(
+                "pattern=one-to-random on {all} hosts may make more than the {MOST_FLOWS} pairs there may be; take one-to-N"
+            )),
             _ => Ok(()),
         }
     }
 
-    /// How many pairs [`Pattern::pairs`] gives, when each is taken `times` times.
+    /// How many pairs [`Pattern::pairs`] gives at most, when each is taken `times` times.
     pub fn pair_count(&self, hosts: &Hosts, times: u32) -> f64 {
         let all = f64::from(hosts.len());
         let pairs = match self {
             Pattern::OneTo(others) => all * f64::from(*others),
-            Pattern::AllToAll => all * (all - 1.0),
+            Pattern::AllToAll | Pattern::OneToRandom => all * (all - 1.0),
             Pattern::Incast => all - 1.0,
             _ => all,
         };
@@ -161,11 +169,12 @@ impl Pattern {
                 (0..all).map(|src| (src, ((u64::from(src) + by) % u64::from(all)) as u32)).collect()
             }
             Pattern::Permutation => (0..all).zip(derangement(all, rng)).collect(),
-            Pattern::OneTo(others) => {
+            Pattern::OneTo(others) => (0..all).flat_map(|src| one_to(src, others, all, rng)).collect(),
+            Pattern::OneToRandom => {
                 let mut pairs = Vec::new();
                 for src in 0..all {
-                    let skip_self = |drawn: u32| (src, drawn + u32::from(drawn >= src));
-                    pairs.extend(distinct(rng, others, all - 1).into_iter().map(skip_self));
+                    let others = 1 + below(rng, all - 1);
+                    pairs.extend(one_to(src, others, all, rng));
                 }
                 pairs
             }
@@ -177,6 +186,12 @@ impl Pattern {
             Pattern::Random | Pattern::InterLeaf | Pattern::Unconstrained => random_pairs(all, rng),
         }
     }
+}
+
+/// A host and this many distinct others.
+fn one_to(src: u32, others: u32, all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
+    let skip_self = |drawn: u32| (src, drawn + u32::from(drawn >= src));
+    distinct(rng, others, all - 1).into_iter().map(skip_self).collect()
 }
 
 /// As many random pairs as there are hosts, in order of source.

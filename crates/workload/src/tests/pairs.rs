@@ -51,6 +51,11 @@ proptest! {
         let one_to_n = pairs(&format!("one-to-{others}"));
         prop_assert_eq!(one_to_n.iter().collect::<BTreeSet<_>>().len(), hosts * others);
         prop_assert_eq!(degrees(&one_to_n, hosts).0, vec![others * times; hosts]);
+        let drawn = pairs("one-to-random");
+        let distinct = drawn.iter().collect::<BTreeSet<_>>().len();
+        prop_assert_eq!(distinct * times, drawn.len());
+        let numbers: Vec<usize> = degrees(&drawn, hosts).0.iter().map(|count| count / times).collect();
+        prop_assert!(numbers.iter().all(|number| (1..hosts).contains(number)), "{:?}", numbers);
         if fabric.tors().len() > 1 {
             let apart = pairs("inter-leaf");
             prop_assert!(apart.iter().all(|&(src, dst)| tor(src, &fabric) != tor(dst, &fabric)));

@@ -115,6 +115,7 @@ const VALUES: &[&str] = &[
     "unconstrained",
     "one-to-1",
     "one-to-3",
+    "one-to-random",
     "one-to-99999999999",
     "all-to-all",
     "incast",
