@@ -316,7 +316,7 @@ class View:
         """By link: the bandwidth that the scheme counts on there, summed over routes and pending routes."""
 
     @property
-    def defaults(self) -> Literal["single_path", "ecmp", "per_host"]:
+    def defaults(self) -> Literal["single_path", "spanning_tree", "ecmp", "per_host"]:
         """How flows without a path of their own are routed."""
 
     @property

@@ -181,9 +181,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class SetDefaults(Action):
-    """How flows without a path of their own go: one shortest path per ToR, hashed over all, or one per host."""
+    """How flows without a path of their own go.
 
-    routes: Literal["single_path", "ecmp", "per_host"]
+    One shortest path per ToR, one spanning tree for all, hashed over all shortest paths, or a shortest path per host.
+    """
+
+    routes: Literal["single_path", "spanning_tree", "ecmp", "per_host"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,7 +292,10 @@ BAD_ACTIONS: list[tuple[Callable[[View, int], Any], str]] = [
     (lambda _view, flow: [Route(flow, ())], r"path: leads from (e\d_\d) to \1; expected \1 to e\d_\d"),
     (lambda _view, flow: [Route("x", ())], r"flow: TypeError"),  # type: ignore[arg-type]
     (lambda view, flow: [Route(flow, view.paths(*ends(view, flow))[0], 1.5)], "rate_bps: TypeError"),  # type: ignore[arg-type]
-    (lambda _view, _flow: [SetDefaults("best")], "routes: `best` is not one of single_path, ecmp, per_host"),  # type: ignore[arg-type]
+    (
+        lambda _view, _flow: [SetDefaults("best")],  # type: ignore[arg-type]
+        "routes: `best` is not one of single_path, spanning_tree, ecmp, per_host",
+    ),
     (lambda _view, flow: [Hold(flow, -1)], "lease_ns: OverflowError"),
     (lambda _view, _flow: [Solve(1, object(), 0)], "answer: TypeError: Object of type object is not JSON"),
     (lambda _view, _flow: [Offer(1, [[1, 1]])], "path: link .* does not start where|path: .*"),

@@ -10,7 +10,7 @@ use crate::cookies::{Cookie, RuleKind};
 use crate::spread::Spread;
 use crate::tables;
 use pathloom_model::rules::{Actions, Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
-use pathloom_model::search::RouteTable;
+use pathloom_model::search::{spanning_tree, RouteTable};
 use pathloom_model::{Fabric, LinkState, NodeId, PortNo, Prefix};
 use pathloom_scheme::DefaultRoutes;
 use rustc_hash::FxHashMap;
@@ -42,6 +42,8 @@ pub(crate) struct DefaultTable {
 /// The shortest paths that default routes are made of.
 pub(crate) struct Routes {
     how: DefaultRoutes,
+    /// [`LinkState::version`] of the state that they were made for.
+    version: u64,
     table: RouteTable,
     /// For routes per host alone.
     spread: Option<Spread>,
@@ -49,14 +51,17 @@ pub(crate) struct Routes {
 
 impl Routes {
     pub(crate) fn new(fabric: &Fabric, links: &LinkState, how: DefaultRoutes) -> Routes {
-        let table = RouteTable::new(fabric, links);
+        let table = match how {
+            DefaultRoutes::SpanningTree => RouteTable::new(fabric, &spanning_tree(fabric, links)),
+            _ => RouteTable::new(fabric, links),
+        };
         let spread = (how == DefaultRoutes::PerHost).then(|| Spread::new(fabric, links, &table));
-        Routes { how, table, spread }
+        Routes { how, version: links.version(), table, spread }
     }
 
     /// Whether they were made for this state and kind.
     pub(crate) fn are_for(&self, links: &LinkState, how: DefaultRoutes) -> bool {
-        self.table.version() == links.version() && self.how == how
+        self.version == links.version() && self.how == how
     }
 }
 
@@ -150,7 +155,8 @@ impl Compiler {
             (_, 0) => self.leaf(prefix, Wanted::Drop),
             (_, 1) => self.leaf(prefix, port(0)),
             (DefaultRoutes::Ecmp, _) => self.leaf(prefix, Wanted::Set(group)),
-            (DefaultRoutes::SinglePath, ways) => {
+            // A tree leaves one way; it never comes to this.
+            (DefaultRoutes::SinglePath | DefaultRoutes::SpanningTree, ways) => {
                 self.leaf(prefix, port((tie_break(tor, switch) % ways as u64) as usize));
             }
             (DefaultRoutes::PerHost, ways) => {

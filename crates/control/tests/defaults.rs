@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-const KINDS: [DefaultRoutes; 3] = [DefaultRoutes::SinglePath, DefaultRoutes::Ecmp, DefaultRoutes::PerHost];
+const KINDS: [DefaultRoutes; 4] =
+    [DefaultRoutes::SinglePath, DefaultRoutes::SpanningTree, DefaultRoutes::Ecmp, DefaultRoutes::PerHost];
 
 fn network(fabric: &Arc<Fabric>, how: DefaultRoutes) -> Network {
     scripted(fabric, how).1
@@ -83,7 +84,7 @@ proptest! {
     #[test]
     fn failures_and_repairs_leave_everyone_connected(
         fabric in strategies::fabrics(),
-        how in 0..3usize,
+        how in 0..KINDS.len(),
         faults in prop::collection::vec(any::<prop::sample::Index>(), 1..12),
     ) {
         let mut network = network(&fabric, KINDS[how]);
@@ -136,6 +137,22 @@ fn loads(network: &Network, port: u16) -> BTreeMap<LinkId, usize> {
     }
     loads.retain(|&link, _| fabric.is_switch_link(link));
     loads
+}
+
+#[test]
+fn a_spanning_tree_leaves_all_other_links_idle() {
+    // All pairs cross as many links as the root's place makes them, and no more.
+    for (spec, longest) in [("fat-tree:k=4", 4), ("vl2:d0=2,d1=4,d2=4,hosts=3", 4), ("leaf-spine:spines=3,leaves=4", 2)]
+    {
+        let network = network(&fabric(spec), DefaultRoutes::SpanningTree);
+        let loads = loads(&network, 1000);
+        let cables: BTreeSet<LinkId> = loads.keys().map(|&link| link.min(link.reverse())).collect();
+        let mut ends: BTreeSet<NodeId> = BTreeSet::new();
+        cables.iter().for_each(|&cable| ends.extend([network.fabric.link(cable).from, network.fabric.link(cable).to]));
+        assert_eq!(cables.len() + 1, ends.len(), "{spec}: a tree has one cable less than switches");
+        let pairs = all_pairs(&network.fabric).len();
+        assert!(loads.values().sum::<usize>() <= longest * pairs, "{spec}: the root is in the middle");
+    }
 }
 
 #[test]

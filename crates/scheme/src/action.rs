@@ -13,6 +13,8 @@ pub enum DefaultRoutes {
     /// Every switch hashes the five-tuple over all shortest next hops.
     #[default]
     Ecmp,
+    /// One spanning tree for all traffic, as bridges with IEEE 802.1D build it: all other links between switches idle.
+    SpanningTree,
     /// A shortest path per destination host: the hosts of a ToR take the next hops in turn (OFPT §4.3: server-level
     /// load balancing over the spines).
     PerHost,

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use support::World;
 
 /// Every central scheme of the registry, in the settings that change what it does with bad input.
-const CENTRAL: [&str; 10] = [
+const CENTRAL: [&str; 11] = [
     "spt",
+    "spt:tree=one",
     "ecmp",
     "hedera",
     "hedera-sa:iterations=200,cooling=1",
@@ -30,7 +31,7 @@ const OTHER: FlowId = FlowId(2);
 
 /// Whether a scheme gives flows paths of their own.
 fn places(scheme: &str) -> bool {
-    !["spt", "ecmp"].contains(&scheme)
+    !["spt", "spt:tree=one", "ecmp"].contains(&scheme)
 }
 
 /// A scheme, and all it asked for.

@@ -18,8 +18,9 @@ const FABRICS: [&str; 7] = [
     "parallel-paths:rates=100Mbps/50Mbps,delays=1ms/20ms,hosts=2",
     "fat-tree:k=4,fail=0.2",
 ];
-const SCHEMES: [&str; 12] = [
+const SCHEMES: [&str; 13] = [
     "spt",
+    "spt:tree=one",
     "ecmp",
     "hedera",
     "hedera-sa:iterations=50,cooling=1",

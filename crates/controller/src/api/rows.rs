@@ -306,6 +306,7 @@ pub(crate) fn defaults_text(how: DefaultRoutes) -> &'static str {
     match how {
         DefaultRoutes::SinglePath => "one shortest path per destination ToR",
         DefaultRoutes::Ecmp => "a hash over all shortest next hops",
+        DefaultRoutes::SpanningTree => "one spanning tree for all traffic",
         DefaultRoutes::PerHost => "a shortest path per destination host, in turn",
     }
 }

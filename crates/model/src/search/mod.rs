@@ -10,6 +10,7 @@ mod next_hops;
 mod path_set;
 mod shortest;
 mod simple;
+mod spanning_tree;
 
 pub use disjoint::edge_disjoint;
 pub(crate) use distances::Sweep;
@@ -19,6 +20,7 @@ pub use next_hops::{next_hops, NextHops, RouteTable};
 pub use path_set::{PathSelection, PathSet};
 pub use shortest::{ShortestIter, ShortestPaths};
 pub use simple::{simple_paths, SimplePaths};
+pub use spanning_tree::spanning_tree;
 
 #[cfg(test)]
 mod tests;

@@ -8,8 +8,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::fmt::Display;
 
-const DEFAULTS: [(&str, DefaultRoutes); 3] =
-    [("single_path", DefaultRoutes::SinglePath), ("ecmp", DefaultRoutes::Ecmp), ("per_host", DefaultRoutes::PerHost)];
+const DEFAULTS: [(&str, DefaultRoutes); 4] = [
+    ("single_path", DefaultRoutes::SinglePath),
+    ("spanning_tree", DefaultRoutes::SpanningTree),
+    ("ecmp", DefaultRoutes::Ecmp),
+    ("per_host", DefaultRoutes::PerHost),
+];
 const MIGRATIONS: [(&str, Migration); 2] = [("tagged", Migration::Tagged), ("sfmm", Migration::Sfmm)];
 const SHARINGS: [(&str, RuleSharing); 2] = [("per_flow", RuleSharing::PerFlow), ("per_path", RuleSharing::PerPath)];
 /// What default routes are called.

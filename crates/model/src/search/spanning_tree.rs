@@ -1,0 +1,53 @@
+//! One tree that all traffic shares.
+
+use super::distances::Sweep;
+use crate::{Fabric, LinkState, NodeId};
+
+/// Leaves of the links between switches that are up those of a spanning tree, as bridges build it (IEEE 802.1D-2004,
+/// clause 17): shortest paths from a root to every switch. Where switches cannot all reach each other, every part has a
+/// tree of its own.
+///
+/// The root is the switch with the fewest hops to the farthest ToR, then the fewest to all ToRs together, then the lowest
+/// number: the place that who runs bridges gives it. Ties between paths go to the switch found first.
+pub fn spanning_tree(fabric: &Fabric, state: &LinkState) -> LinkState {
+    let mut tree = state.clone();
+    for link in fabric.switch_cables() {
+        tree.set_cable(link, false);
+    }
+    let mut seen = vec![false; fabric.nodes().len()];
+    for root in by_centrality(fabric, state) {
+        if std::mem::replace(&mut seen[root.index()], true) {
+            continue;
+        }
+        let mut queue = vec![root];
+        let mut next = 0;
+        while let Some(&node) = queue.get(next) {
+            next += 1;
+            for port in fabric.switch_ports(node) {
+                if state.is_up(port.link) && !std::mem::replace(&mut seen[port.to.index()], true) {
+                    tree.set_cable(port.link, true);
+                    queue.push(port.to);
+                }
+            }
+        }
+    }
+    tree
+}
+
+/// The switches, the best root first.
+fn by_centrality(fabric: &Fabric, state: &LinkState) -> Vec<NodeId> {
+    // Hops to the farthest ToR that can be reached, and to all of them.
+    let mut hops = vec![(0u32, 0u64); fabric.nodes().len()];
+    let mut sweep = Sweep::default();
+    for &tor in fabric.tors() {
+        sweep.run(fabric, state, tor, &[], u32::MAX, None);
+        for &switch in sweep.reached() {
+            let (most, sum) = &mut hops[switch.index()];
+            let away = sweep.hops(switch).unwrap_or(0);
+            (*most, *sum) = ((*most).max(away), *sum + u64::from(away));
+        }
+    }
+    let mut order = fabric.switches().to_vec();
+    order.sort_by_key(|switch| (hops[switch.index()], *switch));
+    order
+}
