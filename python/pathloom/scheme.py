@@ -38,6 +38,7 @@ __all__ = [
     "Link",
     "LinkChanged",
     "Measure",
+    "MeasureAgain",
     "Needs",
     "Node",
     "Offer",
@@ -233,7 +234,12 @@ class Pace(Action):
 
 @dataclass(frozen=True, slots=True)
 class Measure(Action):
-    """Reads the flow counters of the ToRs now, besides the periodic rounds."""
+    """Reads the flow counters of the ToRs now, besides the periodic rounds. It counts as a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureAgain(Action):
+    """Reads them once more within the round under way. It counts as no round."""
 
 
 @dataclass(frozen=True, slots=True)

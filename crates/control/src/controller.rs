@@ -10,7 +10,7 @@ use crate::labels::Labels;
 use crate::links::Cables;
 use crate::orphans::Orphans;
 use crate::plan::{Planner, Step};
-use crate::polling::Polling;
+use crate::polling::{Polling, Reading};
 use crate::reasons::{Cause, Decision, Reasons};
 use crate::sfmm::{self, CutoverOrder};
 use crate::switches::{Purpose, Session, Switch};
@@ -374,7 +374,8 @@ impl Controller {
             }
             Action::Release { flow } => self.release(flow),
             Action::Pace { flow, rate_bps } => self.pace(flow, rate_bps),
-            Action::Measure => self.measure(),
+            Action::Measure => self.measure(Reading::Round),
+            Action::MeasureAgain => self.measure(Reading::Again),
             Action::Solve { ticket, input, modelled } => {
                 self.solved += 1;
                 self.solving.insert(self.solved, (ticket, self.reasons.cause()));

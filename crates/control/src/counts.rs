@@ -1,5 +1,6 @@
 //! What a controller counts about itself.
 
+use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Running totals since the controller was made.
@@ -37,6 +38,32 @@ pub struct Counts {
     /// Rounds of reading the flow counters of the ToRs that were begun.
     #[serde(default)]
     pub polls: u64,
+    /// Readings that were asked for once more within a round.
+    #[serde(default)]
+    pub polls_again: u64,
+    /// When the first of the rounds began.
+    #[serde(default)]
+    pub first_poll: Nanos,
+    /// When the last of the rounds began.
+    #[serde(default)]
+    pub last_poll: Nanos,
     /// Inputs about switches, ports or hosts that the fabric does not have, or that make no sense.
     pub nonsense: u64,
+}
+
+impl Counts {
+    /// A round of readings begins.
+    pub(crate) fn polled(&mut self, now: Nanos) {
+        if self.polls == 0 {
+            self.first_poll = now;
+        }
+        self.last_poll = now;
+        self.polls += 1;
+    }
+
+    /// Mean time from the beginning of a round of readings to that of the next; `None` before the second round.
+    pub fn polling_period(&self) -> Option<Nanos> {
+        let gaps = self.polls.checked_sub(1).filter(|&gaps| gaps > 0)?;
+        Some(Nanos(self.last_poll.saturating_sub(self.first_poll).0 / gaps))
+    }
 }

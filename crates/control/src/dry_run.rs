@@ -113,6 +113,7 @@ impl Run {
             | Action::Release { .. }
             | Action::Pace { .. }
             | Action::Measure
+            | Action::MeasureAgain
             | Action::Offer { .. } => {}
         }
     }

@@ -11,6 +11,15 @@ use std::collections::BTreeSet;
 /// A round that asks nobody is over after this, so that a scheme that asks again and again lets time pass.
 const EMPTY_ROUND: Nanos = Nanos::from_millis(1);
 
+/// Why the counters are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reading {
+    /// A round of its own: what lies between two of these is the polling period.
+    Round,
+    /// Once more within a round.
+    Again,
+}
+
 /// A round of readings under way.
 #[derive(Debug)]
 struct Round {
@@ -27,8 +36,8 @@ pub(crate) struct Polling {
     /// When the next periodic round starts.
     due: Option<Nanos>,
     round: Option<Round>,
-    /// Whether another round was asked for while one is under way.
-    again: bool,
+    /// What was asked for while a round is under way; a round of its own rather than a second look.
+    wanted: Option<Reading>,
     last_round: Nanos,
     /// By node: when it was last read, and the time before that if the reading is of this round.
     read: Vec<(Nanos, Option<Nanos>)>,
@@ -37,7 +46,7 @@ pub(crate) struct Polling {
 impl Polling {
     pub(crate) fn new(nodes: usize) -> Polling {
         let read = vec![(Nanos::ZERO, None); nodes];
-        Polling { period: None, due: None, round: None, again: false, last_round: Nanos::ZERO, read }
+        Polling { period: None, due: None, round: None, wanted: None, last_round: Nanos::ZERO, read }
     }
 
     /// Rates are worked out from this moment on.
@@ -69,12 +78,12 @@ impl Polling {
 }
 
 impl Controller {
-    /// Carries out [`pathloom_scheme::Action::Measure`].
-    pub(crate) fn measure(&mut self) {
-        if self.polling.round.is_some() {
-            self.polling.again = true;
-        } else {
-            self.start_round();
+    /// Carries out [`pathloom_scheme::Action::Measure`] and [`pathloom_scheme::Action::MeasureAgain`].
+    pub(crate) fn measure(&mut self, reading: Reading) {
+        if self.polling.round.is_none() {
+            self.start_round(reading);
+        } else if self.polling.wanted != Some(Reading::Round) {
+            self.polling.wanted = Some(reading);
         }
     }
 
@@ -84,12 +93,15 @@ impl Controller {
         }
         if self.polling.round.is_none() && self.polling.due.is_some_and(|due| due <= self.now) {
             self.polling.due = self.polling.period.map(|period| self.now.saturating_add(period));
-            self.start_round();
+            self.start_round(Reading::Round);
         }
     }
 
-    fn start_round(&mut self) {
-        self.counts.polls += 1;
+    fn start_round(&mut self, reading: Reading) {
+        match reading {
+            Reading::Round => self.counts.polled(self.now),
+            Reading::Again => self.counts.polls_again += 1,
+        }
         let fabric = self.fabric.clone();
         let asked = |&tor: &NodeId| self.flows.of_tor(tor) > 0 && self.is_ready(tor);
         let waiting: BTreeSet<NodeId> = fabric.tors().iter().copied().filter(asked).collect();
@@ -147,8 +159,8 @@ impl Controller {
         let period = round.started.saturating_sub(self.polling.last_round);
         self.polling.last_round = round.started;
         self.tell(Event::RatesMeasured { period });
-        if std::mem::take(&mut self.polling.again) {
-            self.start_round();
+        if let Some(reading) = self.polling.wanted.take() {
+            self.start_round(reading);
         }
     }
 }

@@ -193,6 +193,33 @@ fn measured_flows_are_long_above_their_share_of_the_nic() {
 }
 
 #[test]
+fn the_polling_period_is_the_time_between_rounds_and_a_second_look_is_no_round() {
+    let mut world = World::new(Needs { detection: Detection::Label, ..Needs::NOTHING }, Config::default());
+    let ms = Nanos::from_millis;
+    for (at, action) in [
+        (1000, Action::Measure),
+        (1200, Action::MeasureAgain),
+        (2000, Action::Measure),
+        // Both while a reading is under way, which takes 1 ms at least: the round counts.
+        (2000, Action::MeasureAgain),
+        (2000, Action::Measure),
+        (4000, Action::Measure),
+    ] {
+        world.script.at(ms(at), action);
+    }
+    world.network.send(world.packet(1, TCP_SYN));
+    for at in [1000, 1200, 2000, 4000, 60_000] {
+        assert_eq!(world.network.controller.counts().polling_period().is_some(), at > 2000, "it takes two rounds");
+        world.network.run_until(ms(at));
+    }
+    let counts = world.network.controller.counts();
+    assert_eq!((counts.polls, counts.polls_again), (4, 1), "{counts:?}");
+    // From 1 s to 4 s, whatever has gone by since.
+    let period = counts.polling_period().unwrap();
+    assert!((ms(999)..=ms(1001)).contains(&period), "{period:?}");
+}
+
+#[test]
 fn bytes_are_counted_across_moves() {
     let needs = Needs { detection: Detection::Label, poll_period: Some(SECOND), ..Needs::NOTHING };
     let mut world = World::new(needs, Config::default());

@@ -158,6 +158,7 @@ impl Sample {
             ("flows_rescued", "Flows put back on default routes because a link went down.", counts.rescued),
             ("rules_refused", "Rules and groups that switches refused.", counts.refused),
             ("polls", "Rounds of reading flow counters.", counts.polls),
+            ("polls_again", "Readings of flow counters asked for once more within a round.", counts.polls_again),
             ("nonsense", "Inputs that made no sense.", counts.nonsense),
         ];
         for (name, help, total) in totals {

@@ -219,7 +219,8 @@ async fn serve(
         let _ = std::fs::remove_file(path);
     }
     let Counts { reroutes, rules_max, polls, .. } = counts;
-    tracing::info!(reroutes, rules_max, polls, "stopped; the rules stay in the switches");
+    let polling_ns = counts.polling_period().unwrap_or(Nanos::ZERO).0;
+    tracing::info!(reroutes, rules_max, polls, polling_ns, "stopped; the rules stay in the switches");
     Ok(())
 }
 

@@ -59,8 +59,10 @@ pub enum Action {
         /// Limit on what it puts on its access link.
         rate_bps: Option<u64>,
     },
-    /// Read the flow counters of the ToRs now, besides the periodic rounds.
+    /// Read the flow counters of the ToRs now, besides the periodic rounds. It counts as a round.
     Measure,
+    /// Read them once more within the round under way (LESSOR §4.2: "recheck"). It counts as no round.
+    MeasureAgain,
     /// Run the scheme's solver on a snapshot of the view. The answer comes as [`crate::Event::Solved`].
     Solve {
         /// The scheme's own mark.

@@ -380,6 +380,7 @@ impl ControlPlane {
             rules_max: self.rules_max as u64,
             reroutes: self.controller.counts().reroutes,
             polls: self.controller.counts().polls,
+            polling_period: self.controller.counts().polling_period(),
             busy_share: if now == 0 { 0.0 } else { (self.busy as f64 / now as f64).min(1.0) },
         }
     }

@@ -88,8 +88,10 @@ pub struct ControlOutcome {
     pub rules_max: u64,
     /// Flows moved from a path to another.
     pub reroutes: u64,
-    /// Rounds of reading the flow counters of the ToRs.
+    /// Rounds of reading the flow counters of the ToRs; a second look within a round is none.
     pub polls: u64,
+    /// Mean time from the beginning of a round to that of the next; `None` before the second.
+    pub polling_period: Option<Nanos>,
     /// Share of the run that the controller was busy.
     pub busy_share: f64,
 }

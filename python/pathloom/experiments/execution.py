@@ -46,6 +46,9 @@ class Sample:
     at_s: float
     delivered_bytes: int
     """Payload of all flows."""
+    polling_period_s: float | None = None
+    """Mean time between rounds of readings so far; None where there were not two, and in the lab, where only the end of
+    a run tells."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +304,8 @@ def _advance(
 
 
 def _sample(simulation: _core.Simulation, at_s: float) -> Sample:
-    return Sample(at_s, int(simulation.outcome()["flows"]["delivered_bytes"].sum()))
+    outcome = simulation.outcome()
+    return Sample(at_s, int(outcome["flows"]["delivered_bytes"].sum()), outcome["control"]["polling_period_s"])
 
 
 def default_threads() -> int:

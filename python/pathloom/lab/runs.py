@@ -207,7 +207,14 @@ class LabExecution:
         counts = lab.open_vswitch().rule_counts()
         rules_max = max(count - len(set(pins.get(node, ()))) for node, count in counts.items())
         if self.target is None:
-            return {"messages": 0, "rules_max": rules_max, "reroutes": 0, "polls": 0, "busy_share": 0.0}
+            return {
+                "messages": 0,
+                "rules_max": rules_max,
+                "reroutes": 0,
+                "polls": 0,
+                "polling_period_s": None,
+                "busy_share": 0.0,
+            }
         controller.check(lab.controller_process(), lab.directory)
         took_ns = controller.busy_ns(lab.controller_process()) - busy_ns
         busy_share = min(max(took_ns / (time.time_ns() - began_ns), 0.0), 1.0)
@@ -221,6 +228,7 @@ class LabExecution:
             "rules_max": max(rules_max, said["rules_max"]),
             "reroutes": said["reroutes"],
             "polls": said["polls"],
+            "polling_period_s": said["polling_ns"] / 1e9 or None,
             "busy_share": busy_share,
         }
 

@@ -186,9 +186,12 @@ def _reroutes(run: RunData, _takes: Takes) -> float | None:
 
 
 def _polling_period(run: RunData, _takes: Takes) -> float | None:
-    """Mean time between two rounds of readings, in seconds; None where there was none."""
-    rounds = run.summary["control"].get("polls", 0)
-    return float(run.summary["end_s"]) / rounds if rounds else None
+    """Mean time from a round of readings to the next, in seconds, until arrivals end; None where there are not two.
+
+    In the lab it is that of the whole run, drain included, and second looks within a round are no rounds.
+    """
+    sampled = run.samples[-1].polling_period_s if run.samples else None
+    return sampled if sampled is not None else run.summary["control"].get("polling_period_s")
 
 
 def _dropped(run: RunData, _takes: Takes) -> float | None:

@@ -77,6 +77,7 @@ impl Vocabulary {
             "Release" => Action::Release { flow: flow()? },
             "Pace" => Action::Pace { flow: flow()?, rate_bps: field(given, "rate_bps")? },
             "Measure" => Action::Measure,
+            "MeasureAgain" => Action::MeasureAgain,
             "Solve" => Action::Solve {
                 ticket: field(given, "ticket")?,
                 input: given.getattr("answer").and_then(|answer| self.state(&answer)).map_err(about("answer"))?,

@@ -182,6 +182,9 @@ impl Lessor {
         if due.ask {
             actions.push(Action::Measure);
         }
+        if due.ask_again {
+            actions.push(Action::MeasureAgain);
+        }
         if due.allocate {
             self.allocate(now, view, actions);
         }

@@ -31,8 +31,10 @@ struct Round {
 /// What is to be done now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Due {
-    /// Ask the ToRs.
+    /// Begin a round: ask the ToRs.
     pub ask: bool,
+    /// Ask them once more within the round.
+    pub ask_again: bool,
     /// The picture of the network is new: allocate.
     pub allocate: bool,
 }
@@ -91,13 +93,13 @@ impl Pre {
             let unsteady = self.memory.predictions.read(view);
             round.again = unsteady.then(|| now.saturating_add(Nanos(period.0 / 4)));
             round.adjust = Some(now.saturating_add(Nanos(period.0 / 2)));
-            return Due { ask: false, allocate: !unsteady };
+            return Due { allocate: !unsteady, ..Due::default() };
         }
         let allocate = std::mem::take(&mut round.asked_again);
         if allocate {
             self.memory.predictions.read_again(view);
         }
-        Due { ask: false, allocate }
+        Due { allocate, ..Due::default() }
     }
 
     /// Does what the time has come for.
@@ -106,7 +108,7 @@ impl Pre {
         let Some(round) = &mut self.round else { return due };
         if round.again.is_some_and(|at| at <= now) {
             (round.again, round.asked_again) = (None, true);
-            due.ask = true;
+            due.ask_again = true;
         }
         if round.adjust.is_some_and(|at| at <= now) {
             round.adjust = None;
@@ -114,7 +116,7 @@ impl Pre {
         }
         if round.is_over(now) {
             // What was to be asked again has waited too long: the next round asks anyway.
-            due = Due { ask: true, allocate: std::mem::take(&mut round.asked_again) };
+            due = Due { ask: true, ask_again: false, allocate: std::mem::take(&mut round.asked_again) };
             self.begin(now, view);
         }
         due

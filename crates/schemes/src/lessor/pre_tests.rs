@@ -15,9 +15,10 @@ const SETTINGS: PeriodSettings = PeriodSettings {
 };
 const STEADY: FlowId = FlowId(1);
 const WILD: FlowId = FlowId(2);
-const ASK: Due = Due { ask: true, allocate: false };
-const ALLOCATE: Due = Due { ask: false, allocate: true };
-const NOTHING: Due = Due { ask: false, allocate: false };
+const NOTHING: Due = Due { ask: false, ask_again: false, allocate: false };
+const ASK: Due = Due { ask: true, ..NOTHING };
+const ASK_AGAIN: Due = Due { ask_again: true, ..NOTHING };
+const ALLOCATE: Due = Due { allocate: true, ..NOTHING };
 
 const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
@@ -101,7 +102,7 @@ fn steady_flows_are_taken_at_the_mean_and_others_asked_for_again() {
     let again = ms(4100) + Nanos(period.0 / 4);
     assert_eq!(pre.next(), Some(again));
     assert_eq!(pre.wake(again - Nanos(1), &view([1100, 1200], 0.6)), NOTHING);
-    assert_eq!(pre.wake(again, &view([1100, 1200], 0.6)), ASK);
+    assert_eq!(pre.wake(again, &view([1100, 1200], 0.6)), ASK_AGAIN);
     assert_eq!(pre.answered(again + ms(50), &view([5, 800], 0.6)), ALLOCATE);
     // Eq. 4: (1000 + 1200 + 800) / 3. What the second look saw of the steady one does not count.
     assert_eq!((pre.predicted(STEADY), pre.predicted(WILD)), (Some(1050), Some(1000)));
@@ -117,10 +118,10 @@ fn a_second_question_without_an_answer_holds_nothing_up() {
     assert_eq!(pre.wake(ms(4000), &view([1000, 1000], 0.6)), ASK);
     assert_eq!(pre.answered(ms(4000), &view([1000, 3000], 0.6)), NOTHING);
     let (period, view) = (period(&pre), view([1000, 3000], 0.6));
-    assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 4), &view), ASK);
+    assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 4), &view), ASK_AGAIN);
     assert_eq!(pre.wake(ms(4000) + Nanos(period.0 / 2), &view), NOTHING);
     // The round is over: what is known is allocated, and a new one begins.
-    assert_eq!(pre.wake(ms(4000) + period, &view), Due { ask: true, allocate: true });
+    assert_eq!(pre.wake(ms(4000) + period, &view), Due { ask: true, ..ALLOCATE });
     assert_eq!(pre.predicted(WILD), None, "Eq. 4 takes three values");
 }
 
