@@ -120,6 +120,55 @@ def test_a_difference_asks_for_its_cause(tiny: measure.Reproduced) -> None:
     assert (lines["unmeasured"].value.mean, lines["unmeasured"].cause) == (None, "no such counter")
 
 
+def test_figures_of_runs_with_unfinished_flows_are_marked(tiny: measure.Reproduced, tmp_path: Path) -> None:
+    """100 MB at 100 Mbit/s take 8 s, and the run ends after 60 ms."""
+    trace = "start_s,src,dst,size_bytes\n0,h0,h2,1000\n0,h0,h2,100000000\n0,h1,h3,100000000\n"
+    (tmp_path / "trace.csv").write_text(trace, encoding="utf-8")
+    assert [line.value.bound for line in tiny.lines] == ["exactly"] * len(tiny.lines)
+    assert texts.rows(tiny)[0][2][0].isdigit()
+    fct, least = {"unit": "s", "metric": "fct_mean"}, {"metric": "worst_throughput", "published": 50.0}
+    given = {
+        **TINY,
+        "x": [],
+        "setup": {**TINY["setup"], "traffic": f"flows:file={tmp_path}/trace.csv", "duration": "10ms"},
+        "rows": [
+            {"label": "TCP", "scheme": "spt", **fct, "published": 1.0},
+            {"label": "worst", "scheme": "spt", **least},
+            {"label": "p95", "unit": "s", "scheme": "spt", "metric": "fct_p95", "published": 1.0},
+            {"label": "p95 of mice", "unit": "s", "scheme": "spt", "metric": "fct_p95", "below_bytes": 10000},
+            {"label": "gain", "scheme": "ecmp", "over": ["spt"], **fct, "published": 0.0},
+        ],
+    }
+    cut = reproduced(Figure.model_validate(given))
+    bounds = {line.label: line.value.bound for line in cut.published}
+    assert bounds == {
+        "TCP": "at least",
+        "worst": "at most",
+        "p95": "at least",
+        "p95 of mice": "exactly",
+        "gain": "exactly",
+    }
+    rows = texts.rows(cut)
+    assert rows[0][2].startswith("≥ ") and rows[1][2].startswith("≤ ")
+    assert cut.as_json()["rows"][0]["measured_bound"] == "at least"
+    assert any("TCP (2 of 2), ecmp (2 of 2)" in note for note in cut.notes)
+
+
+def test_the_polling_period_is_that_of_the_scheme(tiny: measure.Reproduced) -> None:
+    """Not the length of the run, drain included, over the number of readings."""
+    rows = [
+        {"label": scheme, "unit": "s", "scheme": scheme, "metric": "polling_period", "published": 1.0}
+        for scheme in ("hedera:period=20ms", "lessor:period=80ms,min_period=40ms", "spt")
+    ]
+    setup = {**TINY["setup"], "traffic": "web-search:load=0.6", "schemes": [row["scheme"] for row in rows]}
+    figure = Figure.model_validate({**TINY, "x": [], "rows": rows, "setup": setup})
+    hedera, lessor, spt = (line.value.mean for line in reproduced(figure).published)
+    assert hedera == pytest.approx(0.020)
+    # One round of 80 ms, then the shortest there may be, however often flows are asked for again within.
+    assert lessor is not None and 0.040 <= lessor < 0.060
+    assert spt is None
+
+
 def test_every_point_of_the_picture_is_a_row(tiny: measure.Reproduced) -> None:
     rows = tiny.as_json()["rows"]
     assert [row["label"] for row in rows[6:]] == ["TCP, load 0.5", "ecmp, load 0.5"]

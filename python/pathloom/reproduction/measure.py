@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
@@ -64,6 +64,8 @@ class Value:
 
     mean: float | None
     ci95: float | None
+    bound: str = "exactly"
+    """`at least` or `at most` where flows were not finished and leave a bound alone."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Line:
             "bound": self.bound,
             "measured": self.value.mean,
             "ci95": self.value.ci95,
+            "measured_bound": self.value.bound,
             "difference": self.difference,
             "cause": self.cause,
         }
@@ -125,7 +128,7 @@ class Reproduced:
         shares = [run.stolen_share for runs in self.data.values() for run in runs]
         lacking = sum(share > NOTED_STOLEN_SHARE for share in shares)
         said = [f"{lacking} of {len(shares)} runs, at worst: {stolen_text(max(shares))}"] if lacking else []
-        return [*self.figure.notes, *said]
+        return [*self.figure.notes, *said, *_cut_notes(self)]
 
     @property
     def published(self) -> list[Line]:
@@ -134,7 +137,7 @@ class Reproduced:
 
     def value(self, measure: Measure, case: str, scheme: str) -> Value:
         """Mean and confidence interval of a measure over the runs of a scheme in a case."""
-        return _value(_vector(measure, self.data.get((case, scheme), [])))
+        return _measured(measure, self.data.get((case, scheme), []))
 
     def as_json(self) -> dict[str, Any]:
         """An item of `reproduce --json`."""
@@ -267,8 +270,33 @@ def _vector(measure: Measure, runs: Iterable[Kept]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _value(vector: Sequence[float]) -> Value:
-    return Value(mean(vector), ci95(vector))
+def _value(vector: Sequence[float], bound: str = "exactly") -> Value:
+    return Value(mean(vector), ci95(vector), bound)
+
+
+def _measured(measure: Measure, runs: Sequence[Kept]) -> Value:
+    return _value(_vector(measure, runs), _bound(measure, runs))
+
+
+def _bound(measure: Measure, runs: Iterable[Kept]) -> str:
+    """What a mean over runs is: a bound alone where one of them is."""
+    return next((run.bounds[key(measure)] for run in runs if key(measure) in run.bounds), "exactly")
+
+
+def _cut_notes(result: Reproduced) -> list[str]:
+    """Says which runs ended before their flows did, if a figure asks them for what that leaves open."""
+    asked = {key(measure) for measure in result.figure.measures()}
+    cut = [
+        f"{result.figure.name_of(scheme)}{f' at {case}' if case else ''} ({count} of {len(runs)})"
+        for (case, scheme), runs in result.data.items()
+        if (count := sum(not asked.isdisjoint(run.bounds) for run in runs))
+    ]
+    if not cut:
+        return []
+    return [
+        f"flows of these runs were not finished when they ended: {', '.join(cut)}; they count with the time they had, "
+        "so that ≥ and ≤ before measured figures mark bounds, and comparisons with these runs are not exact"
+    ]
 
 
 def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[str, str], list[Kept]]) -> Line:
@@ -277,14 +305,15 @@ def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[s
     if unbuilt or measure is None:
         reason = _unbuilt_text(figure, unbuilt) if unbuilt else row.cause
         return Line(row.label, row.unit, row.published, row.bound, Value(None, None), reason)
-    vectors = []
+    vectors, bound = [], "exactly"
     for one in plans:
         if row.case not in (None, one.case.label) or scheme not in one.settings.schemes:
             continue
         own = _vector(measure, data[one.case.label, scheme])
+        bound = _bound(measure, data[one.case.label, scheme]) if bound == "exactly" and not row.over else bound
         others = [_vector(measure, data[one.case.label, other]) for other in row.over if other in one.settings.schemes]
         vectors += [_compared(row.compared, own, other) for other in others] if row.over else [own]
-    value = _across(row.across, [vector for vector in vectors if vector])
+    value = replace(_across(row.across, [vector for vector in vectors if vector]), bound=bound)
     if value.mean is None:
         reason = "not part of the quick form" if row.case is not None and not vectors else row.cause or NOT_EXPLAINED
         return Line(row.label, row.unit, row.published, row.bound, value, reason)
@@ -342,7 +371,7 @@ def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str]
             for scheme in one.settings.schemes:
                 if (key(measure), one.case.label or None, scheme) in taken:
                     continue
-                value = _value(_vector(measure, data[one.case.label, scheme]))
+                value = _measured(measure, data[one.case.label, scheme])
                 place = f"{figure.plot.x} {one.case.label}".strip() if one.case.x is not None else one.case.label
                 text = ", ".join(part for part in (figure.name_of(scheme), place, label) if part)
                 lines.append(Line(text, figure.plot.unit, None, "exactly", value, None))

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import polars as pl
 
 from pathloom.experiments.execution import Sample
-from pathloom.experiments.stats import mean, percentile
+from pathloom.experiments.stats import bounded_percentile, mean
+from pathloom.experiments.summary import unfinished
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,14 @@ def _fct_mean(run: RunData, takes: Takes) -> float | None:
 
 def _fct_p95(run: RunData, takes: Takes) -> float | None:
     """95th percentile of the flow completion time, in seconds."""
-    return percentile(_values(run, takes, "age_s"), 0.95)
+    return _p95(run, takes)[0]
+
+
+def _p95(run: RunData, takes: Takes) -> tuple[float | None, bool | None]:
+    """The percentile, and whether unfinished flows leave of it a lower bound."""
+    flows = _flows(run, takes)
+    cut = unfinished(flows)["age_s"].drop_nulls().to_list()
+    return bounded_percentile(flows.filter("finished")["age_s"].drop_nulls().to_list(), cut, math.inf, 0.95)
 
 
 def _fct_optimum(run: RunData, takes: Takes) -> float | None:
@@ -236,6 +244,31 @@ RANKED = ("throughput", "share")
 
 def _times(factor: float, value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else factor * value
+
+
+BOUNDS = {
+    "fct_mean": "at least",
+    "fct_p95": "at least",
+    "fct_excess": "at least",
+    "makespan": "at least",
+    "flows_below": "at least",
+    "throughput": "at most",
+    "worst_throughput": "at most",
+    "flows_at_least": "at most",
+    "share": "at most",
+    "worst_share": "at most",
+    "shares_at_least": "at most",
+    "makespan_share": "at most",
+}
+"""What unfinished flows leave of a metric, which counts them with the time they have had."""
+
+
+def bound(run: RunData, takes: Takes, metric: str) -> str:
+    """What a metric says of a run: `exactly`, or a bound alone, because flows were not finished."""
+    if metric not in BOUNDS:
+        return "exactly"
+    cut = _p95(run, takes)[1] if metric == "fct_p95" else unfinished(_flows(run, takes))["age_s"].count() > 0
+    return BOUNDS[metric] if cut else "exactly"
 
 
 METRICS: dict[str, Metric] = {

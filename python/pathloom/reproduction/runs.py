@@ -22,7 +22,7 @@ from pathloom.experiments.folder import write_text
 from pathloom.experiments.settings import Job, Settings
 from pathloom.reproduction import metrics
 from pathloom.reproduction.definitions import Measure
-from pathloom.reproduction.metrics import METRICS, RANKED, RunData, by_rank, goodput_in_time
+from pathloom.reproduction.metrics import METRICS, RANKED, RunData, bound, by_rank, goodput_in_time
 from pathloom.specs import LAB
 
 MOST_RANKED = 20_000
@@ -35,6 +35,8 @@ class Kept:
 
     values: dict[str, float | None]
     """Metrics, by `key`."""
+    bounds: dict[str, str] = field(default_factory=dict)
+    """Those of them that are bounds alone because flows were not finished: `at least` or `at most`."""
     ranks: dict[str, list[float]] = field(default_factory=dict)
     """Curves by rank, by name of the metric."""
     goodput: list[tuple[float, float]] = field(default_factory=list)
@@ -55,10 +57,12 @@ def key(asked: Measure) -> str:
 
 def keep(run: RunData, measures: Iterable[Measure], stolen_share: float = 0.0) -> Kept:
     """Works out every measure of a run, and its curves."""
+    measures = list(measures)
     values = {key(one): _finite(METRICS[one.metric](run, one)) for one in measures}
     few = run.flows.height <= MOST_RANKED
     ranks = {name: by_rank(run, Measure(metric=name), name) for name in RANKED} if few else {}
-    return Kept(values, ranks, goodput_in_time(run) if len(run.samples) > 1 else [], stolen_share)
+    bounds = {key(one): found for one in measures if (found := bound(run, one, one.metric)) != "exactly"}
+    return Kept(values, bounds, ranks, goodput_in_time(run) if len(run.samples) > 1 else [], stolen_share)
 
 
 def _finite(value: float | None) -> float | None:
@@ -98,7 +102,8 @@ class Memory:
         try:
             record: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
             goodput = [(float(at_s), float(kbps)) for at_s, kbps in record["goodput"]]
-            kept = Kept(dict(record["values"]), dict(record["ranks"]), goodput, float(record.get("stolen_share", 0.0)))
+            values, bounds, ranks = (dict(record[name]) for name in ("values", "bounds", "ranks"))
+            kept = Kept(values, bounds, ranks, goodput, float(record.get("stolen_share", 0.0)))
         except (OSError, ValueError, KeyError, TypeError):
             return None  # Not there, or not whole: it is carried out again.
         # So is one that lacked the machine, now that the machine may be there.

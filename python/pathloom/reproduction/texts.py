@@ -8,6 +8,7 @@ from pathloom.reproduction.measure import Line, Reproduced, Value
 from pathloom.specs import SIM
 
 NOTHING = "–"
+SIGNS = {"exactly": "", "at least": "≥ ", "at most": "≤ "}
 HEADINGS = ["", "published", "measured", "difference"]
 
 
@@ -40,9 +41,12 @@ def value_text(value: Value, unit: str) -> str:
     >>> from pathloom.reproduction.measure import Value
     >>> value_text(Value(99.9, 9.3e-5), "%"), value_text(Value(1.6, None), "s")
     ('99.9 % ± 0.0', '1.6 s')
+    >>> value_text(Value(1.6, None, "at least"), "s")
+    '≥ 1.6 s'
     """
     half = f" ± {_digits(value.ci95, unit)}" if value.ci95 is not None else ""
-    return number_text(value.mean, unit) + half
+    sign = SIGNS[value.bound] if value.mean is not None else ""
+    return sign + number_text(value.mean, unit) + half
 
 
 def published_text(line: Line) -> str:
@@ -52,7 +56,7 @@ def published_text(line: Line) -> str:
     >>> published_text(Line("ECMP", "%", 67.5, "at most", Value(80.0, None), None))
     '≤ 67.5 %'
     """
-    sign = {"exactly": "", "at least": "≥ ", "at most": "≤ "}[line.bound]
+    sign = SIGNS[line.bound]
     return sign + number_text(line.published, line.unit) if line.published is not None else NOTHING
 
 
