@@ -30,7 +30,7 @@ def names(paper: str) -> list[str]:
     """Names of a paper's figures, in the order of the paper.
 
     >>> names("lessor")[:3]
-    ['fig1', 'fig4a', 'fig4b']
+    ['fig1', 'fig4a', 'fig4a-permutation']
     """
     return sorted((path.stem for path in (FOLDER / paper).glob("*.toml")), key=_in_order)
 
