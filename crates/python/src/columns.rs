@@ -102,10 +102,11 @@ pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bou
 
 /// What control cost.
 pub fn control_dict<'py>(py: Python<'py>, control: &ControlOutcome) -> PyResult<Bound<'py, PyDict>> {
-    let ControlOutcome { messages, rules_max, reroutes, polls, polling_period, busy_share } = *control;
+    let ControlOutcome { messages, rules_max, routes, reroutes, polls, polling_period, busy_share } = *control;
     let dict = PyDict::new(py);
     dict.set_item("messages", messages)?;
     dict.set_item("rules_max", rules_max)?;
+    dict.set_item("routes", routes)?;
     dict.set_item("reroutes", reroutes)?;
     dict.set_item("polls", polls)?;
     dict.set_item("polling_period_s", polling_period.map(Nanos::as_secs_f64))?;

@@ -20,7 +20,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many times the duration flows under way have to finish.
+/// How many times the duration flows under way have to finish, if the settings say nothing of it.
 const DRAIN: u32 = 5;
 
 /// What Python sends.
@@ -34,6 +34,7 @@ struct Settings {
     transport: Option<String>,
     control: Option<String>,
     duration: String,
+    drain: Option<u32>,
     seed: u64,
     faults: Vec<String>,
     pcap: Option<String>,
@@ -80,7 +81,7 @@ impl Simulation {
             transport,
             control,
             duration,
-            drain: DRAIN,
+            drain: settings.drain.unwrap_or(DRAIN),
             faults,
             seed: settings.seed,
         };

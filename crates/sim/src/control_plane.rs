@@ -378,6 +378,7 @@ impl ControlPlane {
         ControlOutcome {
             messages: self.messages,
             rules_max: self.rules_max as u64,
+            routes: self.controller.counts().routes,
             reroutes: self.controller.counts().reroutes,
             polls: self.controller.counts().polls,
             polling_period: self.controller.counts().polling_period(),

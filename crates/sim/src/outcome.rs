@@ -86,7 +86,9 @@ pub struct ControlOutcome {
     pub messages: u64,
     /// Most rules in any one switch at any time.
     pub rules_max: u64,
-    /// Flows moved from a path to another.
+    /// Flows that got a path of their own: moved to one from the default routes.
+    pub routes: u64,
+    /// Flows moved from a path of their own to another.
     pub reroutes: u64,
     /// Rounds of reading the flow counters of the ToRs; a second look within a round is none.
     pub polls: u64,
