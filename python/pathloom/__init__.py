@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathloom._core import PathloomError, __version__
-    from pathloom.errors import SchemeWarning
+    from pathloom.errors import SchemeError, SchemeWarning
     from pathloom.experiments.api import compare, run
     from pathloom.experiments.result import Result
     from pathloom.experiments.settings import Settings
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "pathloom._core": ["PathloomError", "__version__"],
-    "pathloom.errors": ["SchemeWarning"],
+    "pathloom.errors": ["SchemeError", "SchemeWarning"],
     "pathloom.experiments.api": ["compare", "run"],
     "pathloom.experiments.result": ["Result"],
     "pathloom.experiments.settings": ["Settings"],
@@ -95,6 +95,7 @@ __all__ = [
     "PathloomError",
     "Result",
     "Scheme",
+    "SchemeError",
     "SchemeWarning",
     "Settings",
     "__version__",

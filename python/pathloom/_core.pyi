@@ -127,7 +127,7 @@ class Simulation:
 
     @property
     def troubles(self) -> tuple[int, str, str] | None:
-        """How often a scheme in Python failed, the first time in one line, and the traceback of that."""
+        """How often a scheme in Python failed, the first failure in one line, and its traceback; None if it did not."""
 
     def outcome(self) -> dict[str, Any]:
         """What the run gave so far: `flows` and `links` as columns, `packets`, `control`, `end_ns`.

@@ -18,5 +18,16 @@ class ToolError(Exception):
     """A tool of the system failed where it should not have; the text is one line."""
 
 
+class SchemeError(Exception):
+    """A scheme written in Python failed, and its runs were stopped; the text is one line."""
+
+    def __init__(self, line: str, traceback: str = "") -> None:
+        """`traceback` is that of the scheme's own exception."""
+        super().__init__(line)
+        self.traceback = traceback
+        if traceback:
+            self.add_note(traceback.rstrip())
+
+
 class SchemeWarning(UserWarning):
-    """A scheme written in Python failed in a run; its flows stayed where they were."""
+    """A scheme written in Python failed in a run that was told to keep going; its flows stayed where they were."""

@@ -58,6 +58,15 @@ def count_text(value: float) -> str:
     return f"{round(value):,}".replace(",", "\u202f")
 
 
+def counted(count: int, noun: str) -> str:
+    """A count and what is counted.
+
+    >>> counted(1, "run"), counted(3, "run")
+    ('1 run', '3 runs')
+    """
+    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def listed(names: list[str] | tuple[str, ...]) -> str:
     """Names in a sentence.
 

@@ -77,7 +77,7 @@ def outcome(
             "hops": 50_000,
             "events": 60_000,
         },
-        "control": {"messages": 120, "rules_max": 12, "reroutes": 7, "busy_share": 0.004},
+        "control": {"messages": 120, "rules_max": 12, "routes": 30, "reroutes": 7, "polls": 2, "busy_share": 0.004},
         "end_ns": end_ns,
     }
     return RunOutcome(job, raw, wall_s=0.5)

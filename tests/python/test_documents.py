@@ -44,6 +44,13 @@ def test_commands_of_the_tour_work(cli: Cli, tmp_path: Path, command: str) -> No
     assert outcome.out
 
 
+def test_the_tour_begins_with_something_to_see(cli: Cli) -> None:
+    """The schemes differ clearly, and nothing has to be excused."""
+    out = cli(*shlex.split(COMMANDS[0])[1:]).out
+    assert re.search(r"^throughput .* \*$", out, re.MULTILINE), out
+    assert "Note:" not in out and "not clearly different" not in out
+
+
 def test_commands_for_a_controller_are_there() -> None:
     # A command of the native program takes the place of the Python that runs, so that signals reach it.
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

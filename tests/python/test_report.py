@@ -147,7 +147,7 @@ def test_differences_are_called_clear_only_when_they_are() -> None:
     # Equal names give equal chance, so these two differ in nothing.
     alike = difference_table(synthetic.result(fabric, {"aaa": 1.0, "bbb": 1.0}, runs=6, flows=300).summary["schemes"])
     assert alike is not None
-    assert alike.rows[0][2] == alike.rows[0][4] == "no clear difference"
+    assert alike.rows[0][2] == alike.rows[0][4] == "equal within 1 %"
 
 
 def test_a_single_run_is_not_called_clear() -> None:

@@ -14,7 +14,8 @@ import synthetic
 from pathloom._core import PathloomError
 from pathloom.cli.compare import deliver, print_result
 from pathloom.errors import ToolError
-from pathloom.experiments.folder import OutFolder, write_whole
+from pathloom.experiments.folder import OutFolder, replace_files, write_whole
+from pathloom.experiments.result import FILES, Result
 from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import paired_differences
 from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA
@@ -204,6 +205,46 @@ def test_a_file_is_whole_or_untouched(tmp_path: Path) -> None:
         write_whole(target, fail_half_way)
     assert target.read_text(encoding="utf-8") == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_folder_in_use_holds_nothing_of_the_result_before(fabric: Fabric, tmp_path: Path) -> None:
+    own = Fabric.from_networkx(diamond().to_networkx())
+    synthetic.result(own, {"spt": 0.6, "ecmp": 1.0}, runs=2).save(tmp_path)
+    (tmp_path / "mine.svg").write_text("of the user", encoding="utf-8")
+    assert {"fct-cdf.svg", "means.svg", "fabric.json"} <= {path.name for path in tmp_path.iterdir()}
+    second = synthetic.result(fabric, {"ecmp": 1.0}, flows=16, long_lived=True)
+    written = second.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*(path.name for path in written), "mine.svg"])
+    assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == json.loads(second.json())
+
+
+def test_every_file_of_a_result_is_known_by_name(fabric: Fabric, tmp_path: Path) -> None:
+    results = [
+        synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2),
+        synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, flows=16, long_lived=True),
+        synthetic.result(Fabric.from_networkx(diamond().to_networkx()), {"ecmp": 1.0}, runs=1),
+    ]
+    names = {path.name for place, one in enumerate(results) for path in one.save(tmp_path / str(place))}
+    assert names == set(FILES), "else a file of an old result stays beside new ones"
+
+
+def test_a_folder_that_cannot_be_filled_holds_what_it_held(
+    fabric: Fabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthetic.result(fabric, {"ecmp": 1.0}, runs=1).save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    second = synthetic.result(fabric, {"ecmp": 1.0}, flows=16, long_lived=True)
+
+    def full(_result: Result) -> str:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Result, "json", full)
+        with pytest.raises(OSError, match="No space"):
+            second.save(tmp_path)
+    with pytest.raises(PathloomError, match=r"cannot write `.*last.txt`: no space left"):
+        replace_files(tmp_path, [("flows.parquet", Path.touch), ("last.txt", lambda path: full(second))], FILES)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_folders_made_in_vain_are_taken_away_but_no_others(tmp_path: Path) -> None:

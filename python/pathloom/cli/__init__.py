@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from types import FrameType
 
 from pathloom.cli.encoding import make_streams_forgiving
 
@@ -11,6 +14,7 @@ TRACEBACK_VARIABLE = "PATHLOOM_TRACEBACK"
 """Set in the environment, it shows the traceback of an error inside Pathloom."""
 
 EXIT_ERROR, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Interrupted(Exception):
@@ -18,9 +22,18 @@ class Interrupted(Exception):
 
 
 def main() -> None:
-    """Runs the command line and exits: 0, 2 on bad input, 130 after Ctrl-C, 1 on an error inside Pathloom."""
+    """Runs the command line and exits: 0, 2 on bad input, 130 after Ctrl-C, 143 after SIGTERM, 1 on another error."""
+    terminated = threading.Event()
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        terminated.set()
+        raise KeyboardInterrupt  # What was finished is kept, as after Ctrl-C.
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, terminate)
     code = run(sys.argv[1:])
     if code == EXIT_INTERRUPTED:
+        code = EXIT_TERMINATED if terminated.is_set() else code
         # An interrupt that passed through a module being loaded would make Python end itself by that signal.
         sys.stdout.flush()
         sys.stderr.flush()

@@ -24,7 +24,7 @@ from pathloom.cli import (
 )
 from pathloom.cli.encoding import as_text, is_text
 from pathloom.cli.options import show_help_if_alone
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import SchemeError, ToolError, bad_input
 
 app = typer.Typer(
     name="pathloom",
@@ -71,6 +71,9 @@ def carry_out(arguments: list[str]) -> int:
         sys.stdout.flush()
     except PathloomError as error:
         return _bad_input(str(error))
+    except SchemeError as error:
+        print(f"{error.traceback.rstrip()}\npathloom: {error}", file=sys.stderr)
+        return EXIT_ERROR
     except ToolError as error:
         print("pathloom: " + " ".join(str(error).split()), file=sys.stderr)
         return EXIT_ERROR

@@ -16,6 +16,7 @@ from pathloom.cli.options import (
     FaultOption,
     JobsOption,
     JsonOption,
+    KeepGoingOption,
     LabOption,
     OutOption,
     RunsOption,
@@ -23,11 +24,12 @@ from pathloom.cli.options import (
     SpecFileOption,
     TrafficOption,
     TransportOption,
+    UntilOption,
     WorldsOption,
     YardstickOption,
     whole_number,
 )
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.execution import Wrappers, default_threads
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.settings import Settings, read_spec_file
@@ -57,6 +59,8 @@ def compare(
     yardstick: YardstickOption = False,
     worlds: WorldsOption = None,
     lab: LabOption = None,
+    until: UntilOption = None,
+    keep_going: KeepGoingOption = False,
     spec: SpecFileOption = None,
     jobs: JobsOption = None,
     out: OutOption = None,
@@ -80,6 +84,8 @@ def compare(
         "yardstick": True if yardstick else None,
         "worlds": tuple(worlds.split(",")) if worlds is not None else None,
         "lab": lab,
+        "until": until,
+        "keep_going": True if keep_going else None,
     }
     return _carry_out("compare", _settings(given, spec), Wrappers(), whole_number("--jobs", jobs), out, json)
 
@@ -100,6 +106,8 @@ def run(
     yardstick: YardstickOption = False,
     worlds: WorldsOption = None,
     lab: LabOption = None,
+    until: UntilOption = None,
+    keep_going: KeepGoingOption = False,
     spec: SpecFileOption = None,
     pcap: Annotated[
         Path | None,
@@ -130,6 +138,8 @@ def run(
         "yardstick": True if yardstick else None,
         "worlds": tuple(worlds.split(",")) if worlds is not None else None,
         "lab": lab,
+        "until": until,
+        "keep_going": True if keep_going else None,
     }
     settings = _settings(given, spec, runs=1)
     if len(settings.schemes) > 1:
@@ -186,6 +196,9 @@ def _carry_out(
     done, planned = len(result.outcomes), settings.runs * len(settings.labels)
     kept = f", kept in {folder.path}" if folder is not None and done else ""
     said = f"{done} of {planned} runs were finished{kept}"
+    if isinstance(result.failure, SchemeError):
+        way_out = "--keep-going goes on, with its flows where they are, and marks the result"
+        raise SchemeError(f"{result.failure}; {said}; {way_out}", result.failure.traceback) from result.failure
     if result.failure is not None:
         raise ToolError(f"{result.failure}; {said}") from result.failure
     raise Interrupted(f"interrupted: {said}")
@@ -215,20 +228,26 @@ def deliver(result: Result, folder: OutFolder | None, json: str | None) -> None:
 
 def print_result(result: Result) -> None:
     """Prints the tables of a result: a row per figure and a column per scheme, which fits narrow terminals."""
-    from pathloom.report.page import headlines
+    from pathloom.experiments.notes import failures
+    from pathloom.report.headline import banners, headlines, legend, runs_text
     from pathloom.report.tables import control_table, main_table
 
     settings, schemes = result.settings, result.summary["schemes"]
-    print(f"{settings.traffic} on {settings.fabric}, {settings.runs} x {settings.duration}, seed {settings.seed}\n")
-    names, rows = _turned(main_table(schemes))
+    for short, full in banners(result):
+        print(f"WARNING: {short}: {full}\n")
+    print(f"{settings.traffic} on {settings.fabric}, {runs_text(result)}\n")
+    main = main_table(schemes)
+    names, rows = _turned(main)
     _, cost = _turned(control_table(schemes))
     console.table(None, ["", *names], [*rows, ["" for _ in range(len(names) + 1)], *cost])
     print()
     for line in headlines(schemes):
         print(line)
-    print("± is the half width of the 95 % confidence interval; costs are per run.")
+    for line in [*legend(schemes, main, "*"), "Costs are per run."]:
+        print(line)
     for note in result.notes:
-        print(f"Note: {note}.")
+        if note not in failures(result):
+            print(f"Note: {note}.")
 
 
 def _turned(table: Table) -> tuple[list[str], list[list[str]]]:

@@ -66,6 +66,18 @@ DurationOption = Annotated[
     str | None,
     typer.Option("--duration", metavar="TIME", help="How long flows arrive, with its unit: 60s.  [default: 10s]"),
 ]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="finished",
+        help="Let every finite flow finish, however long the drain takes.  [default: five times the duration]",
+    ),
+]
+KeepGoingOption = Annotated[
+    bool,
+    typer.Option("--keep-going", help="Go on when a scheme in Python fails, and mark the result. Otherwise stop."),
+]
 SeedOption = Annotated[
     str | None,
     typer.Option("--seed", metavar="N", help="Run number r has the seed N + r - 1.  [default: 1]"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom.errors import SchemeWarning, bad_input
 from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads, interruptible
+from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
@@ -38,6 +39,7 @@ class Experiment:
         self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
         files = {spec: load_scheme(spec) for spec in settings.schemes if is_python_spec(spec)}
         self._in_python = {**files, **(in_python or {})}
+        self.inputs = Inputs.of(settings, self.fabric, self._in_python)
         self._executions = [self._prepare(world, wrappers or Wrappers()) for world in settings.worlds]
 
     def _prepare(self, world: str, wrappers: Wrappers) -> Execution | LabExecution:
@@ -59,7 +61,7 @@ class Experiment:
             execution.run(jobs or default_threads(), progress)
             if execution.interrupted or execution.failure is not None:
                 break
-        return Result(self.settings, self.fabric, self._executions)
+        return Result(self.settings, self.fabric, self._executions, self.inputs)
 
 
 def compare(
@@ -77,6 +79,8 @@ def compare(
     yardstick: bool = False,
     worlds: Sequence[str] = ("sim",),
     lab: str | None = None,
+    until: str | None = None,
+    keep_going: bool = False,
 ) -> Result:
     """Runs the same traffic under each scheme and compares them.
 
@@ -86,6 +90,7 @@ def compare(
         schemes: names with keys, such as `["spt", "ecmp", "hedera:period=1s"]`; also schemes written in Python, as
             classes or as `"FILE.py:CLASS:key=value"`; see `pathloom.scheme`.
         duration: how long flows arrive, with its unit; those under way have five times as long more to finish.
+        until: `"finished"` lets every finite flow finish instead, however long that takes.
         runs: runs per scheme; run r has the seed `seed + r - 1`, the same for every scheme.
         seed: decides, with `runs`, everything that is drawn at random.
         jobs: threads; by default one per core. The result does not depend on it.
@@ -95,11 +100,13 @@ def compare(
         yardstick: whether the exact optimum is worked out beside each result, as `optimum` and `of_optimum`.
         worlds: `"sim"`, `"lab"` (network namespaces and Open vSwitch; needs root), or both.
         lab: what only the lab has to be told, such as `"hosts=linux"`.
+        keep_going: whether runs go on when a scheme written in Python fails; the result is then marked.
 
     Raises:
         PathloomError: on bad input, with one line that says what is wrong and what was expected.
         ToolError: when a tool of the system failed in the lab.
-        SchemeWarning: a warning, when a scheme written in Python failed; the run went on.
+        SchemeError: when a scheme written in Python failed, without `keep_going`.
+        SchemeWarning: a warning, when a scheme written in Python failed, with `keep_going`.
         KeyboardInterrupt: after a Ctrl-C.
 
     >>> result = compare(fabric="diamond", traffic="long-lived", schemes=["spt", "ecmp"], duration="100ms", runs=2)
@@ -122,6 +129,8 @@ def compare(
             "yardstick": yardstick,
             "worlds": tuple(worlds),
             "lab": lab,
+            "until": until,
+            "keep_going": keep_going,
         },
         in_python=in_python,
     )

@@ -23,13 +23,23 @@ DEFINITIONS: Final = (
     (
         "Throughput",
         "of a long-lived flow: its goodput over its optimum, the payload rate of its access link after headers and the "
-        "acknowledgements that share the link. Of a finite flow: the time it would take alone over its FCT. "
-        "Between 0 and 1.",
+        "acknowledgements that share the link. Of a finite flow: the time it would take alone over its FCT, the "
+        "inverse of its slowdown. Between 0 and 1.",
     ),
     (
         "FCT",
         "flow completion time, from when the application has data to when the last byte has arrived. Long-lived flows "
         "have none.",
+    ),
+    (
+        "Slowdown",
+        "of a finite flow: its FCT over its ideal FCT, the time it would take alone: its frames at the rate of the "
+        "slower access link, and propagation. 1 or more; 1 is perfect.",
+    ),
+    (
+        "Completion time",
+        "of a collective, a coflow (CCT) or an incast: from the start of its first flow to the end of its last one. "
+        "Each iteration of a collective counts by itself.",
     ),
     (
         "Optimum",
@@ -40,10 +50,11 @@ DEFINITIONS: Final = (
     ),
     (
         "Unfinished flows",
-        "No flow starts after the duration; flows under way have five times the duration more to finish. A flow that "
-        "is still unfinished then counts with the time it has had so far, in FCT and in throughput, so that stranding "
-        "flows never looks good: FCT is then at least what is printed, throughput at most. A percentile is exact where "
-        "all flows up to its rank are finished, whatever becomes of the others; otherwise it too is such a bound.",
+        "No flow starts after the duration; flows under way have five times the duration more to finish, or with "
+        "--until finished as long as it takes. A flow that is still unfinished then counts with the time it has had so "
+        "far, in FCT and in throughput, so that stranding flows never looks good: FCT is then at least what is printed "
+        "(≥), throughput at most (≤). A percentile is exact where all flows up to its rank are finished, whatever "
+        "becomes of the others; otherwise it too is such a bound.",
     ),
     (
         "Mouse, rabbit, elephant",
@@ -59,6 +70,12 @@ DEFINITIONS: Final = (
         "Run r has the seed s + r - 1, and all schemes meet the same flows in it. Means are means over the runs of "
         "each run's mean, ± is the half width of their 95 % confidence interval (Student's t); percentiles are of the "
         "flows of all runs together. Differences between schemes are taken run by run.",
+    ),
+    (
+        "Best",
+        "a scheme is called the best in a figure when it differs from every other scheme by more than 1 %, the 95 % "
+        "confidence interval of the paired difference (over runs of the same seed) excludes 0, and its figure is no "
+        "bound. Schemes that differ by 1 % or less are called equal. One run has no interval, and so no best.",
     ),
     (
         "Utilisation",

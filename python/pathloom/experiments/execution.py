@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 from pathloom import _core
 from pathloom._core import PathloomError
-from pathloom.errors import ToolError, bad_input
+from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.python_schemes import PythonScheme
-from pathloom.experiments.settings import Job, Settings
+from pathloom.experiments.settings import DRAIN, FINISHED, Job, Settings
 from pathloom.specs import SIM
 
 Result = TypeVar("Result")
@@ -37,6 +37,13 @@ SLICE_CHANGE_MOST = 4.0
 """Two neighbouring slices differ at most by this factor."""
 LEAST_SLICE_S = 1e-8
 """Slices stay well above the simulator's nanosecond."""
+LONGEST_S = 200 * 86_400
+"""What the simulator's clock holds, in seconds."""
+MOST_DRAIN = 2**32 - 1
+"""Longest drain that the simulator takes, in durations."""
+SILENT_BACKOFFS = 3
+"""With `until=finished` a run is given up when unfinished flows receive nothing for so many of the longest
+retransmission time-outs: a flow with a working path has been tried again by then."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class RunOutcome:
     """Where a scheme in Python failed: how often, the first time in one line, and the traceback of that."""
     samples: tuple[Sample, ...] = ()
     """Taken at the times that the execution was given."""
+    silent_s: float | None = None
+    """How long nothing had arrived when the run was given up; None where it was not."""
     stolen_share: float = 0.0
     """What the host of a virtual machine gave to others of its processors' time during a run in the lab, 0 to 1."""
 
@@ -100,7 +109,7 @@ Progress = Callable[[Job, float], None]
 
 
 class Execution:
-    """All runs of an experiment, in the order of the settings: schemes, and in each the runs."""
+    """All runs of an experiment, seed by seed, and in each seed the schemes in the order of the settings."""
 
     def __init__(
         self,
@@ -121,8 +130,8 @@ class Execution:
         self.sample_at_s = tuple(sample_at_s)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
-        self.failure: ToolError | None = None
-        """What ended it early; None in the simulator."""
+        self.failure: SchemeError | ToolError | None = None
+        """What ended it early: a scheme written in Python that failed, unless the settings say to keep going."""
         self.jobs = settings.jobs(SIM)
         first = [job for job in self.jobs if job.run == 1]
         self._prepared = interruptible(lambda: {job: self._simulation(job) for job in first})
@@ -144,12 +153,14 @@ class Execution:
         kept in `outcomes`: thousands of large runs need not be held at once.
 
         After a Ctrl-C the runs under way are given up within a slice, `interrupted` is set, and `outcomes` holds the
-        runs that were finished. An error in a run ends the others likewise and is raised.
+        runs that were finished. A scheme that fails ends the runs likewise and is the `failure`, unless the settings
+        say to keep going. Any other error in a run ends the others likewise and is raised.
         """
         stop, lock = threading.Event(), threading.Lock()
         todo = iter(self.jobs)
         finished: dict[Job, RunOutcome] = {}
         errors: list[BaseException] = []
+        failures: dict[Job, SchemeError] = {}
 
         def work() -> None:
             while not stop.is_set():
@@ -161,6 +172,10 @@ class Execution:
                     outcome = self._carry_out(job, stop, progress)
                     if outcome is not None and take is not None:
                         take(outcome)
+                except SchemeError as error:
+                    failures[job] = error
+                    stop.set()
+                    return
                 except BaseException as error:
                     errors.append(error)
                     stop.set()
@@ -183,6 +198,7 @@ class Execution:
             self._prepared.clear()
         if errors:
             raise errors[0]
+        self.failure = next((failures[job] for job in self.jobs if job in failures), None)
         self.outcomes = [finished[job] for job in self.jobs if job in finished]
 
     def _carry_out(self, job: Job, stop: threading.Event, progress: Progress) -> RunOutcome | None:
@@ -190,7 +206,7 @@ class Execution:
             simulation = self._prepared.pop(job, None) or self._simulation(job)
         except PathloomError as error:
             raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
-        return _advance(simulation, job, self.settings.duration_s, self.sample_at_s, stop, progress)
+        return _advance(simulation, job, self.settings, self.sample_at_s, stop, progress)
 
 
 def simulation(
@@ -210,6 +226,7 @@ def simulation(
                 "transport": settings.transport,
                 "control": settings.control,
                 "duration": settings.duration,
+                "drain": drain(settings),
                 "seed": job.seed,
                 "faults": settings.faults,
                 "pcap": wrappers.pcap,
@@ -218,6 +235,17 @@ def simulation(
         ),
         in_python.instance(job.seed) if in_python is not None else None,
     )
+
+
+def drain(settings: Settings) -> int:
+    """How many durations flows under way have to finish at most.
+
+    >>> drain(Settings.of({"fabric": "diamond", "traffic": "long-lived", "schemes": ("ecmp",), "duration": "1s"}))
+    5
+    """
+    if settings.until != FINISHED:
+        return DRAIN
+    return min(max(int(LONGEST_S / settings.duration_s) - 1, DRAIN), MOST_DRAIN)
 
 
 def interruptible(call: Callable[[], Result]) -> Result:
@@ -272,21 +300,26 @@ def _await(workers: Sequence[_Worker]) -> None:
 def _advance(
     simulation: _core.Simulation,
     job: Job,
-    duration_s: float,
+    settings: Settings,
     sample_at_s: Sequence[float],
     stop: threading.Event,
     progress: Progress,
 ) -> RunOutcome | None:
-    """Advances a run to its end, slice by slice; None when it was stopped."""
-    started = time.perf_counter()
+    """Advances a run to its end, slice by slice; None when it was stopped. Raises `SchemeError`."""
+    started, duration_s = time.perf_counter(), settings.duration_s
     reached, slice_s = 0.0, min(duration_s / FIRST_SLICES, FIRST_SLICE_S)
     samples: list[Sample] = []
+    silence = _Silence(settings) if settings.until == FINISHED else None
     while not simulation.done:
+        _check_scheme(simulation, job, settings)
         if stop.is_set():
             return None
+        if silence is not None and silence.is_too_long(simulation, reached):
+            break
         slice_started = time.perf_counter()
         due = sample_at_s[len(samples)] if len(samples) < len(sample_at_s) else math.inf
-        reached = simulation.advance(min(reached + slice_s, due))
+        look_s = silence.look_s if silence is not None else math.inf
+        reached = simulation.advance(min(reached + slice_s, due, look_s))
         if reached >= due - LEAST_SLICE_S:  # The simulator's clock is in whole nanoseconds.
             samples.append(_sample(simulation, due))
             continue
@@ -295,12 +328,58 @@ def _advance(
         slice_s *= min(max(ratio, 1 / SLICE_CHANGE_MOST), SLICE_CHANGE_MOST)
         slice_s = max(slice_s, LEAST_SLICE_S)
         progress(job, min(reached / duration_s, 0.99))
+    _check_scheme(simulation, job, settings)
+    silent_s = None if simulation.done or silence is None else silence.limit_s
     simulation.finish()
     outcome = simulation.outcome()
     # A run that ends early delivers nothing more.
     samples += [_sample(simulation, at_s) for at_s in sample_at_s[len(samples) :]]
     progress(job, 1.0)
-    return RunOutcome(job, outcome, time.perf_counter() - started, simulation.troubles, tuple(samples))
+    took_s = time.perf_counter() - started
+    return RunOutcome(job, outcome, took_s, simulation.troubles, tuple(samples), silent_s)
+
+
+def _check_scheme(simulation: _core.Simulation, job: Job, settings: Settings) -> None:
+    """Raises `SchemeError` when the scheme, written in Python, has failed and nobody said to keep going."""
+    if settings.keep_going or simulation.troubles is None:
+        return
+    _, line, traceback = simulation.troubles
+    text = " ".join(f"scheme {job.scheme} failed in run {job.run} (seed {job.seed}): {line}".split())
+    raise SchemeError(text, traceback)
+
+
+class _Silence:
+    """Finds out that unfinished flows receive nothing any more, once the usual drain and all faults are over.
+
+    It looks at set times of the run, so that what it finds does not depend on how the run is sliced.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.limit_s = SILENT_BACKOFFS * _core.transport_settings(settings.transport)["max_rto"] / 1e9
+        """A run is given up when nothing arrived for so long."""
+        usual_s = settings.duration_s * (1 + DRAIN)
+        self.look_s = max([usual_s, *map(fault_time_s, settings.faults)])
+        """When it looks next."""
+        self._arrived_bytes = -1
+
+    def is_too_long(self, simulation: _core.Simulation, now_s: float) -> bool:
+        """Whether nothing arrived between the last two looks."""
+        if now_s < self.look_s - LEAST_SLICE_S:
+            return False
+        flows = simulation.outcome()["flows"]
+        arrived_bytes = int(flows["delivered_bytes"][flows["size_bytes"] >= 0].sum())
+        silent = arrived_bytes == self._arrived_bytes
+        self.look_s, self._arrived_bytes = self.look_s + self.limit_s, arrived_bytes
+        return silent
+
+
+def fault_time_s(fault: str) -> float:
+    """When a fault, `10s:down:c0`, happens.
+
+    >>> fault_time_s("300ms:down:e0_0-a0_1")
+    0.3
+    """
+    return _core.parse_time_s(fault.partition(":")[0].strip())
 
 
 def _sample(simulation: _core.Simulation, at_s: float) -> Sample:

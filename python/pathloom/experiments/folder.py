@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from pathloom.errors import bad_input
@@ -32,6 +33,36 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
+
+
+def replace_files(
+    folder: Path, files: Sequence[tuple[str, Callable[[Path], object]]], known: Collection[str]
+) -> list[Path]:
+    """Fills a folder with files, given by name and what writes them; the last one comes last. Returns their paths.
+
+    They are written aside and put in place when all are there. Files of the names `known` that are not among them, from
+    something that filled the folder before, are removed. Raises `PathloomError` when a file cannot be written; then the
+    folder holds what it held.
+    """
+    try:
+        aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
+    except OSError as error:
+        raise bad_input(f"cannot write to `{folder}`: {reason(error)}") from None
+    name = ""
+    try:
+        for name, write in files:
+            write(aside / name)
+        last, names = files[-1][0], [name for name, _ in files]
+        # Its presence tells that the folder is whole.
+        for name in (last, *(other for other in known if other not in names)):
+            (folder / name).unlink(missing_ok=True)
+        for name in names:
+            (aside / name).replace(folder / name)
+    except OSError as error:
+        raise bad_input(f"cannot write `{folder / name}`: {reason(error)}") from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return [folder / name for name in names]
 
 
 def write_text(path: Path, text: str) -> None:

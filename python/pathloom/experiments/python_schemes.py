@@ -18,6 +18,9 @@ from pathloom.errors import bad_input
 
 Maker = Callable[..., object]
 
+_MODULE = "pathloom_scheme_file_"
+"""How the names of modules begin that are made of files of schemes."""
+
 
 @dataclass(frozen=True)
 class PythonScheme:
@@ -26,6 +29,8 @@ class PythonScheme:
     label: str
     make: Maker
     keys: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    """The modules that its file imported from the file's own folder when it was loaded."""
 
     def instance(self, seed: int) -> object:
         """A fresh scheme for one run; a constructor that takes a `seed` gets it. Raises `PathloomError`."""
@@ -66,7 +71,7 @@ def load_scheme(spec: str) -> PythonScheme:
         raise bad_input(f"scheme `{spec}`: the class is missing before `{name}`; expected {file}:CLASS:{name}")
     module = _load(Path(file), spec)
     found = _class_in(module, name, spec)
-    return PythonScheme(spec, found, _read_keys(found, keys, spec))
+    return PythonScheme(spec, found, _read_keys(found, keys, spec), _imported_from_beside(Path(file)))
 
 
 def _load(path: Path, spec: str) -> types.ModuleType:
@@ -78,7 +83,7 @@ def _load(path: Path, spec: str) -> types.ModuleType:
     except UnicodeDecodeError as error:
         raise bad_input(f"scheme `{spec}`: `{path}` is not UTF-8 text: {error}") from None
     full = path.resolve()
-    module = types.ModuleType(f"pathloom_scheme_file_{full.stem}")
+    module = types.ModuleType(f"{_MODULE}{full.stem}")
     module.__file__ = str(full)
     sys.modules[module.__name__] = module
     if str(full.parent) not in sys.path:
@@ -89,6 +94,17 @@ def _load(path: Path, spec: str) -> types.ModuleType:
     except Exception as error:
         raise bad_input(f"scheme `{spec}`: {_place(error, full)}{_said(error)}") from error
     return module
+
+
+def _imported_from_beside(file: Path) -> tuple[str, ...]:
+    """Paths of loaded modules in the folder of a file, named as the file is."""
+    full = file.resolve()
+    modules = [
+        module for name, module in list(sys.modules.items()) if name != "__main__" and not name.startswith(_MODULE)
+    ]
+    loaded = {Path(path).resolve() for module in modules if (path := getattr(module, "__file__", None))}
+    beside = sorted(path.name for path in loaded if path.parent == full.parent and path != full)
+    return tuple(str(file.parent / name) for name in beside)
 
 
 def _class_in(module: types.ModuleType, name: str, spec: str) -> Maker:

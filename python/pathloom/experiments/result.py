@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pathloom import _core
-from pathloom.experiments.execution import Execution, RunOutcome
-from pathloom.experiments.folder import write_text, write_whole
+from pathloom.experiments.completion import with_completion
+from pathloom.experiments.execution import Execution
+from pathloom.experiments.folder import replace_files
+from pathloom.experiments.inputs import OWN_FABRIC, Inputs
+from pathloom.experiments.notes import notes_on, troubles
 from pathloom.experiments.settings import Settings
+from pathloom.experiments.slowdown import with_slowdown
 from pathloom.experiments.summary import scheme_summary
 from pathloom.experiments.tables import flow_table, link_table
-from pathloom.experiments.timeouts import timeout_notes
 from pathloom.experiments.yardstick import Yardstick, with_optimum
 from pathloom.fabrics import Fabric
 
 if TYPE_CHECKING:
     from pathloom.lab.runs import LabExecution
 
+FILES = (
+    "fct-by-size.svg",
+    "fct-cdf.svg",
+    "flows.parquet",
+    "link-heat-map.svg",
+    "link-ranks.svg",
+    "links.parquet",
+    "means.svg",
+    "report.html",
+    "result.json",
+    "throughput-cdf.svg",
+    OWN_FABRIC,
+)
+"""Every file that a result may write into its folder."""
 SCHEMA = 1
 """Version of `result.json`. Keys may be added within a version; none is renamed or dropped."""
 
@@ -40,19 +57,37 @@ class Result:
     4
     """
 
-    def __init__(self, settings: Settings, fabric: Fabric, executions: Sequence[Execution | LabExecution]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        fabric: Fabric,
+        executions: Sequence[Execution | LabExecution],
+        inputs: Inputs | None = None,
+    ) -> None:
+        """Takes the runs of executions that are over; `inputs` are as they were before the runs."""
         self.settings = settings
         self.fabric = fabric
-        self.outcomes = [outcome for execution in executions for outcome in execution.outcomes]
+        outcomes = [outcome for execution in executions for outcome in execution.outcomes]
+        places = {label: place for place, label in enumerate(settings.labels)}
+        self.outcomes = sorted(outcomes, key=lambda one: (places[one.job.label], one.job.run))
+        """The runs that were finished: schemes in the order of the settings, and in each the runs."""
         self.failure = next((execution.failure for execution in executions if execution.failure is not None), None)
         """What ended the experiment early, if it was not Ctrl-C."""
         self.complete = self.failure is None and not any(execution.interrupted for execution in executions)
         self.description = executions[0].description
         """What the traffic of the first run was, exactly."""
-        notes = [*fabric.notes, *(note for execution in executions for note in execution.notes)]
-        self.notes = [*dict.fromkeys(notes), *_trouble_notes(self.outcomes), *timeout_notes(self)]
-        self.troubles = _trouble_texts(self.outcomes)
+        self.execution_notes = [note for execution in executions for note in execution.notes]
+        """What the worlds noted of themselves."""
+        self.inputs = inputs or Inputs.of(settings, fabric)
+        self.changed_files = self.inputs.changed(own_fabric=fabric.text is not None)
+        """Files that are no longer what they were before the runs."""
+        self.troubles = [f"{line}\n{traceback}".rstrip() for line, traceback in troubles(self.outcomes)]
         """What went wrong in schemes written in Python, with tracebacks: at most one text per scheme."""
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader of the figures should know; see `pathloom.experiments.notes`."""
+        return notes_on(self)
 
     @cached_property
     def flows(self) -> pl.DataFrame:
@@ -70,7 +105,11 @@ class Result:
         return {
             "schema": SCHEMA,
             "complete": self.complete,
-            "settings": self.settings.model_dump(mode="json"),
+            "settings": {
+                **self.settings.model_dump(mode="json"),
+                "files": dict(self.inputs.files),
+                "classes": list(self.inputs.classes),
+            },
             "versions": {"pathloom": _core.__version__},
             "seed": self.settings.seed,
             "traffic": {"description": self.description, "notes": self.notes},
@@ -86,7 +125,10 @@ class Result:
         label = self.settings.label(scheme, world)
         outcomes = [one for one in self.outcomes if one.job.label == label]
         flows = self.flows.filter(pl.col("scheme") == label)
-        summary = {**scheme_summary(label, outcomes, flows), "world": world}
+        summary = with_slowdown(scheme_summary(label, outcomes, flows), flows)
+        summary = with_completion(summary, flows, self.settings.traffic)
+        failures = sum(one.trouble[0] for one in outcomes if one.trouble is not None)
+        summary = {**summary, "failures": failures, "world": world}
         return with_optimum(summary, flows, self._yardstick) if self.settings.yardstick else summary
 
     @cached_property
@@ -107,7 +149,8 @@ class Result:
     def save(self, folder: str | Path) -> list[Path]:
         """Writes tables, plots, report and `result.json`, which comes last; returns their paths.
 
-        Raises `PathloomError` when a file cannot be written. No file is ever left half written.
+        A result that was in the folder before is replaced as a whole, with those of its plots that this one does not
+        have. Raises `PathloomError` when a file cannot be written; the folder is then as it was.
         """
         from pathloom.report.page import page
         from pathloom.report.plots import plots
@@ -115,22 +158,15 @@ class Result:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         figures = plots(self)
-        written: list[Path] = []
-        for name, frame in (("flows", self.flows), ("links", self.links)):
-            path = folder / f"{name}.parquet"
-            write_whole(path, frame.write_parquet)
-            written.append(path)
-        for figure in figures:
-            path = folder / figure.file_name
-            write_whole(path, figure.write)
-            written.append(path)
-        texts = [("report.html", page(self, figures)), ("result.json", self.json())]
-        if self.fabric.text is not None:
-            texts.insert(0, ("fabric.json", self.fabric.text))
-        for name, text in texts:
-            write_text(folder / name, text)
-            written.append(folder / name)
-        return written
+        own_fabric = [(OWN_FABRIC, self.fabric.text)] if self.fabric.text is not None else []
+        texts = [*own_fabric, ("report.html", page(self, figures)), ("result.json", self.json())]
+        files: list[tuple[str, Callable[[Path], object]]] = [
+            ("flows.parquet", self.flows.write_parquet),
+            ("links.parquet", self.links.write_parquet),
+            *((figure.file_name, figure.write) for figure in figures),
+            *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
+        ]
+        return replace_files(folder, files, FILES)
 
     def _repr_html_(self) -> str:
         """For notebooks: a table and two pictures."""
@@ -141,30 +177,3 @@ class Result:
     def __repr__(self) -> str:
         done = len(self.outcomes)
         return f"Result({', '.join(self.settings.labels)} on {self.settings.fabric}: {done} runs)"
-
-
-def _first_troubles(outcomes: Sequence[RunOutcome]) -> list[tuple[RunOutcome, int, str, str]]:
-    """The first run of each scheme in which something went wrong: how often in all runs, in one line, the traceback."""
-    counts: dict[str, int] = {}
-    first: dict[str, tuple[RunOutcome, str, str]] = {}
-    for one in outcomes:
-        if one.trouble is not None:
-            count, line, traceback = one.trouble
-            counts[one.job.scheme] = counts.get(one.job.scheme, 0) + count
-            first.setdefault(one.job.scheme, (one, line, traceback))
-    return [(one, counts[scheme], line, traceback) for scheme, (one, line, traceback) in first.items()]
-
-
-def _trouble_line(one: RunOutcome, count: int, line: str) -> str:
-    times = "once" if count == 1 else f"{count} times"
-    return (
-        f"scheme {one.job.scheme} failed {times}, its flows stayed where they were; first in run {one.job.run}: {line}"
-    )
-
-
-def _trouble_notes(outcomes: Sequence[RunOutcome]) -> list[str]:
-    return [" ".join(_trouble_line(*trouble[:3]).split()) for trouble in _first_troubles(outcomes)]
-
-
-def _trouble_texts(outcomes: Sequence[RunOutcome]) -> list[str]:
-    return [f"{_trouble_line(*trouble[:3])}\n{trouble[3]}".rstrip() for trouble in _first_troubles(outcomes)]

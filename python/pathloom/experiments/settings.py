@@ -18,6 +18,10 @@ from pathloom.specs import LAB, SIM, is_python_spec, split_specs
 
 WORLDS = (SIM, LAB)
 """All that there are."""
+FINISHED = "finished"
+"""What `until` may say: the drain lasts until every finite flow is finished."""
+DRAIN = 5
+"""How many times the duration flows under way have to finish, unless `until` says otherwise."""
 MOST_RUNS = 10_000
 """Most runs of one scheme."""
 MOST_SEED = 2**53 - MOST_RUNS
@@ -90,6 +94,8 @@ class Settings(BaseModel):
     transport: str | None = None
     control: str | None = None
     duration: str = "10s"
+    until: str | None = None
+    """`finished`: the drain has no set length, but lasts until every finite flow is finished."""
     runs: int = Field(default=3, ge=1, le=MOST_RUNS)
     seed: int = Field(default=1, ge=0, le=MOST_SEED)
     faults: tuple[str, ...] = ()
@@ -97,6 +103,8 @@ class Settings(BaseModel):
     """Whether the exact optimum is worked out beside each result."""
     worlds: tuple[str, ...] = Field(default=(SIM,), min_length=1)
     lab: str | None = None
+    keep_going: bool = False
+    """Whether runs go on when a scheme written in Python fails; the result is then marked."""
 
     @field_validator("schemes")
     @classmethod
@@ -146,6 +154,22 @@ class Settings(BaseModel):
             raise bad_input(f"duration: `{duration}` is no time at all; expected more than 0s, such as 10s")
         return duration
 
+    @field_validator("until")
+    @classmethod
+    def _known_end(cls, until: str | None) -> str | None:
+        if until not in (None, FINISHED):
+            raise bad_input(f"until: `{until}` will not do; expected {FINISHED}, or leave it out")
+        return until
+
+    @model_validator(mode="after")
+    def _lab_ends_by_the_clock(self) -> Self:
+        if self.until is not None and LAB in self.worlds:
+            raise bad_input(
+                f"until: the lab ends each run {DRAIN} times the duration after the last arrival; leave out `until`, "
+                "or run in the simulator alone"
+            )
+        return self
+
     @model_validator(mode="after")
     def _lab_is_there_to_be_told(self) -> Self:
         if self.lab is not None and LAB not in self.worlds:
@@ -171,11 +195,11 @@ class Settings(BaseModel):
         return [self.label(scheme, world) for world in self.worlds for scheme in self.schemes]
 
     def jobs(self, world: str) -> list[Job]:
-        """All runs in a world: schemes, and in each the runs."""
+        """All runs in a world, seed by seed: what is finished at any time compares all schemes on the same flows."""
         return [
             Job(scheme, run, self.run_seed(run), world, self.label(scheme, world))
-            for scheme in self.schemes
             for run in range(1, self.runs + 1)
+            for scheme in self.schemes
         ]
 
     def command(self, verb: str = "compare") -> str:
@@ -188,6 +212,7 @@ class Settings(BaseModel):
             ("--control", self.control),
             *(("--fault", fault) for fault in self.faults),
             ("--duration", self.duration),
+            ("--until", self.until),
             ("--runs", str(self.runs)),
             ("--seed", str(self.seed)),
             ("--worlds", None if self.worlds == (SIM,) else ",".join(self.worlds)),
@@ -197,6 +222,7 @@ class Settings(BaseModel):
         for option, value in options:
             words += [option, value] if value is not None else []
         words += ["--yardstick"] if self.yardstick else []
+        words += ["--keep-going"] if self.keep_going else []
         return shlex.join(words)
 
     @classmethod
@@ -272,5 +298,6 @@ _EXPECTED = {
     "control": "text such as delay=1ms,service=20us",
     "faults": "texts such as 10s:down:e0_0-a0_1",
     "worlds": "names such as sim,lab",
+    "until": FINISHED,
     "lab": "text such as hosts=newreno,pin=on",
 }

@@ -111,18 +111,21 @@ def paired_differences(
 ) -> list[dict[str, float | None] | None]:
     """Mean and 95 % confidence interval of each scheme's difference to scheme number `base`, run by run.
 
-    All schemes meet the same flows in a run, so what the runs differ by cancels out. None for the base itself and
-    where there is no run to compare.
+    All schemes meet the same flows in a run, so what the runs differ by cancels out. `share` is the difference over the
+    larger of both means, without its sign. None for the base itself and where there is no run to compare.
     """
     base_runs = {run["run"]: metric(run) for run in schemes[base]["runs"]}
     rows: list[dict[str, float | None] | None] = []
     for index, scheme in enumerate(schemes):
         pairs = [(metric(run), base_runs.get(run["run"])) for run in scheme["runs"]]
-        differences = [one - other for one, other in pairs if one is not None and other is not None]
+        known = [(one, other) for one, other in pairs if one is not None and other is not None]
+        differences = [one - other for one, other in known]
         if index == base or not differences:
             rows.append(None)
         else:
-            rows.append({"mean": mean(differences), "ci95": ci95(differences)})
+            larger = max(abs(math.fsum(values)) for values in zip(*known, strict=True))
+            share = abs(math.fsum(differences)) / larger if larger else 0.0
+            rows.append({"mean": mean(differences), "ci95": ci95(differences), "share": share})
     return rows
 
 

@@ -140,7 +140,10 @@ def messages(directory: Path, since_ns: int) -> int:
 
 
 def final_counts(directory: Path) -> dict[str, int]:
-    """What a controller that was stopped in order has counted: `reroutes`, `rules_max`, `polls`, `polling_ns`."""
+    """What a controller that was stopped in order has counted.
+
+    `routes`, `reroutes`, `rules_max`, `polls` and `polling_ns`.
+    """
     said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(said) if "the rules stay" in line), "")
     return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", last)}

@@ -36,7 +36,7 @@ from pathloom.experiments.execution import (
     stolen_text,
 )
 from pathloom.experiments.folder import check_writable, write_whole
-from pathloom.experiments.settings import Job, LabSettings, Settings
+from pathloom.experiments.settings import DRAIN, Job, LabSettings, Settings
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
@@ -47,8 +47,6 @@ from pathloom.native import program
 from pathloom.specs import LAB
 from pathloom.words import listed
 
-DRAIN = 5
-"""How many times the duration flows under way have to finish, as in the simulator."""
 STATIC = ("spt", "ecmp")
 """Schemes that are their default routes and nothing else."""
 MOST_PINNED = 5_000
@@ -210,6 +208,7 @@ class LabExecution:
             return {
                 "messages": 0,
                 "rules_max": rules_max,
+                "routes": 0,
                 "reroutes": 0,
                 "polls": 0,
                 "polling_period_s": None,
@@ -226,6 +225,7 @@ class LabExecution:
         return {
             "messages": controller.messages(lab.directory, began_ns),
             "rules_max": max(rules_max, said["rules_max"]),
+            "routes": said["routes"],
             "reroutes": said["reroutes"],
             "polls": said["polls"],
             "polling_period_s": said["polling_ns"] / 1e9 or None,

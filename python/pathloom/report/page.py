@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pathloom.experiments.definitions import DEFINITIONS
-from pathloom.experiments.summary import paired_differences, unfinished
+from pathloom.experiments.notes import failures
+from pathloom.experiments.settings import FINISHED
+from pathloom.experiments.summary import unfinished
+from pathloom.report.headline import banners, headlines, legend, runs_text
 from pathloom.report.plots import Plot
 from pathloom.report.style import looks
 from pathloom.report.tables import Table, control_table, difference_table, main_table
-from pathloom.words import count_text, listed, share_text, time_text
+from pathloom.specs import LAB, is_python_spec
+from pathloom.words import count_text, listed, time_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
@@ -33,14 +36,14 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     colours = colours_of(result)
     title = f"{listed(settings.labels)} on {settings.fabric.split(':', 1)[0]}"
     css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
-    runs = f"{settings.runs} run{'s' if settings.runs != 1 else ''} of {settings.duration}, seed {settings.seed}"
+    main = main_table(schemes)
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="under">{escape(settings.traffic)} on {escape(settings.fabric)} · {escape(runs)} per scheme</p>',
-        _incomplete(result),
+        f'<p class="under">{escape(f"{settings.traffic} on {settings.fabric} · {runs_text(result)} per scheme")}</p>',
+        _banners(result),
         headline_block(schemes),
-        scheme_table(main_table(schemes), colours),
-        _legend(schemes),
+        scheme_table(main, colours),
+        _legend(schemes, main),
         _differences(schemes),
         *(_figure(plot) for plot in plots),
         "<h2>What it cost</h2>",
@@ -67,77 +70,21 @@ def colours_of(result: Result) -> dict[str, str]:
     return {scheme: look.colour for scheme, look in looks(result.settings.labels).items()}
 
 
-def headlines(schemes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a reader should take away, in a sentence or two of plain text."""
-    done = [row for row in schemes if row["runs"]]
-    lines = []
-    for key, metric, best_of, text in (
-        ("throughput", "mean throughput", max, share_text),
-        ("fct_s", "mean flow completion time", min, time_text),
-    ):
-        known = [row for row in done if row[key]["mean"] is not None]
-        if not known:
-            continue
-        best = best_of(known, key=partial(_mean_of, key))
-        word = "Highest" if best_of is max else "Shortest"
-        if len(known) == 1:
-            lines.append(f"{best['scheme']}: {metric} {_with_half(best[key], text)}.")
-        else:
-            lines.append(
-                f"{word} {metric}: {best['scheme']}, {_with_half(best[key], text)}{_rivals(known, best, key)}."
-            )
-    return lines
-
-
-def _mean_of(key: str, row: Mapping[str, Any]) -> float:
-    return float(row[key]["mean"])
-
-
-def _rivals(known: Sequence[Mapping[str, Any]], best: Mapping[str, Any], key: str) -> str:
-    """Names the schemes that the best one cannot be told apart from."""
-    differences = paired_differences(known, lambda run: run[key]["mean"], list(known).index(best))
-    close = [
-        row["scheme"]
-        for row, difference in zip(known, differences, strict=True)
-        if difference is not None
-        and (difference["ci95"] is None or abs(difference["mean"] or 0.0) <= difference["ci95"])
-    ]
-    if not close:
-        return ""
-    if all(len(row["runs"]) < 2 for row in known):
-        return " (a single run: no confidence interval, so this may be chance)"
-    return f" (not clearly different from {listed(close)} at 95 %)"
-
-
-def _with_half(figure: Mapping[str, Any], text: Callable[[float], str]) -> str:
-    return text(figure["mean"]) + (f" ± {text(figure['ci95'])}" if figure["ci95"] is not None else "")
-
-
-def _legend(schemes: Sequence[Mapping[str, Any]]) -> str:
-    """What marks in the main table mean, as far as there are any."""
-    marks = []
-    if any(len(row["runs"]) > 1 for row in schemes):
-        marks.append("± is the half width of the 95 % confidence interval over the runs.")
-    if len(schemes) > 1:
-        marks.append("Bold: best of its row.")
-    return f'<p class="under">{" ".join(marks)}</p>' if marks else ""
-
-
 def headline_block(schemes: Sequence[Mapping[str, Any]]) -> str:
     """What a reader should take away, as HTML."""
     lines = "".join(f"<p>{escape(line)}</p>" for line in headlines(schemes))
     return f'<div class="headline">{lines}</div>' if lines else ""
 
 
-def _incomplete(result: Result) -> str:
-    if result.complete:
-        return ""
-    done, all_runs = len(result.outcomes), result.settings.runs * len(result.settings.labels)
-    why = "Interrupted" if result.failure is None else escape(f"Ended early, {result.failure}")
-    return (
-        f'<div class="headline warning"><p><strong>{why}:</strong> {done} of {all_runs} runs were finished; '
-        "what follows rests on these alone, and schemes may differ in their number of runs.</p></div>"
-    )
+def _banners(result: Result) -> str:
+    lines = "".join(f"<p><strong>{escape(short)}:</strong> {escape(full)}</p>" for short, full in banners(result))
+    return f'<div class="headline warning">{lines}</div>' if lines else ""
+
+
+def _legend(schemes: Sequence[Mapping[str, Any]], table: Table) -> str:
+    """What marks in the main table mean."""
+    lines = legend(schemes, table, "Bold:")
+    return f'<p class="under">{escape(" ".join(lines))}</p>' if lines else ""
 
 
 def scheme_table(table: Table, colours: Mapping[str, str]) -> str:
@@ -242,22 +189,46 @@ def _settings(result: Result) -> str:
         ("Transport", settings.transport or "each scheme's own"),
         ("Control", settings.control or "default"),
         ("Duration", settings.duration),
+        *((("Until", "every finite flow is finished"),) if settings.until == FINISHED else ()),
         ("Runs", f"{settings.runs}, seeds {settings.run_seed(1)} to {settings.run_seed(settings.runs)}"),
         *((("Faults", ", ".join(settings.faults)),) if settings.faults else ()),
-        *(("Note", note) for note in result.notes),
+        *(("Note", note) for note in result.notes if note not in failures(result)),
     ]
     return "<h2>Settings</h2>\n" + _pairs([(word, value) for word, value in rows if value])
 
 
 def _again(result: Result) -> str:
-    files_note = ""
+    """The command that gives the figures again, and what it cannot give again."""
+    settings, inputs = result.settings, result.inputs
+    parts = ["<h2>Once more</h2>"]
+    named = tuple(scheme for scheme in settings.schemes if scheme not in inputs.classes)
+    if inputs.classes:
+        which = "the other schemes" if named else "nothing of this"
+        parts.append(
+            f"<p>No command can name {escape(listed(inputs.classes))}, given as a Python class: call "
+            f"<code>pathloom.compare</code> with it, in the program that has it. A command line repeats {which}.</p>"
+        )
+    if named:
+        command = settings.model_copy(update={"schemes": named}).command()
+        simulated = "gives the same figures again, on any machine and any number of threads"
+        if LAB in settings.worlds:
+            simulated = "runs it again; what is simulated comes out the same, what is run live never does to the digit"
+        version, condition = result.summary["versions"]["pathloom"], ""
+        if inputs.files:
+            condition = ", as long as the files below are what they were"
+        parts.append(f"<p>With Pathloom {escape(version)}, this command {simulated}{condition}:</p>")
+        parts.append(f"<pre><code>{escape(command)}</code></pre>")
+    if any(is_python_spec(scheme) for scheme in named):
+        parts.append("<p>A scheme in Python must draw from its seed alone, and ask no clock.</p>")
+    if inputs.files:
+        rows = [[path, digest] for path, digest in inputs.files.items()]
+        parts.append(_plain_table(Table(["file", "SHA-256"], rows, [None, None])))
+    if result.changed_files:
+        changed = listed(result.changed_files)
+        parts.append(f"<p>During the runs, {escape(changed)} changed: which content they have read is not known.</p>")
     if result.fabric.text is not None:
-        files_note = "<p>The fabric is in <code>fabric.json</code> beside this page; run this in its folder.</p>"
-    return (
-        "<h2>Once more</h2>\n"
-        "<p>This command gives the same figures again, on any machine and any number of threads:</p>\n"
-        f"<pre><code>{escape(result.settings.command())}</code></pre>{files_note}"
-    )
+        parts.append("<p>The fabric is in <code>fabric.json</code> beside this page; run this in its folder.</p>")
+    return "\n".join(parts)
 
 
 def _footer(summary: Mapping[str, Any]) -> str:

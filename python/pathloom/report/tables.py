@@ -8,9 +8,13 @@ from typing import Any
 
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.summary import paired_differences
+from pathloom.experiments.verdicts import Figure, Verdict, ranking, verdict
+from pathloom.experiments.yardstick import of_optimum
 from pathloom.words import count_text, percent_text, share_text, time_text
 
 NOTHING = "–"
+AT_LEAST, AT_MOST = "≥ ", "≤ "
+"""What stands before a figure that unfinished flows make a bound."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,15 @@ class Table:
     headings: list[str]
     rows: list[list[str]]
     best: list[int | None]
-    """For each column the row with the best value; None where there is none or where it does not stand out."""
+    """For each column the row that is clearly better than every other; None where none is."""
+
+    def has_best(self) -> bool:
+        """Whether any value is marked as the best."""
+        return any(place is not None for place in self.best)
+
+    def has_bounds(self) -> bool:
+        """Whether any value is a bound."""
+        return any(cell.startswith((AT_LEAST, AT_MOST)) for row in self.rows for cell in row[1:])
 
 
 Row = Mapping[str, Any]
@@ -30,35 +42,91 @@ Row = Mapping[str, Any]
 class _Column:
     heading: str
     value: Callable[[Row], float | None]
+    """Its value, of a scheme or of a run."""
     text: Callable[[float], str]
     better: str | None = None
     """`high`, `low`, or None where more is neither better nor worse."""
     half: Callable[[Row], float | None] = lambda _row: None
+    is_bound: Callable[[Row], bool] = lambda _row: False
+
+    @property
+    def bound_sign(self) -> str:
+        """Unfinished flows take longer than they have so far, and come to less."""
+        return AT_MOST if self.better == "high" else AT_LEAST
+
+
+THROUGHPUT = Figure(lambda row: row["throughput"]["mean"], True, lambda row: is_bound(row, "throughput", "mean"))
+FCT = Figure(lambda row: row["fct_s"]["mean"], False, lambda row: is_bound(row, "fct_s", "mean"))
+COMPLETION = Figure(
+    lambda row: _of(row, "completion_s", "mean"), False, lambda row: is_bound(row, "completion_s", "mean")
+)
+"""The figures that the headline speaks of."""
+
+
+def is_bound(row: Row, section: str, name: str) -> bool:
+    """Whether unfinished flows make a figure of a scheme a bound alone."""
+    return bool((row.get(section) or {}).get(f"{name}_censored"))
 
 
 def main_table(schemes: Sequence[Row]) -> Table:
-    """Throughput, FCT and unfinished flows of each scheme."""
+    """Throughput, FCT, slowdown, completion times and unfinished flows of each scheme."""
     columns = [
+        _column("throughput", "throughput", "mean", share_text, "high"),
         _Column(
-            "throughput",
-            lambda row: row["throughput"]["mean"],
-            share_text,
-            "high",
-            lambda row: row["throughput"]["ci95"],
+            "of the optimum", _ratio("throughput"), _exact_percent_text, "high", is_bound=_cut("throughput", "mean")
         ),
-        _Column("of the optimum", _of_optimum("throughput"), _exact_percent_text, "high"),
-        _Column("worst 5 %", lambda row: row["throughput"]["p5"], share_text, "high"),
-        _Column("worst flow", lambda row: row["throughput"]["min"], share_text, "high"),
-        _Column("mean FCT", lambda row: row["fct_s"]["mean"], time_text, "low", lambda row: row["fct_s"]["ci95"]),
-        _Column("over the ideal", _of_optimum("fct_s"), _times_text, "low"),
-        *(_Column(f"p{percent} FCT", _fct(f"p{percent}"), time_text, "low") for percent in (50, 95, 99)),
+        _column("worst 5 %", "throughput", "p5", share_text, "high"),
+        _column("worst flow", "throughput", "min", share_text, "high"),
+        _column("mean FCT", "fct_s", "mean", time_text),
+        _Column("over the ideal", _ratio("fct_s"), _times_text, "low", is_bound=_cut("fct_s", "mean")),
+        *(_column(f"p{percent} FCT", "fct_s", f"p{percent}", time_text) for percent in (50, 95, 99)),
         *(
-            _Column(plural, _fct(name), time_text, "low")
+            _column(plural, "fct_s", name, time_text)
             for name, plural in zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True)
         ),
+        _column("mean slowdown", "slowdown", "mean", _times_text),
+        *(_column(f"p{percent} slowdown", "slowdown", f"p{percent}", _times_text) for percent in (50, 95, 99)),
+        *_completion_columns(schemes),
         _Column("unfinished", _unfinished, count_text, "low"),
+        _Column("failures", lambda row: row.get("failures") or None, count_text),
     ]
     return _table(schemes, columns)
+
+
+def _completion_columns(schemes: Sequence[Row]) -> list[_Column]:
+    """Completion times of collectives, coflows or incasts; percentiles where there are several in a run."""
+    found = next((row["completion_s"] for row in schemes if row.get("completion_s")), None)
+    if found is None:
+        return []
+    several = any(run["completion_s"]["groups"] > 1 for row in schemes for run in row["runs"] if run["completion_s"])
+    word = {"collective": "completion", "coflow": "CCT", "incast": "incast completion"}[found["of"]]
+    if not several:
+        return [_column("completion", "completion_s", "mean", time_text)]
+    return [_column(f"{name} {word}", "completion_s", key, time_text) for key, name in COMPLETION_NAMES.items()]
+
+
+COMPLETION_NAMES = {"mean": "mean", "p95": "p95", "p99": "p99"}
+
+
+def _column(heading: str, section: str, name: str, text: Callable[[float], str], better: str = "low") -> _Column:
+    """A figure of `result.json`, with the confidence interval of a mean."""
+    return _Column(
+        heading,
+        lambda row: _of(row, section, name),
+        text,
+        better,
+        lambda row: _of(row, section, "ci95") if name == "mean" else None,
+        _cut(section, name),
+    )
+
+
+def _of(row: Row, section: str, name: str) -> float | None:
+    """A figure of a scheme or a run; None where there is none."""
+    return (row.get(section) or {}).get(name)
+
+
+def _cut(section: str, name: str) -> Callable[[Row], bool]:
+    return lambda row: is_bound(row, section, name)
 
 
 def control_table(schemes: Sequence[Row]) -> Table:
@@ -88,21 +156,23 @@ def difference_table(schemes: Sequence[Row]) -> Table | None:
     done = [row for row in schemes if row["runs"]]
     if len(done) < 2 or all(len(row["runs"]) < 2 for row in done):
         return None
-    throughput = paired_differences(done, lambda run: run["throughput"]["mean"], 0)
-    fct = paired_differences(done, lambda run: run["fct_s"]["mean"], 0)
-    rows = [
-        [
-            f"{row['scheme']} − {done[0]['scheme']}",
-            *_difference(more, share_text, "more"),
-            *_difference(longer, time_text, "longer"),
-        ]
-        for row, more, longer in zip(done[1:], throughput[1:], fct[1:], strict=True)
-    ]
-    return Table(["", "throughput", "", "mean FCT", ""], rows, [None] * 5)
+    figures = [("throughput", THROUGHPUT, share_text, "more"), ("mean FCT", FCT, time_text, "longer")]
+    if any(row.get("completion_s") for row in done):
+        figures.append(("completion", COMPLETION, time_text, "longer"))
+    found = [paired_differences(done, figure.of, 0) for _, figure, _, _ in figures]
+    rows = []
+    for place, row in enumerate(done[1:], start=1):
+        cells = [f"{row['scheme']} − {done[0]['scheme']}"]
+        for differences, (_, figure, text, word) in zip(found, figures, strict=True):
+            bound = figure.is_bound(row) or figure.is_bound(done[0])
+            cells += _difference(differences[place], text, word, bound)
+        rows.append(cells)
+    headings = ["", *(part for name, *_ in figures for part in (name, ""))]
+    return Table(headings, rows, [None] * len(headings))
 
 
 def _difference(
-    difference: Mapping[str, float | None] | None, text: Callable[[float], str], word: str
+    difference: Mapping[str, float | None] | None, text: Callable[[float], str], word: str, bound: bool
 ) -> tuple[str, str]:
     if difference is None or difference["mean"] is None:
         return NOTHING, ""
@@ -111,16 +181,17 @@ def _difference(
     if half is None:
         return f"{sign}{text(abs(mean))}", ""
     opposite = {"more": "less", "longer": "shorter"}[word]
-    verdict = "no clear difference" if abs(mean) <= half else word if mean > 0 else opposite
-    return f"{sign}{text(abs(mean))} ± {text(half)}", verdict
+    said = {
+        Verdict.EQUAL: "equal within 1 %",
+        Verdict.CLEAR: word if mean > 0 else opposite,
+        Verdict.UNCLEAR: "no clear difference",
+    }[verdict(difference)]
+    return f"{sign}{text(abs(mean))} ± {text(half)}", f"{said}, of bounds" if bound else said
 
 
-def _fct(name: str) -> Callable[[Row], float | None]:
-    return lambda row: row["fct_s"][name]
-
-
-def _of_optimum(key: str) -> Callable[[Row], float | None]:
-    return lambda row: row.get("of_optimum", {}).get(key)
+def _ratio(key: str) -> Callable[[Row], float | None]:
+    """A figure over its optimum, of a scheme or of a run."""
+    return lambda row: of_optimum(row)[key] if "optimum" in row else None
 
 
 def _exact_percent_text(share: float) -> str:
@@ -150,15 +221,20 @@ def _table(schemes: Sequence[Row], columns: Sequence[_Column]) -> Table:
         cells = [row["scheme"]]
         for column in used:
             value, half = values[column.heading][index], column.half(row)
-            cell = NOTHING if value is None else column.text(value)
-            cells.append(f"{cell} ± {column.text(half)}" if value is not None and half is not None else cell)
+            if value is None:
+                cells.append(NOTHING)
+                continue
+            cell = (column.bound_sign if column.is_bound(row) else "") + column.text(value)
+            cells.append(f"{cell} ± {column.text(half)}" if half is not None else cell)
         rows.append(cells)
-    best = [None, *(_best(values[column.heading], column.better) for column in used)]
+    best = [None, *(_best(schemes, column) for column in used)]
     return Table(["scheme", *(column.heading for column in used)], rows, best)
 
 
-def _best(values: Sequence[float | None], better: str | None) -> int | None:
-    known = [value for value in values if value is not None]
-    if better is None or len(known) < 2 or len(set(known)) == 1:
+def _best(schemes: Sequence[Row], column: _Column) -> int | None:
+    """The scheme that is clearly better than every other in a column, unless its own code failed."""
+    if column.better is None:
         return None
-    return values.index(max(known) if better == "high" else min(known))
+    found = ranking(schemes, Figure(column.value, column.better == "high", column.is_bound))
+    crowned = found.crowned if found is not None else None
+    return None if crowned is None or schemes[crowned].get("failures") else crowned

@@ -19,6 +19,7 @@ from pathloom import _core, native
 from pathloom.experiments import stats, summary, tables
 from pathloom.experiments.execution import NOTED_STOLEN_SHARE
 from pathloom.experiments.folder import write_text
+from pathloom.experiments.inputs import named_files
 from pathloom.experiments.settings import Job, Settings
 from pathloom.reproduction import metrics
 from pathloom.reproduction.definitions import Measure
@@ -138,9 +139,7 @@ def _laboratory() -> list[str]:
 
 def _files(settings: Settings) -> list[str]:
     """Digests of the files that a run reads: traces, and schemes in Python."""
-    words = [settings.fabric, settings.traffic, *settings.schemes]
-    paths = [part.split("=")[-1] for word in words for part in word.replace(",", ":").split(":")]
-    return [_digest(path) for path in paths if "." in path and Path(path).is_file()]
+    return [_digest(path) for path in named_files([settings.fabric, settings.traffic, *settings.schemes])]
 
 
 def _digest(path: str) -> str:

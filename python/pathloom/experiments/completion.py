@@ -1,0 +1,124 @@
+"""When work of several flows is complete: collectives, coflows and incasts.
+
+A group is complete when its last flow is; its completion time counts from the start of its first flow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from pathloom.experiments.stats import bounded_percentile, ci95, mean
+
+COLLECTIVES: Final = ("all-reduce", "all-to-all")
+"""Traffic that is one piece of work, or several iterations of it."""
+PERCENTILES: Final = (50, 95, 99)
+_KINDS: Final = {"incast": "incast", "coflow": "coflow", "flows": "coflow"}
+"""Traffic whose flows name the group that they belong to, and what such a group is called."""
+
+
+@dataclass(frozen=True)
+class Completions:
+    """The groups of one run."""
+
+    kind: str
+    """`collective`, `coflow` or `incast`."""
+    complete_s: tuple[float, ...]
+    """Completion times, ascending."""
+    incomplete_s: tuple[float, ...]
+    """The time that groups had that are not complete, ascending."""
+    never_begun: int
+    """Groups of which no flow started; they have no time."""
+
+    def __add__(self, other: Completions) -> Completions:
+        """The groups of both."""
+        return Completions(
+            self.kind,
+            tuple(sorted((*self.complete_s, *other.complete_s))),
+            tuple(sorted((*self.incomplete_s, *other.incomplete_s))),
+            self.never_begun + other.never_begun,
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """What `result.json` says of them."""
+        times_s = [*self.complete_s, *self.incomplete_s]
+        values: dict[str, Any] = {
+            "of": self.kind,
+            "groups": len(times_s) + self.never_begun,
+            "incomplete": len(self.incomplete_s) + self.never_begun,
+            "mean": mean(times_s),
+            "mean_censored": bool(self.incomplete_s) if times_s else None,
+        }
+        for percent in PERCENTILES:
+            found = bounded_percentile(self.complete_s, self.incomplete_s, math.inf, percent / 100)
+            values[f"p{percent}"], values[f"p{percent}_censored"] = found
+        return values
+
+
+def with_completion(summary: Mapping[str, Any], flows: pl.DataFrame, traffic: str) -> dict[str, Any]:
+    """A scheme's summary with `completion_s` in it and in its runs; null where the traffic has no groups of flows.
+
+    `flows` are those of all its runs. The mean is the mean over runs of each run's mean; percentiles are of the groups
+    of all runs together.
+    """
+    found = [
+        completions(traffic, flows.filter(pl.col("run") == run["run"]), float(run["end_s"])) for run in summary["runs"]
+    ]
+    runs = [
+        {**run, "completion_s": one.figures() if one is not None else None}
+        for run, one in zip(summary["runs"], found, strict=True)
+    ]
+    known = [one for one in found if one is not None]
+    if not known:
+        return {**summary, "runs": runs, "completion_s": None}
+    means = [run["completion_s"]["mean"] for run in runs if run["completion_s"] is not None]
+    means = [one for one in means if one is not None]
+    whole = {**sum(known[1:], known[0]).figures(), "mean": mean(means), "ci95": ci95(means)}
+    return {**summary, "runs": runs, "completion_s": whole}
+
+
+def completions(traffic: str, flows: pl.DataFrame, end_s: float) -> Completions | None:
+    """The completion times of the groups among the flows of one run, which ended at `end_s`; None if it has none.
+
+    >>> flows = pl.DataFrame({"coflow": [0, 0, 1], "start_s": [1.0, 2.0, 4.0], "age_s": [1.0, 3.0, 5.0],
+    ...                       "finished": [True, True, False], "size_bytes": [9, 9, 9]})
+    >>> completions("coflow:file=trace.txt", flows, 9.0)
+    Completions(kind='coflow', complete_s=(4.0,), incomplete_s=(5.0,), never_begun=0)
+    >>> completions("all-to-all:size=9B", flows, 9.0).incomplete_s
+    (8.0,)
+    """
+    name = traffic.partition(":")[0]
+    kind = "collective" if name in COLLECTIVES else _KINDS.get(name)
+    grouped = flows.filter(pl.col("coflow").is_not_null() & pl.col("size_bytes").is_not_null())
+    if kind is None or grouped.height == 0:
+        return None
+    if kind == "collective":
+        # A collective counts its steps on over all iterations.
+        steps = int(grouped["coflow"].max()) + 1  # type: ignore[arg-type]
+        group = pl.col("coflow") // max(steps // _iterations(traffic), 1)
+    else:
+        group = pl.col("coflow")
+    table = grouped.group_by(group.alias("group")).agg(
+        begun_s=pl.col("start_s").min(),
+        ended_s=(pl.col("start_s") + pl.col("age_s")).max(),
+        complete=pl.col("finished").all(),
+    )
+    begun = table.filter(pl.col("begun_s").is_not_null())
+    last_s = pl.when(pl.col("complete")).then(pl.col("ended_s")).otherwise(end_s)
+    begun = begun.with_columns(time_s=last_s - pl.col("begun_s")).sort("time_s")
+    split = (begun.filter(which) for which in (pl.col("complete"), ~pl.col("complete")))
+    complete_s, incomplete_s = (tuple(frame["time_s"].to_list()) for frame in split)
+    return Completions(kind, complete_s, incomplete_s, table.height - begun.height)
+
+
+def _iterations(traffic: str) -> int:
+    """The value of `iterations` in the specification of a collective."""
+    for pair in traffic.partition(":")[2].split(","):
+        key, _, value = (part.strip() for part in pair.partition("="))
+        if key == "iterations" and value.isdecimal():
+            return max(int(value), 1)
+    return 1

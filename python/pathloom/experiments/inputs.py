@@ -1,0 +1,82 @@
+"""What a result rests on beside its settings: files, and schemes given as classes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from pathloom.experiments.python_schemes import PythonScheme
+from pathloom.experiments.settings import Settings
+from pathloom.fabrics import Fabric
+from pathloom.specs import is_python_spec
+
+OWN_FABRIC = "fabric.json"
+"""Where a results folder keeps a fabric that was built in Python."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files that were read, and schemes that no command line can name."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each file as it was before the runs, in hexadecimal digits, by its path as it was named."""
+    classes: tuple[str, ...] = ()
+    """Names of the schemes that were given as Python classes."""
+
+    @classmethod
+    def of(cls, settings: Settings, fabric: Fabric, in_python: Mapping[str, PythonScheme] | None = None) -> Self:
+        """Reads the files that these settings name, and those that schemes in Python import from beside them."""
+        schemes = in_python or {}
+        words = [settings.traffic, *settings.schemes]
+        # A fabric that was built in Python may be called like a file that has nothing to do with it.
+        words += [settings.fabric] if fabric.text is None else []
+        imported = (path for scheme in schemes.values() for path in scheme.files)
+        paths = dict.fromkeys([*named_files(words), *imported])
+        digests = {path: digest for path in paths if (digest := sha256_of_file(path)) is not None}
+        own = {OWN_FABRIC: sha256(fabric.text.encode())} if fabric.text is not None else {}
+        return cls({**own, **digests}, tuple(name for name in schemes if not is_python_spec(name)))
+
+    def changed(self, own_fabric: bool) -> list[str]:
+        """The files that are no longer what they were. `own_fabric` tells that the fabric never was a file."""
+        return [
+            path
+            for path, digest in self.files.items()
+            if not (own_fabric and path == OWN_FABRIC) and sha256_of_file(path) != digest
+        ]
+
+
+def named_files(specs: Iterable[str]) -> list[str]:
+    """The files that exist among the words of specifications.
+
+    >>> named_files(["web-search:load=0.4", "flows:file=/dev/null", f"{__file__}:Mine:x=1"]) == [__file__]
+    True
+    """
+    parts = (part.split("=")[-1].strip() for spec in specs for part in spec.replace(",", ":").split(":"))
+    # Unlike Path.is_file, this takes what may not be looked at for missing.
+    return [part for part in dict.fromkeys(parts) if "." in part and os.path.isfile(part)]  # noqa: PTH113
+
+
+def sha256(content: bytes) -> str:
+    """The digest in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def sha256_of_file(path: str | Path) -> str | None:
+    """The digest of a file's content; None where it cannot be read."""
+    try:
+        return sha256(Path(path).read_bytes())
+    except OSError:
+        return None
+
+
+def listed_files(files: Collection[str]) -> str:
+    """File names in a sentence.
+
+    >>> listed_files(["a.csv"]), listed_files(["a.csv", "b.py"])
+    ('`a.csv`', '`a.csv`, `b.py`')
+    """
+    return ", ".join(f"`{name}`" for name in files)

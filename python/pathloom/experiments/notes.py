@@ -1,0 +1,162 @@
+"""What a reader of a result should know beside its figures: the one place where notes on a result are made.
+
+A note is a sentence without its full stop. To add a kind, write a function that takes the result and gives its notes,
+and put it into `MAKERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pathloom import _core
+from pathloom.experiments.execution import RunOutcome, fault_time_s
+from pathloom.experiments.inputs import listed_files
+from pathloom.experiments.settings import FINISHED
+from pathloom.experiments.summary import unfinished
+from pathloom.experiments.timeouts import timeout_notes
+from pathloom.specs import is_python_spec
+from pathloom.words import count_text, counted, time_text
+
+if TYPE_CHECKING:
+    from pathloom.experiments.result import Result
+
+DEFAULT_ROUTES_ALONE = ("spt", "ecmp")
+"""Schemes that are nothing but their default routes."""
+
+
+def notes_on(result: Result) -> list[str]:
+    """All notes on a result, those that the fabric and the worlds made of themselves first."""
+    own = [note for make in MAKERS for note in make(result)]
+    return list(dict.fromkeys([*result.fabric.notes, *result.execution_notes, *own]))
+
+
+def failures(result: Result) -> list[str]:
+    """The schemes written in Python that failed in runs that kept going."""
+    return [" ".join(line.split()) for line, _ in troubles(result.outcomes)]
+
+
+def troubles(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
+    """For each scheme that failed in a run: what happened, in a line, and the traceback of the first failure."""
+    counts: dict[str, int] = {}
+    first: dict[str, tuple[RunOutcome, str, str]] = {}
+    for one in outcomes:
+        if one.trouble is not None:
+            count, line, traceback = one.trouble
+            counts[one.job.scheme] = counts.get(one.job.scheme, 0) + count
+            first.setdefault(one.job.scheme, (one, line, traceback))
+    return [
+        (
+            f"scheme {scheme} failed {'once' if counts[scheme] == 1 else f'{counts[scheme]} times'}, its flows stayed "
+            f"where they were; first in run {one.job.run}: {line}",
+            traceback,
+        )
+        for scheme, (one, line, traceback) in first.items()
+    ]
+
+
+def late_faults(result: Result) -> list[str]:
+    """Faults that came when runs were over."""
+    ends = [_end_s(one) for one in result.outcomes]
+    notes = []
+    for fault in result.settings.faults if ends else ():
+        late = sum(end_s <= fault_time_s(fault) for end_s in ends)
+        if late == len(ends):
+            last = time_text(max(ends))
+            notes.append(f"fault {fault} came after the end of every run ({last}) and changed nothing")
+        elif late:
+            notes.append(f"fault {fault} came after the end of {late} of {len(ends)} runs and changed nothing in them")
+    return notes
+
+
+def idle_schemes(result: Result) -> list[str]:
+    """Schemes whose period is longer than their runs, and schemes that gave no flow a path."""
+    notes = []
+    for label in result.settings.labels:
+        outcomes = [one for one in result.outcomes if one.job.label == label]
+        scheme = outcomes[0].job.scheme if outcomes else label
+        failed = any(one.trouble is not None for one in outcomes)  # That is said already.
+        if not outcomes or failed or scheme.partition(":")[0] in DEFAULT_ROUTES_ALONE:
+            continue
+        period, longest_s = _period(scheme), max(map(_end_s, outcomes))
+        slow = period is not None and _core.parse_time_s(period) >= longest_s
+        said = []
+        if slow:
+            said.append(f"its period of {period} is longer than its longest run ({time_text(longest_s)})")
+        if all(_paths_given(one) == 0 for one in outcomes):
+            said.append("it never acted: every flow stayed on the default routes")
+        if said:
+            out = "; raise --duration or lower its key `period`" if slow else ""
+            notes.append(f"scheme {label}: {', and '.join(said)}{out}")
+    return notes
+
+
+def runs_given_up(result: Result) -> list[str]:
+    """Runs that `until=finished` could not bring to an end."""
+    notes = []
+    for label in result.settings.labels:
+        outcomes = [one for one in result.outcomes if one.job.label == label]
+        silent = [one for one in outcomes if one.silent_s is not None]
+        if silent:
+            stuck = unfinished(result.flows.filter(pl.col("scheme") == label))
+            first = stuck.row(0, named=True)
+            notes.append(
+                f"scheme {label}: --until {FINISHED} gave up {len(silent)} of {counted(len(outcomes), 'run')}: "
+                f"nothing had arrived for {time_text(silent[0].silent_s or 0.0)}; "
+                f"{counted(stuck.height, 'flow')} cannot finish, such as {first['src']} → {first['dst']}"
+            )
+    return notes
+
+
+def flows_never_started(result: Result) -> list[str]:
+    """Flows without any time, which no mean has room for."""
+    flows = result.flows
+    count = flows.filter(pl.col("start_s").is_null() & pl.col("size_bytes").is_not_null()).height
+    if count == 0:
+        return []
+    return [
+        f"{count_text(count)} of {counted(flows.height, 'flow')} never started and are in no FCT: they were to follow "
+        "flows that did not finish"
+    ]
+
+
+def changed_files(result: Result) -> list[str]:
+    """Files that changed while the runs were carried out."""
+    if not result.changed_files:
+        return []
+    return [f"{listed_files(result.changed_files)} changed during the runs, which may have read either content"]
+
+
+MAKERS: tuple[Callable[[Result], list[str]], ...] = (
+    failures,
+    late_faults,
+    idle_schemes,
+    runs_given_up,
+    flows_never_started,
+    timeout_notes,
+    changed_files,
+)
+"""Everything that makes notes on a result, in the order in which they are printed."""
+
+
+def _end_s(one: RunOutcome) -> float:
+    return float(one.outcome["end_ns"]) / 1e9
+
+
+def _paths_given(one: RunOutcome) -> int | None:
+    """Paths that a scheme gave flows, moves included; None where nobody counted."""
+    control: dict[str, Any] = one.outcome["control"]
+    return int(control["routes"] + control["reroutes"]) if "routes" in control else None
+
+
+def _period(scheme: str) -> str | None:
+    """The period of a scheme, as given or by default; None where it has no such key."""
+    if is_python_spec(scheme):
+        return None
+    name, _, keys = scheme.partition(":")
+    given = dict(pair.split("=", 1) for pair in keys.split(",") if "=" in pair)
+    known = (key for entry in _core.schemes() if entry["name"] == name for key in entry["keys"])
+    default = next((key["default"] for key in known if key["name"] == "period"), None)
+    return given.get("period", default)

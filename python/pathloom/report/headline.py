@@ -1,0 +1,172 @@
+"""What a report says in words: warnings on top, what to take away, and what the marks in the tables mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pathloom.experiments.notes import failures
+from pathloom.experiments.settings import FINISHED
+from pathloom.experiments.verdicts import Figure, Ranking, ranking
+from pathloom.report.tables import AT_LEAST, AT_MOST, COMPLETION, FCT, THROUGHPUT, Table
+from pathloom.words import counted, listed, share_text, time_text
+
+if TYPE_CHECKING:
+    from pathloom.experiments.result import Result
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """A figure that the headline speaks of."""
+
+    section: str
+    """Its place in `result.json`."""
+    name: str
+    figure: Figure
+    text: Callable[[float], str]
+
+    @property
+    def superlative(self) -> str:
+        return "highest" if self.figure.high_is_better else "shortest"
+
+    def value(self, row: Row) -> str:
+        """The value of a scheme with its confidence interval."""
+        found = row[self.section]
+        sign = "" if not self.figure.is_bound(row) else AT_MOST if self.figure.high_is_better else AT_LEAST
+        half = f" ± {self.text(found['ci95'])}" if found["ci95"] is not None else ""
+        return f"{sign}{self.text(found['mean'])}{half}"
+
+
+def banners(result: Result) -> list[tuple[str, str]]:
+    """What must be read before any figure: in a few words, and in full."""
+    found = []
+    if not result.complete:
+        counts = [sum(one.job.label == label for one in result.outcomes) for label in result.settings.labels]
+        all_runs = result.settings.runs * len(result.settings.labels)
+        why = "Interrupted" if result.failure is None else f"Ended early, {result.failure}"
+        differ = ""
+        if len(set(counts)) > 1:
+            each = [f"{label} has {count}" for label, count in zip(result.settings.labels, counts, strict=True)]
+            differ = f"; schemes differ in their number of runs: {listed(each)}"
+        text = f"{sum(counts)} of {all_runs} runs were finished; what follows rests on these alone{differ}."
+        found.append((why, text))
+    found += [("Not what the scheme would do", f"{failure}.") for failure in failures(result)]
+    return found
+
+
+def headlines(schemes: Sequence[Row]) -> list[str]:
+    """What a reader should take away, in a sentence or two of plain text."""
+    done = [row for row in schemes if row["runs"]]
+    metrics = [metric for metric in _metrics(done) if any(metric.figure.of(row) is not None for row in done)]
+    rankings = {metric.section: ranking(done, metric.figure) for metric in metrics}
+    if _disagree(rankings.get("throughput"), rankings.get("fct_s")):
+        more, shorter = (metric for metric in metrics if metric.section in ("throughput", "fct_s"))
+        rest = [metric for metric in metrics if metric not in (more, shorter)]
+        clauses = [_clause(done, metric, rankings[metric.section]) for metric in (more, shorter)]
+        return [
+            *(_sentence(done, metric, rankings[metric.section]) for metric in rest),
+            f"No scheme is best in both: {clauses[0]}, but {clauses[1]}.",
+        ]
+    return [_sentence(done, metric, rankings[metric.section]) for metric in metrics]
+
+
+def legend(schemes: Sequence[Row], table: Table, best_mark: str) -> list[str]:
+    """What the marks in the main table mean, as far as there are any."""
+    lines = []
+    several = any(len(row["runs"]) > 1 for row in schemes)
+    if table.has_best():
+        lines.append(
+            f"{best_mark} clearly the best of its row: more than 1 % ahead of every other scheme, and the 95 % "
+            "confidence interval of the difference, taken run by run, excludes 0."
+        )
+    elif len(schemes) > 1 and not several:
+        lines.append("One run of each scheme: no value is marked as the best, for it may be chance; --runs 3 or more.")
+    if table.has_bounds():
+        lines.append(
+            f"{AT_LEAST.strip()} and {AT_MOST.strip()}: some flows are unfinished, so the figure is a bound; "
+            f"--until {FINISHED} lets them finish."
+        )
+    if several:
+        lines.append("± is the half width of the 95 % confidence interval over the runs.")
+    return lines
+
+
+def _metrics(schemes: Sequence[Row]) -> list[_Metric]:
+    found: list[Any] = [row["completion_s"] for row in schemes if row.get("completion_s")]
+    metrics = []
+    if found:
+        several = any(run["completion_s"]["groups"] > 1 for row in schemes for run in row["runs"])
+        word = {"collective": "completion time", "coflow": "coflow completion time", "incast": "incast completion time"}
+        name = f"{'mean ' if several else ''}{word[found[0]['of']]}"
+        metrics.append(_Metric("completion_s", name, COMPLETION, time_text))
+    metrics.append(_Metric("throughput", "mean throughput", THROUGHPUT, share_text))
+    metrics.append(_Metric("fct_s", "mean flow completion time", FCT, time_text))
+    return metrics
+
+
+def _disagree(more: Ranking | None, shorter: Ranking | None) -> bool:
+    """Whether other schemes lead by throughput than by FCT."""
+    if more is None or shorter is None or more.bound or shorter.bound:
+        return False
+    return not {more.best, *more.equal} & {shorter.best, *shorter.equal}
+
+
+def _sentence(schemes: Sequence[Row], metric: _Metric, found: Ranking | None) -> str:
+    """What is to be said of one metric."""
+    if found is None:
+        row = next(row for row in schemes if metric.figure.of(row) is not None)
+        return f"{row['scheme']}: {metric.name} {metric.value(row)}."
+    best = schemes[found.best]
+    if found.bound:
+        flows = counted(best["flows"]["unfinished"], "unfinished flow")
+        return f"No best {metric.name}: that of {best['scheme']}, {metric.value(best)}, is a bound ({flows})."
+    leaders = _leaders(schemes, found)
+    caveat = _caveat(schemes, found)
+    after = f" ({caveat})" if caveat else ""
+    values = [f"{row['scheme']} ({metric.value(row)})" for row in leaders]
+    if len(leaders) > 1 and not found.unclear and not found.clear:
+        return f"{metric.name.capitalize()} is equal within 1 %: {listed(values)}{after}."
+    if len(leaders) > 1:
+        return f"{metric.superlative.capitalize()} {metric.name}: {listed(values)}, equal within 1 %{after}."
+    return f"{metric.superlative.capitalize()} {metric.name}: {best['scheme']}, {metric.value(best)}{after}."
+
+
+def _clause(schemes: Sequence[Row], metric: _Metric, found: Ranking | None) -> str:
+    """Who leads in a metric, as a part of a sentence."""
+    assert found is not None
+    leaders = _leaders(schemes, found)
+    said = [metric.value(schemes[found.best])]
+    said += ["equal within 1 %"] if len(leaders) > 1 else []
+    caveat = _caveat(schemes, found)
+    said += [caveat] if caveat else []
+    verb = "has" if len(leaders) == 1 else "have"
+    names = listed([row["scheme"] for row in leaders])
+    return f"{names} {verb} the {metric.superlative} {metric.name} ({'; '.join(said)})"
+
+
+def _leaders(schemes: Sequence[Row], found: Ranking) -> list[Row]:
+    return [schemes[place] for place in (found.best, *found.equal)]
+
+
+def _caveat(schemes: Sequence[Row], found: Ranking) -> str:
+    """Why the best may not be the best; empty where it is."""
+    parts = []
+    if found.single:
+        parts.append("a single run: no confidence interval, so this may be chance")
+    elif found.unclear:
+        names = [schemes[place]["scheme"] for place in found.unclear]
+        parts.append(f"not clearly different from {listed(names)} at 95 %")
+    failed = [row["scheme"] for row in _leaders(schemes, found) if row.get("failures")]
+    if failed:
+        parts.append(f"the code of {listed(failed)} failed")
+    return "; ".join(parts)
+
+
+def runs_text(result: Result) -> str:
+    """How many runs there were of each scheme, how long, and from which seed."""
+    settings = result.settings
+    until = f" (until {settings.until})" if settings.until is not None else ""
+    return f"{counted(settings.runs, 'run')} of {settings.duration}{until}, seed {settings.seed}"

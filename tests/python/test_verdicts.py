@@ -1,0 +1,154 @@
+"""What is called better, equal or not clear, in tables and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import synthetic
+from conftest import Cli
+from pathloom.experiments.stats import ci95, mean
+from pathloom.experiments.verdicts import Figure, ranking
+from pathloom.fabrics import fat_tree
+from pathloom.report.headline import headlines, legend
+from pathloom.report.tables import main_table
+
+THROUGHPUT = Figure(lambda row: row["throughput"]["mean"], True)
+
+
+def scheme(
+    name: str,
+    throughputs: Sequence[float],
+    fcts: Sequence[float | None] = (),
+    unfinished: int = 0,
+    first_run: int = 1,
+    failures: int = 0,
+) -> dict[str, Any]:
+    """A scheme's part of `result.json`, as far as tables and headlines read it."""
+    times = list(fcts) or [None] * len(throughputs)
+    pairs = enumerate(zip(throughputs, times, strict=True), start=first_run)
+    flows = {"offered": 9, "long_lived": 0, "unfinished": unfinished}
+
+    def figures(throughput: Sequence[float], fct: Sequence[float | None]) -> dict[str, Any]:
+        known = [one for one in fct if one is not None]
+        cut = unfinished > 0
+        rest = dict.fromkeys(("p50", "p95", "p99", "mouse", "rabbit", "elephant"))
+        return {
+            "throughput": {"mean": mean(throughput), "ci95": ci95(throughput), "p5": None, "min": None}
+            | {"mean_censored": cut},
+            "fct_s": {"mean": mean(known), "ci95": ci95(known), "mean_censored": cut, **rest},
+            "flows": flows,
+        }
+
+    runs = [{"run": run, **figures([throughput], [fct])} for run, (throughput, fct) in pairs]
+    return {"scheme": name, "runs": runs, "failures": failures, **figures(throughputs, times)}
+
+
+def marked(schemes: Sequence[dict[str, Any]], heading: str) -> str | None:
+    """The scheme that a row of the table marks as the best."""
+    table = main_table(schemes)
+    place = table.best[table.headings.index(heading)]
+    return None if place is None else table.rows[place][0]
+
+
+def test_the_best_is_marked_where_the_paired_difference_is_clear() -> None:
+    # The runs differ a lot, the schemes by the same in each: the intervals overlap, the paired one excludes 0.
+    ecmp, ofpt = scheme("ecmp", [0.2, 0.5, 0.8]), scheme("ofpt", [0.3, 0.61, 0.9])
+    assert marked([ecmp, ofpt], "throughput") == "ofpt"
+    assert headlines([ecmp, ofpt]) == ["Highest mean throughput: ofpt, 0.603 ± 0.745."]
+    # Now the difference is chance: better in two runs, worse in the third.
+    assert marked([ecmp, scheme("ofpt", [0.4, 0.7, 0.75])], "throughput") is None
+
+
+def test_one_run_marks_nothing() -> None:
+    schemes = [scheme("ecmp", [0.2]), scheme("ofpt", [0.9])]
+    assert marked(schemes, "throughput") is None
+    assert "a single run: no confidence interval" in headlines(schemes)[0]
+    assert legend(schemes, main_table(schemes), "*")[0].startswith("One run of each scheme: no value is marked")
+
+
+@pytest.mark.parametrize(("share", "name"), [(0.99, None), (0.98, "ofpt")])
+def test_one_percent_apart_is_equal(share: float, name: str | None) -> None:
+    ofpt = [0.9, 0.8, 0.7]
+    schemes = [scheme("ecmp", [one * share for one in ofpt]), scheme("ofpt", ofpt)]
+    assert marked(schemes, "throughput") == name
+    (line,) = headlines(schemes)
+    assert line.startswith("Mean throughput is equal within 1 %: ofpt (0.800" if name is None else "Highest mean")
+
+
+def test_some_are_equal_and_others_worse() -> None:
+    schemes = [
+        scheme("spt", [0.3, 0.31, 0.3]),
+        scheme("hedera", [0.9, 0.91, 0.9]),
+        scheme("ofpt", [0.901, 0.909, 0.903]),
+    ]
+    assert marked(schemes, "throughput") is None
+    assert headlines(schemes) == [
+        "Highest mean throughput: ofpt (0.904 ± 0.010) and hedera (0.903 ± 0.014), equal within 1 %."
+    ]
+
+
+def test_the_best_must_be_clear_of_every_other() -> None:
+    schemes = [scheme("spt", [0.3, 0.3, 0.3]), scheme("ecmp", [0.5, 0.7, 0.6]), scheme("ofpt", [0.7, 0.65, 0.7])]
+    assert marked(schemes, "throughput") is None
+    assert "ofpt, 0.683 ± 0.072 (not clearly different from ecmp at 95 %)" in headlines(schemes)[0]
+
+
+def test_no_best_by_both_is_said_in_one_sentence() -> None:
+    schemes = [
+        scheme("ecmp", [0.7, 0.72, 0.7], [0.05, 0.06, 0.05]),
+        scheme("ofpt", [0.5, 0.5, 0.51], [0.02, 0.03, 0.02]),
+    ]
+    assert headlines(schemes) == [
+        "No scheme is best in both: ecmp has the highest mean throughput (0.707 ± 0.029), but ofpt has the shortest "
+        "mean flow completion time (23.3 ms ± 14.3 ms)."
+    ]
+    # An equal second is a leader too: then they do not disagree.
+    schemes[1] = scheme("ofpt", [0.699, 0.719, 0.699], [0.02, 0.03, 0.02])
+    assert len(headlines(schemes)) == 2
+
+
+def test_a_bound_is_never_the_best() -> None:
+    schemes = [
+        scheme("ecmp", [0.6, 0.6, 0.6], [0.05, 0.06, 0.05]),
+        scheme("ofpt", [0.75, 0.75, 0.75], [0.01, 0.01, 0.01], unfinished=7),
+    ]
+    table = main_table(schemes)
+    assert marked(schemes, "mean FCT") is None and marked(schemes, "throughput") is None
+    assert table.rows[1][table.headings.index("mean FCT")] == "≥ 10 ms ± 0 s"
+    assert table.rows[1][table.headings.index("throughput")] == "≤ 0.750 ± 0.000"
+    assert table.rows[0][table.headings.index("mean FCT")].startswith("53.3 ms")
+    throughput, fct = headlines(schemes)
+    assert throughput == "No best mean throughput: that of ofpt, ≤ 0.750 ± 0.000, is a bound (7 unfinished flows)."
+    assert fct == "No best mean flow completion time: that of ofpt, ≥ 10 ms ± 0 s, is a bound (7 unfinished flows)."
+    assert any(line.startswith("≥ and ≤:") and "--until finished" in line for line in legend(schemes, table, "*"))
+    # Who is behind by a bound is behind by more in truth.
+    behind = [scheme("ecmp", [0.6] * 3, [0.05, 0.06, 0.05], unfinished=7), scheme("ofpt", [0.7] * 3, [0.01] * 3)]
+    assert marked(behind, "mean FCT") == "ofpt"
+
+
+def test_schemes_without_a_run_in_common_are_not_compared() -> None:
+    found = ranking([scheme("ecmp", [0.2, 0.2]), scheme("ofpt", [0.9, 0.9], first_run=3)], THROUGHPUT)
+    assert found is not None
+    assert (found.best, found.unclear, found.crowned) == (1, (0,), None)
+
+
+def test_what_the_marks_mean_stands_below_the_table(cli: Cli) -> None:
+    stride = ["--fabric", "fat-tree:k=4,rate=10Mbps", "--traffic", "long-lived:pattern=stride", "--duration", "2s"]
+    lines = cli("compare", *stride, "--schemes", "spt,ecmp", "--runs", "6").out.splitlines()
+    starred = [place for place, line in enumerate(lines) if line.endswith(" *")]
+    assert starred and starred[-1] < next(place for place, line in enumerate(lines) if line.startswith("* clearly"))
+    single = cli("compare", *stride, "--schemes", "spt,ecmp", "--runs", "1").out
+    assert "*" not in single and "±" not in single
+    assert "One run of each scheme" in single
+
+
+def test_the_report_has_the_bounds_too() -> None:
+    page = synthetic.result(fat_tree(k=4, rate="10Mbps"), {"spt": 0.6, "ecmp": 1.0}, unfinished=2).report()
+    headline = page[page.index('class="headline"') : page.index("<table>")]
+    assert "is a bound (" in headline and "≥ " in headline
+    table = page[page.index("<table>") : page.index("</table>")]
+    assert "≥ " in table and "≤ " in table
+    assert "some flows are unfinished, so the figure is a bound" in page
