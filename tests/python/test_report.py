@@ -150,6 +150,14 @@ def test_differences_are_called_clear_only_when_they_are() -> None:
     assert alike.rows[0][2] == alike.rows[0][4] == "equal within 1 %"
 
 
+def test_a_lead_by_unfinished_flows_is_not_called_one() -> None:
+    fabric = fat_tree(k=2)
+    schemes = {"spt": 3.0, "ecmp": 0.2}
+    table = difference_table(synthetic.result(fabric, schemes, runs=6, flows=300, unfinished=3).summary["schemes"])
+    assert table is not None
+    assert table.rows[0][2] == table.rows[0][4] == "unknown: flows are unfinished"
+
+
 def test_a_single_run_is_not_called_clear() -> None:
     html = synthetic.result(fat_tree(k=2), {"spt": 0.6, "ecmp": 1.0}, runs=1, flows=100).report()
     assert "a single run: no confidence interval" in html

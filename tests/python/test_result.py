@@ -75,6 +75,8 @@ def test_unfinished_flows_are_counted_named_and_never_left_out(fabric: Fabric) -
     assert stranded["age_s"].null_count() == 0
     ideal_over_age = stranded["ideal_fct_s"] / stranded["age_s"]
     assert (stranded["throughput"] - ideal_over_age).abs().max() < 1e-12  # type: ignore[operator]
+    assert (stranded["slowdown"] * stranded["throughput"] - 1.0).abs().max() < 1e-12  # type: ignore[operator]
+    assert row["slowdown"]["mean_censored"] and not complete["slowdown"]["mean_censored"]
 
 
 def test_figures_that_unfinished_flows_make_bounds_are_marked(fabric: Fabric) -> None:

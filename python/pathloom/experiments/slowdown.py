@@ -29,14 +29,13 @@ def with_slowdown(summary: Mapping[str, Any], flows: pl.DataFrame) -> dict[str, 
 def slowdowns(flows: pl.DataFrame) -> dict[str, float | bool | None]:
     """Mean and percentiles of the slowdown of the finite flows that started.
 
-    >>> flows = pl.DataFrame({"age_s": [2.0, 9.0], "ideal_fct_s": [1.0, 3.0], "finished": [True, False]})
+    >>> flows = pl.DataFrame({"slowdown": [2.0, 3.0], "finished": [True, False]})
     >>> found = slowdowns(flows)
     >>> found["mean"], found["mean_censored"], found["p50"]
     (2.5, True, 2.5)
     """
-    started = flows.filter(pl.col("age_s").is_not_null())
-    split = (started.filter(which) for which in (pl.col("finished"), ~pl.col("finished")))
-    exact, bounds = ((one["age_s"] / one["ideal_fct_s"]).sort().to_list() for one in split)
+    split = (flows.filter(which)["slowdown"] for which in (pl.col("finished"), ~pl.col("finished")))
+    exact, bounds = (one.drop_nulls().sort().to_list() for one in split)
     values: dict[str, float | bool | None] = {"mean": mean([*exact, *bounds])}
     values["mean_censored"] = bool(bounds) if exact or bounds else None
     for percent in PERCENTILES:

@@ -29,6 +29,7 @@ FLOW_SCHEMA = {
     "finished": pl.Boolean,
     "delivered_bytes": pl.Int64,
     "throughput": pl.Float64,
+    "slowdown": pl.Float64,
     "optimum_bps": pl.Float64,
     "retransmits": pl.UInt32,
     "timeouts": pl.UInt32,
@@ -44,7 +45,8 @@ FLOW_SCHEMA = {
 far; `reordered` counts segments that arrived after a later one, and is null in the lab, where nobody counts them, as
 `timeouts` is where the kernel does not (before Linux 6.7); `timeout_wait_s` is the silence of the sender before its
 time-outs, and `initial_wait_s` the part of it before there was an RTT sample, in the SYN above all (null in the lab);
-`throughput` of an unfinished finite flow is the most it can come to; what never started has neither.
+`throughput` of an unfinished finite flow is the most it can come to; what never started has neither. `slowdown` is
+`age_s` over `ideal_fct_s`, so that of an unfinished flow is the least it can come to.
 """
 
 LINK_SCHEMA = {
@@ -146,7 +148,9 @@ def _flows_of(names: np.ndarray[Any, Any], one: RunOutcome) -> pl.DataFrame:
     at_most = pl.min_horizontal(pl.col("ideal_fct_s") / pl.col("age_s"), pl.lit(1.0))
     known = pl.col("throughput").is_not_nan()
     throughput = pl.when(known).then(pl.col("throughput")).when(pl.col("age_s").is_not_null()).then(at_most)
-    frame = frame.with_columns(throughput=throughput)
+    slowdown = pl.col("age_s") / pl.col("ideal_fct_s")
+    slowdown = pl.when(pl.col("finished")).then(slowdown).otherwise(slowdown.clip(lower_bound=1.0))
+    frame = frame.with_columns(throughput=throughput, slowdown=slowdown)
     return _labelled(frame, one, FLOW_SCHEMA)
 
 

@@ -164,15 +164,22 @@ def difference_table(schemes: Sequence[Row]) -> Table | None:
     for place, row in enumerate(done[1:], start=1):
         cells = [f"{row['scheme']} − {done[0]['scheme']}"]
         for differences, (_, figure, text, word) in zip(found, figures, strict=True):
-            bound = figure.is_bound(row) or figure.is_bound(done[0])
-            cells += _difference(differences[place], text, word, bound)
+            cells += _difference(
+                differences[place], text, word, _better_is_bound(figure, differences[place], row, done[0])
+            )
         rows.append(cells)
     headings = ["", *(part for name, *_ in figures for part in (name, ""))]
     return Table(headings, rows, [None] * len(headings))
 
 
+def _better_is_bound(figure: Figure, difference: Mapping[str, float | None] | None, row: Row, base: Row) -> bool:
+    """Whether unfinished flows may make up the lead of the better scheme of two."""
+    ahead = ((difference or {}).get("mean") or 0.0) > 0
+    return figure.is_bound(row if ahead == figure.high_is_better else base)
+
+
 def _difference(
-    difference: Mapping[str, float | None] | None, text: Callable[[float], str], word: str, bound: bool
+    difference: Mapping[str, float | None] | None, text: Callable[[float], str], word: str, uncertain: bool
 ) -> tuple[str, str]:
     if difference is None or difference["mean"] is None:
         return NOTHING, ""
@@ -186,7 +193,7 @@ def _difference(
         Verdict.CLEAR: word if mean > 0 else opposite,
         Verdict.UNCLEAR: "no clear difference",
     }[verdict(difference)]
-    return f"{sign}{text(abs(mean))} ± {text(half)}", f"{said}, of bounds" if bound else said
+    return f"{sign}{text(abs(mean))} ± {text(half)}", "unknown: flows are unfinished" if uncertain else said
 
 
 def _ratio(key: str) -> Callable[[Row], float | None]:
