@@ -78,6 +78,10 @@ DEFINITIONS: Final = (
         "bound. Schemes that differ by 1 % or less are called equal. One run has no interval, and so no best.",
     ),
     (
+        "Flows given a path",
+        "by the scheme, in place of the default routes. A reroute is a move from such a path to another.",
+    ),
+    (
         "Utilisation",
         "bytes sent, headers included, over bytes that the link could have sent until the slowest scheme had ended, "
         "drain included. This time is the same for all schemes of a run, so equal bytes are equal utilisation.",

@@ -51,6 +51,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
         "control": {
             "messages": sum(run["control"]["messages"] for run in runs),
             "rules_max": max((run["control"]["rules_max"] for run in runs), default=0),
+            "routes": sum(run["control"]["routes"] for run in runs),
             "reroutes": sum(run["control"]["reroutes"] for run in runs),
             "busy_share": mean(_known(run["control"]["busy_share"] for run in runs)),
         },

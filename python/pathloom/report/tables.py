@@ -142,6 +142,7 @@ def control_table(schemes: Sequence[Row]) -> Table:
     columns = [
         _Column("control messages", per_run("control", "messages"), count_text),
         _Column("most rules in a switch", lambda row: row["control"]["rules_max"], count_text),
+        _Column("flows given a path", per_run("control", "routes"), count_text),
         _Column("reroutes", per_run("control", "reroutes"), count_text),
         _Column("controller busy", lambda row: row["control"]["busy_share"], percent_text),
         _Column("packets dropped", _dropped_share, percent_text),
