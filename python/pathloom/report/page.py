@@ -40,7 +40,7 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="under">{escape(f"{settings.traffic} on {settings.fabric} · {runs_text(result)} per scheme")}</p>',
-        _banners(result),
+        banner_block(result),
         headline_block(schemes),
         scheme_table(main, colours),
         _legend(schemes, main),
@@ -76,7 +76,8 @@ def headline_block(schemes: Sequence[Mapping[str, Any]]) -> str:
     return f'<div class="headline">{lines}</div>' if lines else ""
 
 
-def _banners(result: Result) -> str:
+def banner_block(result: Result) -> str:
+    """What must be read before any figure, as HTML."""
     lines = "".join(f"<p><strong>{escape(short)}:</strong> {escape(full)}</p>" for short, full in banners(result))
     return f'<div class="headline warning">{lines}</div>' if lines else ""
 
