@@ -71,41 +71,41 @@ def late_faults(result: Result) -> list[str]:
     return notes
 
 
-def idle_schemes(result: Result) -> list[str]:
-    """Schemes whose period is longer than their runs, and schemes that gave no flow a path."""
+def long_periods(result: Result) -> list[str]:
+    """Schemes whose period is longer than all of their runs."""
     notes = []
-    for label in result.settings.labels:
-        outcomes = [one for one in result.outcomes if one.job.label == label]
-        scheme = outcomes[0].job.scheme if outcomes else label
-        failed = any(one.trouble is not None for one in outcomes)  # That is said already.
-        if not outcomes or failed or scheme.partition(":")[0] in DEFAULT_ROUTES_ALONE:
-            continue
-        period, longest_s = _period(scheme), max(map(_end_s, outcomes))
-        slow = period is not None and _core.parse_time_s(period) >= longest_s
-        said = []
-        if slow:
-            said.append(f"its period of {period} is longer than its longest run ({time_text(longest_s)})")
-        if all(_paths_given(one) == 0 for one in outcomes):
-            said.append("it never acted: every flow stayed on the default routes")
-        if said:
-            out = "; raise --duration or lower its key `period`" if slow else ""
-            notes.append(f"scheme {label}: {', and '.join(said)}{out}")
+    for label, outcomes in _runs_of_schemes(result):
+        period, longest_s = _period(outcomes[0].job.scheme), max(map(_end_s, outcomes))
+        if period is not None and _core.parse_time_s(period) >= longest_s:
+            notes.append(
+                f"scheme {label}: its period of {period} is longer than its longest run ({time_text(longest_s)}); "
+                "raise --duration or lower its key `period`"
+            )
     return notes
+
+
+def idle_schemes(result: Result) -> list[str]:
+    """Schemes that gave no flow a path, though they are more than their default routes."""
+    return [
+        f"scheme {label} never acted: it gave no flow a path, and all stayed on the default routes"
+        for label, outcomes in _runs_of_schemes(result)
+        if outcomes[0].job.scheme.partition(":")[0] not in DEFAULT_ROUTES_ALONE
+        and all(_paths_given(one) == 0 and one.trouble is None for one in outcomes)
+    ]
 
 
 def runs_given_up(result: Result) -> list[str]:
     """Runs that `until=finished` could not bring to an end."""
     notes = []
-    for label in result.settings.labels:
-        outcomes = [one for one in result.outcomes if one.job.label == label]
+    for label, outcomes in _runs_of_schemes(result):
         silent = [one for one in outcomes if one.silent_s is not None]
         if silent:
             stuck = unfinished(result.flows.filter(pl.col("scheme") == label))
             first = stuck.row(0, named=True)
             notes.append(
-                f"scheme {label}: --until {FINISHED} gave up {len(silent)} of {counted(len(outcomes), 'run')}: "
-                f"nothing had arrived for {time_text(silent[0].silent_s or 0.0)}; "
-                f"{counted(stuck.height, 'flow')} cannot finish, such as {first['src']} → {first['dst']}"
+                f"scheme {label}: --until {FINISHED} gave up {len(silent)} of {counted(len(outcomes), 'run')}: nothing "
+                f"had arrived for {time_text(silent[0].silent_s or 0.0)}; {counted(stuck.height, 'flow')} cannot "
+                f"finish, such as {first['src']} → {first['dst']}"
             )
     return notes
 
@@ -132,6 +132,7 @@ def changed_files(result: Result) -> list[str]:
 MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     failures,
     late_faults,
+    long_periods,
     idle_schemes,
     runs_given_up,
     flows_never_started,
@@ -139,6 +140,12 @@ MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     changed_files,
 )
 """Everything that makes notes on a result, in the order in which they are printed."""
+
+
+def _runs_of_schemes(result: Result) -> list[tuple[str, list[RunOutcome]]]:
+    """The schemes that have runs, and these."""
+    found = [(label, [one for one in result.outcomes if one.job.label == label]) for label in result.settings.labels]
+    return [(label, outcomes) for label, outcomes in found if outcomes]
 
 
 def _end_s(one: RunOutcome) -> float:
