@@ -109,7 +109,8 @@ def completions(traffic: str, flows: pl.DataFrame, end_s: float) -> Completions 
     )
     begun = table.filter(pl.col("begun_s").is_not_null())
     last_s = pl.when(pl.col("complete")).then(pl.col("ended_s")).otherwise(end_s)
-    begun = begun.with_columns(time_s=last_s - pl.col("begun_s")).sort("time_s")
+    # Times are whole nanoseconds.
+    begun = begun.with_columns(time_s=(last_s - pl.col("begun_s")).round(9)).sort("time_s")
     split = (begun.filter(which) for which in (pl.col("complete"), ~pl.col("complete")))
     complete_s, incomplete_s = (tuple(frame["time_s"].to_list()) for frame in split)
     return Completions(kind, complete_s, incomplete_s, table.height - begun.height)

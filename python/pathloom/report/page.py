@@ -39,7 +39,7 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     main = main_table(schemes)
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="under">{escape(f"{settings.traffic} on {settings.fabric} · {runs_text(result)} per scheme")}</p>',
+        f'<p class="under">{escape(f"{settings.traffic} on {settings.fabric} · {runs_text(result)}, for each scheme")}</p>',
         banner_block(result),
         headline_block(schemes),
         scheme_table(main, colours),
