@@ -37,9 +37,10 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     title = f"{listed(settings.labels)} on {settings.fabric.split(':', 1)[0]}"
     css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
     main = main_table(schemes)
+    what = f"{settings.traffic} on {settings.fabric} · {runs_text(result)}, for each scheme"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="under">{escape(f"{settings.traffic} on {settings.fabric} · {runs_text(result)}, for each scheme")}</p>',
+        f'<p class="under">{escape(what)}</p>',
         banner_block(result),
         headline_block(schemes),
         scheme_table(main, colours),
