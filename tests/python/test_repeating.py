@@ -17,7 +17,7 @@ from pathloom.experiments.settings import Settings
 from pathloom.scheme import Actions, Event, Scheme, SetDefaults, Started, View
 
 SCHEME = """
-from beside import ROUTES
+from routes_of_mine import ROUTES
 from pathloom.scheme import SetDefaults, Started
 
 class Mine:
@@ -37,7 +37,7 @@ class FromTheNotebook(Scheme):
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(SCHEME, encoding="utf-8")
-    (tmp_path / "beside.py").write_text("ROUTES = 'ecmp'\n", encoding="utf-8")
+    (tmp_path / "routes_of_mine.py").write_text("ROUTES = 'ecmp'\n", encoding="utf-8")
     (tmp_path / "flows.csv").write_text(FLOWS, encoding="utf-8")
     return tmp_path
 
@@ -57,7 +57,7 @@ def test_checksums_of_every_file_are_in_the_settings(cli: Cli, files: Path) -> N
     done = cli("compare", "--fabric", "mine.graphml", *more, "--out", "out")
     assert done.code == 0, done.err
     settings = json.loads((files / "out/result.json").read_text(encoding="utf-8"))["settings"]
-    names = ["flows.csv", "mine.py", "mine.graphml", "beside.py"]
+    names = ["flows.csv", "mine.py", "mine.graphml", "routes_of_mine.py"]
     assert settings["files"] == {name: digest(files / name) for name in names}
     assert settings["classes"] == []
     part = again((files / "out/report.html").read_text(encoding="utf-8"))
