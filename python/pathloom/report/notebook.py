@@ -6,7 +6,9 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from pathloom.report.page import colours_of, headline_block, scheme_table
+from pathloom.experiments.notes import failures
+from pathloom.report.headline import runs_text
+from pathloom.report.page import banner_block, colours_of, headline_block, scheme_table
 from pathloom.report.plots import Plot, plots
 from pathloom.report.tables import main_table
 
@@ -27,16 +29,15 @@ def notebook_cell(result: Result) -> str:
     """
     settings, schemes = result.settings, result.summary["schemes"]
     css = files("pathloom.report").joinpath("notebook.css").read_text(encoding="utf-8")
-    done, planned = len(result.outcomes), settings.runs * len(settings.labels)
-    what = f"{settings.traffic} on {settings.fabric}, {settings.runs} x {settings.duration}, seed {settings.seed}"
+    what = f"{settings.traffic} on {settings.fabric}, {runs_text(result)}"
     parts = [
         f"<style>\n{css}</style>",
         f'<p class="under">{escape(what)}</p>',
-        "" if result.complete else f'<p class="headline warning">{done} of {planned} runs were finished.</p>',
+        banner_block(result),
         headline_block(schemes),
         scheme_table(main_table(schemes), colours_of(result)),
         *(_figure(plot) for plot in plots(result, most=MOST_PICTURES)),
-        *(f'<p class="under">Note: {escape(note)}.</p>' for note in result.notes),
+        *(f'<p class="under">Note: {escape(note)}.</p>' for note in result.notes if note not in failures(result)),
         '<p class="under"><code>result.save("folder")</code> writes the whole report.</p>',
     ]
     return f'<div class="{SCOPE}">\n' + "\n".join(part for part in parts if part) + "\n</div>\n"
