@@ -18,7 +18,6 @@ from test_documents import README, ROOT
 
 INCAST = ["--traffic", "incast:senders=40,size=500KB,receiver=h0", "--schemes", "spt,ecmp"]
 """More than the queue of a port holds: some senders lose all they have under way."""
-SMALL_RUN = ["--runs", "1", "--duration", "20ms"]
 
 
 def between_switches(fabric: Fabric) -> list[int]:
@@ -94,7 +93,7 @@ def test_time_outs_that_make_the_fct_are_noted_with_what_mends_them(cli: Cli) ->
         waited = row["timeout_wait"]
         assert row["timeouts"] > 0
         assert waited["share"] == pytest.approx((waited["sampled_s"] + waited["initial_s"]) / waited["flows_s"])
-        assert waited["share"] > 0.9
+        assert waited["share"] > 0.8
         assert waited["sampled_s"] >= 0.19 * row["timeouts"]
     note = next(note for note in result["traffic"]["notes"] if note.startswith("time-outs"))
     assert re.fullmatch(
@@ -135,23 +134,10 @@ def test_time_outs_of_a_slow_fabric_are_not_blamed_on_the_transport(cli: Cli) ->
     assert "--transport" not in note
 
 
-def test_no_note_without_time_outs(cli: Cli) -> None:
-    result = json.loads(
-        cli(
-            "compare",
-            "--fabric",
-            "fat-tree:k=4",
-            "--traffic",
-            "long-lived",
-            "--schemes",
-            "ecmp",
-            *SMALL_RUN,
-            "--json",
-            "-",
-        ).out
-    )
-    assert not any("time-out" in note for note in result["traffic"]["notes"])
-    assert result["schemes"][0]["timeout_wait"]["share"] == 0.0
+def test_no_note_without_time_outs() -> None:
+    result = compare(fabric="dumbbell:hosts=1", traffic="long-lived", schemes=["ecmp"], duration="20ms", runs=1)
+    assert not any("time-out" in note for note in result.notes)
+    assert result.summary["schemes"][0]["timeout_wait"]["share"] == 0.0
 
 
 def test_transports_are_listed_and_shown(cli: Cli) -> None:
