@@ -44,6 +44,7 @@ pub(crate) const ENTRY: Entry = Entry {
             UPPER_KEY,
             ALPHA_KEY,
             router::SIZES_KEY,
+            router::DEFAULTS_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
             router::LONG_KEY,

@@ -5,6 +5,7 @@
 //! provision. With neither, flows share by TCP's own rules, and none of this runs.
 
 use super::provider::{self, Provider, Remaining};
+use super::sharing::Sharing;
 use crate::board::access;
 use crate::remaining::payload_bytes;
 use crate::router::{is_short, Router};
@@ -28,6 +29,8 @@ pub(super) struct DispatchSettings {
     pub schedule: bool,
     /// Hosts pace flows to their provision, less this share, which is left to short flows.
     pub headroom: Option<f64>,
+    /// How flows of unknown size share full links.
+    pub sharing: Sharing,
     /// Payload bytes from which on a flow of announced size is long.
     pub long_bytes: u64,
     /// How long a host keeps a flow waiting without hearing more.
@@ -291,7 +294,7 @@ impl Dispatcher {
         let charges = &mut self.charges;
         charges.of(now, id);
         let provision = self.provision.get_or_insert_with(|| {
-            let mut paths = Provider::new(capacity_bps());
+            let mut paths = Provider::new(capacity_bps(), self.settings.sharing);
             for (other, _) in view.long_flows().filter(|&(other, _)| other != id && router.links(other).is_some()) {
                 charges.of(now, other);
                 put(&mut paths, view, router, other, false);
@@ -299,7 +302,7 @@ impl Dispatcher {
             Provision { hosts: None, paths }
         });
         if provision.hosts.is_none() && !self.known.is_empty() {
-            let mut hosts = Provider::new(capacity_bps());
+            let mut hosts = Provider::new(capacity_bps(), self.settings.sharing);
             for &other in charges.0.keys().filter(|&&other| other != id) {
                 put_at_hosts(&mut hosts, view, other, self.known.contains(&other));
             }

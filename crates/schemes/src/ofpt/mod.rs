@@ -4,11 +4,13 @@
 //! Liu et al., "OFPT: OpenFlow based Parallel Transport in Datacenters", KSII TIIS 10(10), 2016. Algorithm 1 (when to
 //! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`], kept up to date by
 //! [`provider`]; Algorithm 3 is the router's; Algorithm 4 is the controller's, which [`Needs::migration`] asks for. Short
-//! flows ride default routes that spread destination hosts over the spines.
+//! flows ride the default routes: ECMP, or with `defaults=per-host` those of the paper (§4.3), which spread destination
+//! hosts over the spines.
 
 mod dispatch;
 mod provider;
 mod provision;
+mod sharing;
 
 use crate::board::{access, most_wanted_bps};
 use crate::defaults_only::no_paths;
@@ -21,6 +23,7 @@ use pathloom_scheme::{
     Action, Detection, Event, FlowId, FlowView, Migration, Needs, RuleSharing, Scheme, State, StateError, View,
 };
 use serde::{Deserialize, Serialize};
+use sharing::Sharing;
 
 const NAME: &str = "ofpt";
 /// Between two rounds because flows came or went at least this much time passes: what many arrivals and departures at
@@ -44,6 +47,11 @@ const ENFORCE_KEY: KeyInfo = (
     "host (flows are paced to their provision; the control setting enforcement=meter has ToRs do it) or none (TCP shares)",
 );
 const HEADROOM_KEY: KeyInfo = ("headroom", "0.02", "share of its provision that a paced flow leaves to short flows");
+const SHARES_KEY: KeyInfo = (
+    "shares",
+    "length",
+    "length (over more than 4 links between ToRs, a paced flow's part of full links falls with the square of their number) or equal (max-min fair)",
+);
 
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
@@ -56,8 +64,10 @@ pub(crate) const ENTRY: Entry = Entry {
             SCHEDULE_KEY,
             ENFORCE_KEY,
             HEADROOM_KEY,
+            SHARES_KEY,
             MIGRATION_KEY,
             RULES_KEY,
+            router::DEFAULTS_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
             router::LONG_KEY,
@@ -90,7 +100,12 @@ impl Settings {
         if headroom.is_some() && !enforced {
             return Err(spec.error("headroom is left by paced flows; leave it or enforce=none out"));
         }
+        let sharing = spec.choice("shares", &[("length", Sharing::ByLength), ("equal", Sharing::Equal)])?;
+        if sharing.is_some() && !enforced {
+            return Err(spec.error("shares are those of paced flows; leave it or enforce=none out"));
+        }
         let dispatch = DispatchSettings {
+            sharing: sharing.unwrap_or(Sharing::ByLength),
             schedule: spec.choice("schedule", &[("mrtf", true), ("none", false)])?.unwrap_or(true),
             headroom: enforced.then(|| headroom.unwrap_or(0.02)),
             long_bytes: router.long_bytes,

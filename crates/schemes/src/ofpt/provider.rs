@@ -2,8 +2,8 @@
 //! one that did.
 //!
 //! What is kept true of every flow, but for [`TOLERANCE`]: it has all that its access link could give it, or the link
-//! that limits it is full and carries nobody who has more. That is what makes rates max-min fair (Bertsekas and Gallager,
-//! Data Networks, §6.5.2). Of flows that take turns, none waits or sends less than it could while there is room; those that
+//! that limits it is full and carries nobody who has more for its weight. That is what makes rates max-min fair (Bertsekas
+//! and Gallager, Data Networks, §6.5.2). A flow's level is its rate over its weight. Of flows that take turns, none waits or sends less than it could while there is room; those that
 //! come before others by their remaining time push them aside where they are limited. When a flow comes or goes, those it
 //! shares a bottleneck with are served anew ([`provide`]) with what all others leave; then those others are looked for that
 //! could now have more, or have too much beside them, and so on in rings. After [`MOST_LOOKS`] it stops, and
@@ -12,6 +12,7 @@
 //! there the new flow gets as much as each of the others, on top of theirs.
 
 use super::provision::{provide, remaining_ns, Share, Wishes, LEAST_SHARE};
+use super::sharing::Sharing;
 use pathloom_scheme::FlowId;
 use rustc_hash::FxHashMap;
 
@@ -36,6 +37,7 @@ struct Served {
     id: FlowId,
     links: Box<[u32]>,
     access_bps: u64,
+    weight: f64,
     /// The rate that was last returned as new.
     told_bps: Option<u64>,
     /// Whether it takes its turn, by its known size.
@@ -74,9 +76,9 @@ struct Crossed {
     inside: u32,
     /// Members that it limits.
     limited: u32,
-    /// Least rate of those of unknown size.
+    /// Least level of those of unknown size.
     level_bps: u64,
-    /// Greatest rate of a member on it.
+    /// Greatest level of a member on it.
     most_bps: u64,
     /// First of those of known size in the order of remaining time.
     first_ns: Option<u128>,
@@ -85,16 +87,19 @@ struct Crossed {
 /// Serves flows. Links are indices.
 #[derive(Clone, Debug)]
 pub(super) struct Provider {
+    sharing: Sharing,
     capacity_bps: Vec<u64>,
     used_bps: Vec<u64>,
     /// Flows that each link limits.
     limited: Vec<u32>,
-    /// Least rate of those of unknown size among them, since there was none.
+    /// Least level of those of unknown size among them, since there was none.
     level_bps: Vec<u64>,
     on_link: Vec<Vec<u32>>,
     slots: Vec<Option<Served>>,
     /// By slot: what each has. Apart from the rest, because all flows of a link are looked through for who is limited by it.
     shares: Vec<Share>,
+    /// By slot: the level of each.
+    levels_bps: Vec<u64>,
     free: Vec<u32>,
     /// Looked up, never walked.
     names: FxHashMap<FlowId, u32>,
@@ -107,9 +112,10 @@ pub(super) struct Provider {
 
 impl Provider {
     /// No flows on links of these rates.
-    pub(super) fn new(capacity_bps: Vec<u64>) -> Provider {
+    pub(super) fn new(capacity_bps: Vec<u64>, sharing: Sharing) -> Provider {
         let links = capacity_bps.len();
         Provider {
+            sharing,
             used_bps: vec![0; links],
             limited: vec![0; links],
             level_bps: vec![0; links],
@@ -118,6 +124,7 @@ impl Provider {
             capacity_bps,
             slots: Vec::new(),
             shares: Vec::new(),
+            levels_bps: Vec::new(),
             free: Vec::new(),
             names: FxHashMap::default(),
             fresh: Vec::new(),
@@ -150,11 +157,13 @@ impl Provider {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.shares.push(Share::default());
+            self.levels_bps.push(0);
             self.slots.len() as u32 - 1
         });
         links.iter().for_each(|&link| self.on_link[link as usize].push(slot));
+        let weight = self.sharing.weight(links.len());
         self.slots[slot as usize] =
-            Some(Served { id, links, access_bps, told_bps: None, known, inside: false, fresh: true });
+            Some(Served { id, links, access_bps, weight, told_bps: None, known, inside: false, fresh: true });
         self.names.insert(id, slot);
         self.fresh.push(id);
     }
@@ -219,20 +228,23 @@ impl Provider {
     fn withdraw(&mut self, slot: u32) {
         let Some(served) = &self.slots[slot as usize] else { return };
         let Share { rate_bps, limit } = std::mem::take(&mut self.shares[slot as usize]);
+        self.levels_bps[slot as usize] = 0;
         served.links.iter().for_each(|&link| self.used_bps[link as usize] -= rate_bps);
         limit.into_iter().for_each(|link| self.limited[link as usize] -= 1);
     }
 
     fn grant(&mut self, slot: u32, share: Share) {
         let Some(served) = &self.slots[slot as usize] else { return };
+        let share_level_bps = level_bps(share.rate_bps, served.weight);
         self.shares[slot as usize] = share;
+        self.levels_bps[slot as usize] = share_level_bps;
         served.links.iter().for_each(|&link| self.used_bps[link as usize] += share.rate_bps);
         if let Some(link) = share.limit {
             let alone = self.limited[link as usize] == 0;
             self.limited[link as usize] += 1;
             if !served.known {
                 let level_bps = &mut self.level_bps[link as usize];
-                *level_bps = if alone { share.rate_bps } else { share.rate_bps.min(*level_bps) };
+                *level_bps = if alone { share_level_bps } else { share_level_bps.min(*level_bps) };
             }
         }
     }
@@ -275,7 +287,7 @@ impl Provider {
         }
     }
 
-    /// Gives a new flow as much as the others have, where they are so many that it fits beside them.
+    /// Gives a new flow as much for its weight as the others have, where they are so many that it fits beside them.
     fn squeeze_in(&mut self, slot: u32) -> bool {
         let served = self.served(slot);
         let fits = |link: &u32, rate_bps: u64| {
@@ -286,7 +298,7 @@ impl Provider {
             let link = *link as usize;
             let room_bps = self.capacity_bps[link].saturating_sub(self.used_bps[link]);
             if self.limited[link] > 0 {
-                self.level_bps[link]
+                weighted_bps(self.level_bps[link], served.weight)
             } else {
                 room_bps
             }
@@ -356,7 +368,7 @@ impl Provider {
             numbers.clear();
             numbers.extend(served.links.iter().map(|&link| self.region.cross(link)));
             let left = if served.known { Some(remaining(served.id).unwrap_or(0)) } else { None };
-            wishes.push(&numbers, served.access_bps, left);
+            wishes.push(&numbers, served.access_bps, served.weight, left);
         }
         let fair = wishes.remaining_bytes.iter().all(Option::is_none);
         let left = |crossed: &Crossed| {
@@ -368,11 +380,12 @@ impl Provider {
         };
         let left: Vec<f64> = self.region.links.iter().map(left).collect();
         for (index, share) in provide(&left, &wishes).into_iter().enumerate() {
+            let level_bps = level_bps(share.rate_bps, wishes.flows.weight(index));
             if let Some(local) = share.limit {
                 let crossed = &mut self.region.links[local as usize];
                 crossed.limited += 1;
                 match wishes.remaining_ns(index) {
-                    None => crossed.level_bps = crossed.level_bps.min(share.rate_bps),
+                    None => crossed.level_bps = crossed.level_bps.min(level_bps),
                     Some(ns) => {
                         crossed.first_ns = Some(crossed.first_ns.map_or(ns, |first| first.min(ns)));
                     }
@@ -380,7 +393,7 @@ impl Provider {
             }
             for &local in wishes.flows.links(index) {
                 let crossed = &mut self.region.links[local as usize];
-                crossed.most_bps = crossed.most_bps.max(share.rate_bps);
+                crossed.most_bps = crossed.most_bps.max(level_bps);
             }
             let limit = share.limit.map(|local| self.region.links[local as usize].link);
             self.grant(members[index], Share { limit, ..share });
@@ -410,13 +423,14 @@ impl Provider {
             }
             if level_bps < u64::MAX {
                 let most_bps = (level_bps as f64 * (1.0 + TOLERANCE)) as u64 + 1;
-                self.enter_if(link, |this, slot| this.share(slot).rate_bps > most_bps);
+                self.enter_if(link, |this, slot| this.levels_bps[slot as usize] > most_bps);
             }
         }
     }
 
-    /// Too many are to be served: those who came have to have something until all are served. As many as there are on a
-    /// link, that each has its part of it; what that is too much is as little as one more among many makes.
+    /// Too many are to be served: those who came have to have something until all are served. Each gets its part of a
+    /// link by the number of flows there, less by its weight; what that is too much is as little as one more among many
+    /// makes.
     fn make_do(&mut self) {
         for position in 0..self.region.members.len() {
             let slot = self.region.members[position];
@@ -427,7 +441,8 @@ impl Provider {
             let part = |link: &u32| {
                 let link = *link as usize;
                 let left = self.capacity_bps[link].saturating_sub(self.used_bps[link]);
-                left.max(self.capacity_bps[link] / self.on_link[link].len().max(1) as u64)
+                let equal = self.capacity_bps[link] / self.on_link[link].len().max(1) as u64;
+                left.max(weighted_bps(equal, served.weight))
             };
             let tightest = served.links.iter().copied().min_by_key(|link| part(link));
             let rate_bps = tightest.map_or(u64::MAX, |link| part(&link)).min(served.access_bps);
@@ -464,6 +479,16 @@ impl Provider {
             self.region.local[crossed.link as usize] = NONE;
         }
     }
+}
+
+/// What a flow of weight 1 has where one of this weight has this rate.
+fn level_bps(rate_bps: u64, weight: f64) -> u64 {
+    (rate_bps as f64 / weight) as u64
+}
+
+/// The rate of a flow of this weight at a level.
+fn weighted_bps(level_bps: u64, weight: f64) -> u64 {
+    (level_bps as f64 * weight) as u64
 }
 
 impl Region {
@@ -504,7 +529,7 @@ mod tests {
     /// Sizes of all, or of none, or of some.
     fn changes(known: impl Strategy<Value = bool> + Clone + 'static) -> impl Strategy<Value = Vec<Change>> {
         let links =
-            || prop::collection::btree_set(0..LINKS, 1..5).prop_map(|links| links.into_iter().collect::<Vec<_>>());
+            || prop::collection::btree_set(0..LINKS, 1..12).prop_map(|links| links.into_iter().collect::<Vec<_>>());
         let put =
             (links(), 100_000u64..2_000_000, known, 0u64..1_000_000).prop_map(|(links, access_bps, known, bytes)| {
                 Change::Put { links, access_bps, bytes: known.then_some(bytes) }
@@ -518,8 +543,8 @@ mod tests {
     }
 
     /// Plays changes; after each, the flows that stand and what the provider gives them.
-    fn play(capacity_bps: &[u64], changes: &[Change], check: impl Fn(&Provider, &[(FlowId, Flow)])) {
-        let mut provider = Provider::new(capacity_bps.to_vec());
+    fn play(capacity_bps: &[u64], sharing: Sharing, changes: &[Change], check: impl Fn(&Provider, &[(FlowId, Flow)])) {
+        let mut provider = Provider::new(capacity_bps.to_vec(), sharing);
         let mut flows: Vec<(FlowId, Flow)> = Vec::new();
         let mut known = std::collections::BTreeMap::new();
         for (number, change) in changes.iter().enumerate() {
@@ -556,6 +581,10 @@ mod tests {
         }
     }
 
+    fn sharing() -> impl Strategy<Value = Sharing> {
+        prop_oneof![Just(Sharing::Equal), Just(Sharing::ByLength)]
+    }
+
     fn used_bps(provider: &Provider, flows: &[(FlowId, Flow)]) -> Vec<u64> {
         let mut used = vec![0; LINKS as usize];
         for (id, flow) in flows {
@@ -565,9 +594,11 @@ mod tests {
         used
     }
 
-    fn exactly(capacity_bps: &[u64], flows: &[(FlowId, Flow)]) -> Vec<u64> {
+    fn exactly(capacity_bps: &[u64], sharing: Sharing, flows: &[(FlowId, Flow)]) -> Vec<u64> {
         let mut wishes = Wishes::default();
-        flows.iter().for_each(|(_, flow)| wishes.push(&flow.links, flow.access_bps, flow.bytes));
+        for (_, flow) in flows {
+            wishes.push(&flow.links, flow.access_bps, sharing.weight(flow.links.len()), flow.bytes);
+        }
         let capacity: Vec<f64> = capacity_bps.iter().map(|&bps| bps as f64).collect();
         provide(&capacity, &wishes).into_iter().map(|share| share.rate_bps).collect()
     }
@@ -575,28 +606,29 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Every flow has a bottleneck: all of its access link, or a full link on which nobody has more, but for the
-        /// tolerance. The exact fill is what that comes to without one.
+        /// Every flow has a bottleneck: all of its access link, or a full link on which nobody has more for its weight, but
+        /// for the tolerance. The exact fill is what that comes to without one.
         #[test]
         fn fair_shares_are_those_of_the_whole_fill(
-            capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(false)),
+            capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(false)), sharing in sharing(),
         ) {
-            play(&capacity, &changes, |provider, flows| {
+            play(&capacity, sharing, &changes, |provider, flows| {
                 let used = used_bps(provider, flows);
                 assert!(used.iter().zip(&capacity).all(|(&used, &capacity)| used as f64 <= capacity as f64 * (1.0 + SLACK) + 1.0));
                 let rate = |id: &FlowId| provider.rate_bps(*id).unwrap();
                 for (id, flow) in flows {
-                    let mine = rate(id) as f64 * (1.0 + TOLERANCE + SLACK) + 2.0;
+                    let weight = |flow: &Flow| sharing.weight(flow.links.len());
+                    let mine = rate(id) as f64 / weight(flow) * (1.0 + TOLERANCE + SLACK) + 2.0 / weight(flow);
                     let bottleneck = flow.links.iter().any(|&link| {
                         let full = capacity[link as usize] as f64 * (1.0 - TOLERANCE) <= used[link as usize] as f64 + 60.0;
                         let others = flows.iter().filter(|(_, other)| other.links.contains(&link));
-                        full && others.map(|(other, _)| rate(other)).all(|other| other as f64 <= mine)
+                        full && others.map(|(other, flow)| rate(other) as f64 / weight(flow)).all(|other| other <= mine)
                     });
                     assert!(rate(id) + 1 >= flow.access_bps || bottleneck, "{id:?} of {flows:?} has {}", rate(id));
                 }
                 let mut evened = provider.clone();
                 evened.settle_all(&|_| None);
-                for ((id, _), exact) in flows.iter().zip(exactly(&capacity, flows)) {
+                for ((id, _), exact) in flows.iter().zip(exactly(&capacity, sharing, flows)) {
                     assert!(evened.rate_bps(*id).unwrap().abs_diff(exact) <= 1, "{id:?} of {flows:?}");
                     let (is, exact) = (rate(id) as f64, exact as f64);
                     assert!((is - exact).abs() <= 0.15 * exact + 2.0, "{id:?} has {is}, not {exact}: {flows:?}");
@@ -608,9 +640,9 @@ mod tests {
         /// come before whom is looked at again whenever all are provided for.)
         #[test]
         fn nobody_waits_who_could_send(
-            capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(true)),
+            capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(true)), sharing in sharing(),
         ) {
-            play(&capacity, &changes, |provider, flows| {
+            play(&capacity, sharing, &changes, |provider, flows| {
                 let used = used_bps(provider, flows);
                 assert!(used.iter().zip(&capacity).all(|(&used, &capacity)| used as f64 <= capacity as f64 * (1.0 + SLACK) + 1.0));
                 for (id, flow) in flows {
@@ -630,8 +662,9 @@ mod tests {
         fn no_link_is_overbooked(
             capacity in prop::collection::vec(prop_oneof![Just(0u64), 1u64..4_000_000], LINKS as usize),
             changes in changes(any::<bool>()),
+            sharing in sharing(),
         ) {
-            play(&capacity, &changes, |provider, flows| {
+            play(&capacity, sharing, &changes, |provider, flows| {
                 let used = used_bps(provider, flows);
                 assert!(used.iter().zip(&capacity).all(|(&used, &capacity)| used as f64 <= capacity as f64 * (1.0 + SLACK) + 1.0));
             });
@@ -641,7 +674,7 @@ mod tests {
     #[test]
     fn too_many_at_once_are_left_to_a_whole_fill() {
         let (capacity, flows) = (vec![1_000_000, 50_000_000], 2_000u64);
-        let mut provider = Provider::new(capacity);
+        let mut provider = Provider::new(capacity, Sharing::Equal);
         let told: usize = (0..flows)
             .map(|id| {
                 provider.put(FlowId(id), &[0, 1], 1_000_000, false);
@@ -664,7 +697,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_no_trouble() {
-        let mut provider = Provider::new(vec![100]);
+        let mut provider = Provider::new(vec![100], Sharing::Equal);
         provider.put(FlowId(1), &[7, 0], 50, false);
         assert_eq!(provider.settle(&|_| None), [(FlowId(1), 50)]);
         assert_eq!((provider.rate_bps(FlowId(1)), provider.rate_bps(FlowId(2))), (Some(50), None));

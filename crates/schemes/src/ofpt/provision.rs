@@ -2,8 +2,8 @@
 //!
 //! Flows of known size are served by minimum remaining time first: in that order each takes all that its path has left,
 //! so that of two flows on one bottleneck the shorter goes first, alone, and the longer waits for it (the paper's
-//! Fig. 2h). Flows of unknown size wait for nobody and keep nobody waiting: they have their max-min fair share, and
-//! share what the others leave.
+//! Fig. 2h). Flows of unknown size wait for nobody and keep nobody waiting: they have their max-min fair share, by
+//! weight ([`super::sharing`]), and share what the others leave.
 
 use pathloom_mcf::{max_min, FlowSet, Limit};
 
@@ -35,9 +35,9 @@ impl Wishes {
         Wishes { flows: FlowSet::with_capacity(flows, links), remaining_bytes: Vec::with_capacity(flows) }
     }
 
-    /// Adds a flow.
-    pub fn push(&mut self, links: &[u32], access_bps: u64, remaining_bytes: Option<u64>) {
-        self.flows.push_with(links, access_bps as f64, 1.0);
+    /// Adds a flow. Of two that share a full link and whose sizes are unknown, one of twice the weight gets twice as much.
+    pub fn push(&mut self, links: &[u32], access_bps: u64, weight: f64, remaining_bytes: Option<u64>) {
+        self.flows.push_with(links, access_bps as f64, weight);
         self.remaining_bytes.push(remaining_bytes);
     }
 
@@ -77,7 +77,7 @@ pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
     let mut others = FlowSet::new();
     for &index in &unknown {
         take(&mut left, wishes.flows.links(index), -(reserved[index].rate_bps as f64));
-        others.push_with(wishes.flows.links(index), wishes.access_bps(index), 1.0);
+        others.push_with(wishes.flows.links(index), wishes.access_bps(index), wishes.flows.weight(index));
     }
     for (index, share) in unknown.into_iter().zip(fair(&left, &others)) {
         shares[index] = share;
@@ -105,7 +105,7 @@ fn serve_in_turn(left: &mut [f64], wishes: &Wishes, mut known: Vec<usize>, share
     }
 }
 
-/// Max-min fair shares; 0 for all where links are missing.
+/// Max-min fair shares by weight; 0 for all where links are missing.
 fn fair(left: &[f64], flows: &FlowSet) -> Vec<Share> {
     // Sums of rates come off again with rounding.
     let left: Vec<f64> = left.iter().map(|left| left.max(0.0)).collect();
@@ -140,7 +140,7 @@ mod tests {
 
     fn rates(capacity_bps: &[u64], flows: &[Candidate]) -> Vec<u64> {
         let mut wishes = Wishes::default();
-        flows.iter().for_each(|(links, access_bps, bytes)| wishes.push(links, *access_bps, *bytes));
+        flows.iter().for_each(|(links, access_bps, bytes)| wishes.push(links, *access_bps, 1.0, *bytes));
         let capacity: Vec<f64> = capacity_bps.iter().map(|&bps| bps as f64).collect();
         provide(&capacity, &wishes).into_iter().map(|share| share.rate_bps).collect()
     }

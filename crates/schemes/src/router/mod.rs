@@ -38,6 +38,12 @@ pub(crate) const SIZES_KEY: KeyInfo = (
     "unknown (hosts label long flows, by DSCP) or announced (applications tell size and five-tuple before they send)",
 );
 
+pub(crate) const DEFAULTS_KEY: KeyInfo = (
+    "defaults",
+    "ecmp",
+    "ecmp (switches hash five-tuples over all shortest paths) or per-host (OFPT §4.3: the hosts of a rack take the spines in turn), how flows without a path of their own are routed",
+);
+
 /// How flows are found, by whether their sizes are to be known.
 pub(crate) fn read_sizes(spec: &Spec) -> Result<Detection, SpecError> {
     let words = [("unknown", Detection::Label), ("announced", Detection::Announced)];
@@ -56,6 +62,8 @@ pub(crate) fn read_period(spec: &Spec, key: &'static str) -> Result<Option<Nanos
 /// Settings of a [`Router`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct RouterSettings {
+    /// How short flows are routed, and long ones until they have a path.
+    pub defaults: DefaultRoutes,
     pub epsilon: f64,
     pub gain: f64,
     pub long_bytes: u64,
@@ -63,7 +71,12 @@ pub(crate) struct RouterSettings {
 
 impl RouterSettings {
     pub(crate) fn read(spec: &Spec) -> Result<RouterSettings, SpecError> {
+        let defaults =
+            spec.choice("defaults", &[("ecmp", DefaultRoutes::Ecmp), ("per-host", DefaultRoutes::PerHost)])?;
         Ok(RouterSettings {
+            // Per host, all flows to one destination take the same uplinks, and those of an incast meet long before its
+            // last link.
+            defaults: defaults.unwrap_or(DefaultRoutes::Ecmp),
             epsilon: spec.number("epsilon", 0.0, 1.0)?.unwrap_or(0.05),
             gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(0.02),
             long_bytes: spec.size_bytes("long")?.unwrap_or(100_000),
@@ -110,8 +123,8 @@ impl Router {
         self.solving = None;
         self.board = None;
         self.memory.rests.keep(|flow| view.flows.contains_key(&flow));
-        // OFPT §4: rules for short flows are there before them, by server-level load balancing.
-        actions.push(Action::SetDefaults(DefaultRoutes::PerHost));
+        // OFPT §4: rules for short flows are there before them.
+        actions.push(Action::SetDefaults(self.settings.defaults));
     }
 
     fn board(&mut self, view: &View) -> &mut Board {
@@ -224,7 +237,7 @@ impl Router {
         absent: Vec<FlowId>,
         actions: &mut Vec<Action>,
     ) {
-        let RouterSettings { epsilon, gain, long_bytes } = self.settings;
+        let RouterSettings { epsilon, gain, long_bytes, .. } = self.settings;
         let flows = view.long_flows().filter(|(_, flow)| !is_short(flow, long_bytes)).count() as u64;
         if flows == 0 || self.solving.is_some() {
             return;

@@ -1,0 +1,74 @@
+//! Where OFPT and LESSOR have nothing to gain, they must lose nothing against ecmp.
+
+use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, Nanos};
+use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::TrafficSpec;
+use std::sync::Arc;
+
+fn run(fabric: &Arc<Fabric>, traffic: &str, duration: Nanos, scheme: &str, seed: u64) -> Outcome {
+    let traffic = TrafficSpec::parse(traffic).unwrap();
+    let mut simulation = Simulation::new(SimSettings {
+        workload: Arc::new(traffic.generate(fabric, duration, seed, None).unwrap()),
+        central: pathloom_schemes::parse(scheme).unwrap().central(seed).unwrap(),
+        transport: TransportSpec::parse("newreno").unwrap(),
+        control: ControlSettings::default(),
+        duration,
+        drain: 5,
+        faults: Vec::new(),
+        seed,
+        fabric: fabric.clone(),
+    })
+    .unwrap();
+    simulation.advance(simulation.end());
+    simulation.outcome()
+}
+
+fn mean_throughput(outcome: &Outcome) -> f64 {
+    let shares: Vec<f64> = outcome.flows.iter().filter_map(|flow| flow.throughput).collect();
+    shares.iter().sum::<f64>() / shares.len() as f64
+}
+
+/// Two rows of switches with a cable between neighbours, as node-link JSON: a wide-area network whose paths are long.
+fn ladder(columns: usize) -> Fabric {
+    let node = |row: usize, column: usize| format!("s{row}-{column}");
+    let mut nodes = Vec::new();
+    let mut cables = Vec::new();
+    for column in 0..columns {
+        nodes.extend((0..2).map(|row| format!(r#"{{"id":"{}"}}"#, node(row, column))));
+        cables.push((node(0, column), node(1, column)));
+        if column > 0 {
+            cables.extend((0..2).map(|row| (node(row, column - 1), node(row, column))));
+        }
+    }
+    let cables: Vec<String> = cables.iter().map(|(a, b)| format!(r#"{{"source":"{a}","target":"{b}"}}"#)).collect();
+    let text = format!(r#"{{"nodes":[{}],"links":[{}]}}"#, nodes.join(","), cables.join(","));
+    fabric_from_file_text("ladder.json:rate=10Mbps", &text).unwrap().fabric
+}
+
+/// Short flows ride the default routes. With those of ecmp they fare exactly as under ecmp, packet by packet.
+#[test]
+fn an_incast_of_short_flows_is_that_of_ecmp() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=8,rate=1Gbps").unwrap());
+    let traffic = "incast:senders=127,size=20KB,period=200ms";
+    let flows = |scheme| run(&fabric, traffic, Nanos::from_millis(500), scheme, 1).flows;
+    let ecmp = flows("ecmp");
+    assert!(!ecmp.is_empty() && ecmp.iter().all(|flow| flow.finish.is_some()));
+    for scheme in ["ofpt", "lessor"] {
+        assert_eq!(flows(scheme), ecmp, "{scheme}");
+    }
+    assert_ne!(flows("ofpt:defaults=per-host"), ecmp);
+}
+
+/// Equal shares of every full link cost a network of long paths payload, which TCP by itself would not do.
+#[test]
+fn long_paths_carry_as_much_as_under_ecmp() {
+    let fabric = Arc::new(ladder(20));
+    let mean = |scheme: &str| {
+        let runs =
+            (1..=3).map(|seed| run(&fabric, "long-lived:pattern=permutation", Nanos::from_secs(10), scheme, seed));
+        runs.map(|outcome| mean_throughput(&outcome)).sum::<f64>() / 3.0
+    };
+    let [ecmp, ofpt, equal] = ["ecmp", "ofpt", "ofpt:shares=equal"].map(mean);
+    assert!(ofpt > 1.03 * ecmp && equal < ecmp, "ecmp {ecmp:.3}, ofpt {ofpt:.3}, with equal shares {equal:.3}");
+}
