@@ -22,6 +22,8 @@ DURATION: Final = "1s"
 
 SHORT_SHARE, LONG_SHARE = 0.1, 0.2
 """The two run lengths, as shares of the duration, whose difference is counted in instructions."""
+ADVANCE: Final = "pathloom_sim::simulation::Simulation<T>::advance"
+"""What callgrind calls the simulator's main loop. It is never inlined, and no function that it calls has this name."""
 START_UP_SHARE: Final = 0.2
 """The part of a run in which flows find their rates; its goodput is told apart from that of the rest."""
 
@@ -47,7 +49,7 @@ def settings(fabric: str, traffic: str, scheme: str, transport: str, duration: s
 
 def measure(run: dict[str, Any]) -> dict[str, Any]:
     """Rates and memory of a run, as `pathloom bench sim --json` prints them."""
-    row = _worker([sys.executable], run)[0]
+    row = _worker(run)
     cpu_s = row["cpu_s"]
     return {
         "hops": row["hops"],
@@ -66,32 +68,55 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def instructions_per_hop(run: dict[str, Any], duration: str) -> float:
-    """Instructions of a longer run less those of a shorter one, over the difference of their packet-hops.
+    """Instructions per packet-hop inside the simulator's main loop, in the installed module.
 
-    What starting up costs cancels out, and the load on the machine does not matter. Raises `PathloomError` when
-    valgrind is missing or fails.
+    Counted are a longer run and a shorter one; what starting up costs cancels out in their difference. Neither the
+    interpreter nor the load on the machine matters. Raises `PathloomError` when valgrind is missing or fails.
     """
-    if shutil.which("valgrind") is None:
-        raise bad_input("--instructions: valgrind is not installed; install it with `apt-get install valgrind`")
     full_ns = round(_core.parse_time_s(duration) * 1e9)
     counts = []
     for share in (SHORT_SHARE, LONG_SHARE):
         part = {**run, "duration": f"{round(full_ns * share)}ns"}
-        row, printed = _worker(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable], part)
-        found = re.search(r"Collected : (\d+)", printed)
-        if found is None:
-            raise bad_input("--instructions: valgrind did not print a count of instructions; see `valgrind --version`")
-        counts.append((int(found.group(1)), int(row["hops"])))
+        count, printed = count_instructions([sys.executable, *_worker_arguments(part)])
+        counts.append((count, int(json.loads(printed)["hops"])))
     (short, short_hops), (long, long_hops) = counts
     return (long - short) / (long_hops - short_hops)
 
 
-def _worker(python: list[str], run: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Carries out a run in a process of its own; gives its figures and what it printed to stderr."""
+def count_instructions(command: list[str]) -> tuple[int, str]:
+    """Instructions that a command takes inside the simulator's main loop, and what it printed.
+
+    Raises `PathloomError` when valgrind is missing or fails, or does not find the main loop.
+    """
+    if shutil.which("valgrind") is None:
+        raise bad_input("--instructions: valgrind is not installed; install it with `apt-get install valgrind`")
+    callgrind = ["valgrind", "--tool=callgrind", f"--toggle-collect={ADVANCE}", "--callgrind-out-file=/dev/null"]
+    done = _measured([*callgrind, *command])
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    if found is None:
+        raise bad_input("--instructions: valgrind did not print a count of instructions; see `valgrind --version`")
+    if found.group(1) == "0":
+        raise bad_input(
+            f"--instructions: valgrind did not find `{ADVANCE}` in {command[0]}: its symbols are stripped; "
+            "build it without --strip, as `make build` does"
+        )
+    return int(found.group(1)), done.stdout
+
+
+def _worker(run: dict[str, Any]) -> dict[str, Any]:
+    """Carries out a run in a process of its own; gives its figures."""
+    figures: dict[str, Any] = json.loads(_measured([sys.executable, *_worker_arguments(run)]).stdout)
+    return figures
+
+
+def _worker_arguments(run: dict[str, Any]) -> list[str]:
+    return ["-m", "pathloom.benchmark_worker", json.dumps(run), str(START_UP_SHARE)]
+
+
+def _measured(command: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    command = [*python, "-m", "pathloom.benchmark_worker", json.dumps(run), str(START_UP_SHARE)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode == 0:
-        return json.loads(done.stdout), done.stderr
+        return done
     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
     raise bad_input(f"bench: the measuring process ended with {done.returncode}: {last}")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from conftest import Cli
+from pathloom import PathloomError, benchmark
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.long
 
@@ -59,5 +64,29 @@ def test_hedera_on_k8_beats_what_does_not_look(cli: Cli) -> None:
 
 def test_instructions_per_hop_stay_below_the_bar(cli: Cli) -> None:
     row = json.loads(cli("bench", "sim", "--instructions", "--duration", "500ms", "--json", "-").out)
-    assert 50 < row["instructions_per_hop"] < 250
+    assert 50 < row["instructions_per_hop"] < 240
     assert row["peak_rss_mb"] - row["interpreter_rss_mb"] < 30
+
+
+def test_the_module_takes_no_more_instructions_than_the_simulator_alone() -> None:
+    """What the compiler leaves uninlined in the module, which holds more than one kind of run, would show here."""
+    build = ["cargo", "build", "--quiet", "--release", "--package", "pathloom-sim", "--example", "hops"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    alone = []
+    for milliseconds in (50, 100):
+        command = [str(ROOT / "target/release/examples/hops"), benchmark.FABRIC, str(milliseconds)]
+        count, printed = benchmark.count_instructions(command)
+        hops = re.search(r"hops: (\d+)", printed)
+        assert hops is not None
+        alone.append((count, int(hops[1])))
+    (short, short_hops), (long, long_hops) = alone
+    run = benchmark.settings(
+        benchmark.FABRIC, benchmark.TRAFFIC, benchmark.SCHEME, benchmark.TRANSPORT, benchmark.DURATION, 1
+    )
+    in_module = benchmark.instructions_per_hop(run, "500ms")
+    assert in_module == pytest.approx((long - short) / (long_hops - short_hops), rel=0.01)
+
+
+def test_a_program_without_the_main_loop_has_no_count() -> None:
+    with pytest.raises(PathloomError, match="symbols are stripped"):
+        benchmark.count_instructions(["true"])

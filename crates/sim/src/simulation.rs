@@ -146,6 +146,10 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// Works off everything up to and including `until`.
+    ///
+    /// Never inlined, so that profilers find it by name: `pathloom bench sim --instructions` counts what it and all that
+    /// it calls take.
+    #[inline(never)]
     pub fn advance(&mut self, until: Nanos) {
         let limit = to_ps(until).min(self.end).saturating_add(1);
         loop {

@@ -529,7 +529,7 @@ mod tests {
     /// Sizes of all, or of none, or of some.
     fn changes(known: impl Strategy<Value = bool> + Clone + 'static) -> impl Strategy<Value = Vec<Change>> {
         let links =
-            || prop::collection::btree_set(0..LINKS, 1..12).prop_map(|links| links.into_iter().collect::<Vec<_>>());
+            || prop::collection::btree_set(0..LINKS, 1..10).prop_map(|links| links.into_iter().collect::<Vec<_>>());
         let put =
             (links(), 100_000u64..2_000_000, known, 0u64..1_000_000).prop_map(|(links, access_bps, known, bytes)| {
                 Change::Put { links, access_bps, bytes: known.then_some(bytes) }
@@ -539,7 +539,7 @@ mod tests {
             2 => any::<usize>().prop_map(Change::Remove),
             1 => (any::<usize>(), links()).prop_map(|(flow, links)| Change::Reroute(flow, links)),
         ];
-        prop::collection::vec(change, 1..60)
+        prop::collection::vec(change, 1..40)
     }
 
     /// Plays changes; after each, the flows that stand and what the provider gives them.
