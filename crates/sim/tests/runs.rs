@@ -205,7 +205,9 @@ fn schemes_come_in_the_order_of_the_papers() {
 #[test]
 fn paths_of_their_own_and_a_pace_fill_the_fabric() {
     let traffic = "long-lived:pattern=stride";
-    let outcome = Case { traffic, scheme: "ofpt", duration: Nanos::from_secs(4), ..CASE }.run();
+    // Acknowledgements ride the default routes. Per host they are spread evenly here; by ecmp's hash some would fill links.
+    let scheme = "ofpt:defaults=per-host";
+    let outcome = Case { traffic, scheme, duration: Nanos::from_secs(4), ..CASE }.run();
     let worst = outcome.flows.iter().filter_map(|flow| flow.throughput).fold(1.0, f64::min);
     assert!(worst > 0.95, "{worst:.3}");
 }
