@@ -4,6 +4,7 @@
 //! take no place on any path, and get one anew when their turn comes. `enforce=host` has the hosts pace each flow to its
 //! provision. With neither, flows share by TCP's own rules, and none of this runs.
 
+use super::progress::{Progress, Verdict};
 use super::provider::{self, Provider, Remaining};
 use super::sharing::Sharing;
 use crate::board::access;
@@ -21,6 +22,11 @@ const PACE_STEP: f64 = provider::NEWS;
 /// A flow takes about a microsecond, so that is a tenth of the controller's time.
 const EVENING_GAP: Nanos = Nanos::from_millis(100);
 const EVENING_REST: Nanos = Nanos(10_000);
+
+/// While flows wait, the counters are read this often, and for each ToR at most so often: a reading is a message from each,
+/// and 20 µs for each message is 2 % of the controller's time. TCP is silent for 200 ms and more when its timer runs.
+const WATCH_GAP: Nanos = Nanos::from_millis(200);
+const WATCH_REST: Nanos = Nanos::from_millis(1);
 
 /// Settings of a [`Dispatcher`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -47,6 +53,9 @@ struct Charge {
     sent_bytes: u64,
     rate_bps: u64,
     as_of: Nanos,
+    /// What it has to show for its rate. A restart judges anew.
+    #[serde(skip)]
+    progress: Progress,
 }
 
 impl Charge {
@@ -76,6 +85,15 @@ pub(super) struct Dispatcher {
     known: BTreeSet<FlowId>,
     /// Flows that wait.
     waiting: BTreeSet<FlowId>,
+    /// Flows that may send and do not: nothing is provided for them, so that nobody waits for them.
+    idle: BTreeSet<FlowId>,
+    /// Flows of known size that may send, by the time at which they should be over at the latest.
+    overdue_at: BTreeSet<(Nanos, FlowId)>,
+    /// When the counters were read last, or somebody began to wait; and whether a reading was asked for since.
+    read_at: Nanos,
+    asked: bool,
+    /// Time between two readings while flows wait.
+    watch_gap: Nanos,
     provision: Option<Provision>,
     /// When all were provided for last, and how many they were.
     last_evening: Option<(Nanos, u64)>,
@@ -125,6 +143,11 @@ impl Dispatcher {
             charges: Charges::default(),
             known: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            overdue_at: BTreeSet::new(),
+            read_at: Nanos::ZERO,
+            asked: false,
+            watch_gap: WATCH_GAP,
             provision: None,
             last_evening: None,
         }
@@ -143,6 +166,10 @@ impl Dispatcher {
         self.charges.keep_known(view);
         self.known.clear();
         self.waiting = self.charges.0.iter().filter(|(_, charge)| charge.held).map(|(&flow, _)| flow).collect();
+        self.idle.clear();
+        self.overdue_at.clear();
+        self.asked = false;
+        self.watch_gap = WATCH_GAP.max(Nanos(WATCH_REST.0.saturating_mul(view.fabric.tors().len() as u64)));
         (self.provision, self.last_evening) = (None, None);
     }
 
@@ -160,9 +187,9 @@ impl Dispatcher {
         }
     }
 
-    /// Flows that wait.
-    pub(super) fn waiting(&self) -> Vec<FlowId> {
-        self.waiting.iter().copied().collect()
+    /// Flows that take no place on any path: those that wait, and those that do not send.
+    pub(super) fn absent(&self) -> Vec<FlowId> {
+        self.waiting.union(&self.idle).copied().collect()
     }
 
     /// Whether a provision of all flows has to be worked out.
@@ -184,16 +211,107 @@ impl Dispatcher {
         !is_short(flow, self.settings.long_bytes) && access(view, flow).is_some()
     }
 
-    /// The counters in the view are new: what was estimated from rates is put right, and leases are renewed.
-    pub(super) fn measured(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
-        let lease = self.settings.lease;
+    /// When the dispatcher has to look after flows that wait; `None` while nobody does.
+    pub(super) fn next_watch(&self) -> Option<Nanos> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let reading = (!self.asked).then(|| self.read_at.saturating_add(self.watch_gap));
+        reading.into_iter().chain(self.overdue_at.first().map(|&(at, _)| at)).min()
+    }
+
+    /// Sees to it that nobody waits for a flow that does not send: has the counters read while flows wait, and stops providing
+    /// for flows that should be over.
+    pub(super) fn watch(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+        if self.next_watch().is_none_or(|at| at > now) {
+            return;
+        }
+        if !self.asked && self.read_at.saturating_add(self.watch_gap) <= now {
+            self.asked = true;
+            actions.push(Action::Measure);
+        }
+        self.settle(now, view, Vec::new(), router, actions);
+    }
+
+    /// The counters in the view are new: what was estimated from rates is put right, flows that do not use their share are
+    /// provided for no longer, and those that do are again. Tells whether it is a periodic reading, not one that was asked
+    /// for; that one renews leases.
+    pub(super) fn measured(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) -> bool {
+        let periodic = !std::mem::take(&mut self.asked);
+        self.read_at = now;
+        let (lease, watched) = (self.settings.lease, !self.waiting.is_empty() || !self.idle.is_empty());
+        let (mut stopped, mut resumed) = (Vec::new(), Vec::new());
         self.charges.0.for_each_mut(|id, charge| {
             let Some(flow) = view.flows.get(&id) else { return };
-            (charge.sent_bytes, charge.as_of) = (payload_bytes(flow.bytes), now);
-            if charge.held {
+            if periodic && charge.held {
                 actions.push(Action::Hold { flow: id, lease });
             }
+            // On the default routes nobody counts it: what was estimated is all that is known.
+            if flow.route.is_none() {
+                return;
+            }
+            let (estimate, counted) = (charge.sent_bytes(now), payload_bytes(flow.bytes));
+            match charge.progress.read(now, estimate, counted).filter(|_| watched && !charge.held) {
+                Some(Verdict::Idle) => stopped.push(id),
+                Some(Verdict::Sends) => resumed.push(id),
+                None => {}
+            }
+            (charge.sent_bytes, charge.as_of) = (counted, now);
         });
+        resumed.retain(|id| self.idle.remove(id));
+        for &id in &stopped {
+            self.stop_providing(id, view, router, actions);
+        }
+        self.enter_again(now, view, &resumed);
+        if !(stopped.is_empty() && resumed.is_empty()) {
+            self.settle(now, view, resumed, router, actions);
+        }
+        periodic
+    }
+
+    /// Flows that send again are there for others again.
+    fn enter_again(&mut self, now: Nanos, view: &View, flows: &[FlowId]) {
+        for &id in flows {
+            let charge = self.charges.of(now, id);
+            charge.progress.resume(now);
+            let hosts = self.provision.as_mut().and_then(|provision| provision.hosts.as_mut());
+            hosts.into_iter().for_each(|hosts| put_at_hosts(hosts, view, id, self.known.contains(&id)));
+        }
+    }
+
+    /// A flow does not use its share: it may go on as fast as its links allow, and others are provided for as if it were not
+    /// there.
+    fn stop_providing(&mut self, id: FlowId, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+        if !self.idle.insert(id) {
+            return;
+        }
+        router.withdraw(id);
+        if let Some(Provision { hosts, paths }) = &mut self.provision {
+            paths.remove(id);
+            hosts.iter_mut().for_each(|hosts| {
+                hosts.remove(id);
+            });
+        }
+        let Some(charge) = self.charges.0.get_mut(&id) else { return };
+        if let Some(at) = charge.progress.overdue_at() {
+            self.overdue_at.remove(&(at, id));
+        }
+        let most = view.flows.get(&id).and_then(|flow| most(view, flow));
+        if let Some((_, most_bps)) = most.filter(|_| self.settings.headroom.is_some()) {
+            charge.paced_bps = Some(most_bps);
+            actions.push(Action::Pace { flow: id, rate_bps: Some(most_bps.max(1)) });
+        }
+    }
+
+    /// Flows that should be over by now are waited for no longer.
+    fn give_up_overdue(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+        while let Some(&(at, id)) = self.overdue_at.first().filter(|_| !self.waiting.is_empty()) {
+            if at > now {
+                break;
+            }
+            self.overdue_at.pop_first();
+            self.stop_providing(id, view, router, actions);
+        }
     }
 
     /// A long flow has come.
@@ -226,9 +344,12 @@ impl Dispatcher {
         router: &mut Router,
         actions: &mut Vec<Action>,
     ) {
-        self.charges.0.remove(&id);
+        if let Some(at) = self.charges.0.remove(&id).and_then(|charge| charge.progress.overdue_at()) {
+            self.overdue_at.remove(&(at, id));
+        }
         self.known.remove(&id);
         self.waiting.remove(&id);
+        self.idle.remove(&id);
         if let Some(Provision { hosts, paths }) = &mut self.provision {
             paths.remove(id);
             if let Some(hosts) = hosts {
@@ -303,7 +424,7 @@ impl Dispatcher {
         });
         if provision.hosts.is_none() && !self.known.is_empty() {
             let mut hosts = Provider::new(capacity_bps(), self.settings.sharing);
-            for &other in charges.0.keys().filter(|&&other| other != id) {
+            for &other in charges.0.keys().filter(|&other| *other != id && !self.idle.contains(other)) {
                 put_at_hosts(&mut hosts, view, other, self.known.contains(&other));
             }
             provision.hosts = Some(hosts);
@@ -327,6 +448,7 @@ impl Dispatcher {
         router: &mut Router,
         actions: &mut Vec<Action>,
     ) {
+        self.give_up_overdue(now, view, router, actions);
         let Some(Provision { hosts, paths }) = &mut self.provision else { return };
         let remaining = |id: FlowId| self.charges.remaining_bytes(now, view, id);
         let mut changed = these;
@@ -335,6 +457,7 @@ impl Dispatcher {
             changed.sort_unstable();
             changed.dedup();
         }
+        changed.retain(|id| !self.idle.contains(id));
         for &id in &changed {
             let known = self.known.contains(&id);
             if !known || hosts.as_ref().and_then(|hosts| hosts.rate_bps(id)).is_none_or(|rate_bps| rate_bps > 0) {
@@ -350,16 +473,24 @@ impl Dispatcher {
         rates.sort_unstable();
         rates.dedup();
         for (id, rate_bps) in rates {
-            self.tell(now, id, rate_bps, actions);
+            self.tell(now, view, id, rate_bps, actions);
         }
     }
 
     /// Tells a flow's host what is new.
-    fn tell(&mut self, now: Nanos, flow: FlowId, rate_bps: u64, actions: &mut Vec<Action>) {
+    fn tell(&mut self, now: Nanos, view: &View, flow: FlowId, rate_bps: u64, actions: &mut Vec<Action>) {
         let known = self.known.contains(&flow);
+        let left_bytes = if known { self.charges.remaining_bytes(now, view, flow) } else { None };
         let Some(charge) = self.charges.0.get_mut(&flow) else { return };
         charge.advance(now);
         charge.rate_bps = rate_bps;
+        if let Some(at) = charge.progress.overdue_at() {
+            self.overdue_at.remove(&(at, flow));
+        }
+        charge.progress.told(now, rate_bps, left_bytes);
+        if let Some(at) = charge.progress.overdue_at() {
+            self.overdue_at.insert((at, flow));
+        }
         let waits = rate_bps == 0 && known;
         if waits && !charge.held {
             actions.push(Action::Hold { flow, lease: self.settings.lease });
@@ -377,6 +508,9 @@ impl Dispatcher {
             actions.push(Action::Release { flow });
         }
         if std::mem::replace(&mut charge.held, waits) != waits {
+            if waits && self.waiting.is_empty() {
+                self.read_at = now;
+            }
             match waits {
                 true => self.waiting.insert(flow),
                 false => self.waiting.remove(&flow),

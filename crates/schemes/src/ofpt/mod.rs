@@ -8,6 +8,7 @@
 //! hosts over the spines.
 
 mod dispatch;
+mod progress;
 mod provider;
 mod provision;
 mod sharing;
@@ -175,9 +176,10 @@ impl Scheme for Ofpt {
                 self.tidy_up(now, view, actions);
             }
             Event::RatesMeasured { .. } => {
-                self.dispatcher.measured(now, view, actions);
-                self.dispatcher.even_out(now, view, &mut self.router, actions);
-                self.round(now, view, actions);
+                if self.dispatcher.measured(now, view, &mut self.router, actions) {
+                    self.dispatcher.even_out(now, view, &mut self.router, actions);
+                    self.round(now, view, actions);
+                }
             }
             Event::LinkChanged { link, up } => {
                 if let Some(changed) = self.router.link_changed(now, view, (*link, *up), actions) {
@@ -191,7 +193,10 @@ impl Scheme for Ofpt {
                     self.tidy_up_if_due(now, view, actions);
                 }
             }
-            Event::Timeout => self.tidy_up_if_due(now, view, actions),
+            Event::Timeout => {
+                self.dispatcher.watch(now, view, &mut self.router, actions);
+                self.tidy_up_if_due(now, view, actions);
+            }
             Event::RouteConfirmed { flow } => self.router.confirmed(*flow),
             Event::RouteRejected { flow, why } => {
                 self.router.rejected(now, view, *flow, why);
@@ -205,7 +210,7 @@ impl Scheme for Ofpt {
     fn poll_timeout(&self) -> Option<Nanos> {
         let round = (self.wants_round && !self.router.is_solving()).then(|| self.next_round());
         let evening = self.dispatcher.is_uneven().then(|| self.dispatcher.next_evening());
-        round.into_iter().chain(evening).min()
+        round.into_iter().chain(evening).chain(self.dispatcher.next_watch()).min()
     }
 
     fn solver(&self) -> fn(&View, &State) -> State {
@@ -271,7 +276,7 @@ impl Ofpt {
             return;
         }
         self.last_round = Some(now);
-        let absent = self.dispatcher.waiting();
+        let absent = self.dispatcher.absent();
         let most = if self.dispatcher.is_on() { Vec::new() } else { self.most_bps(now, view) };
         self.router.solve(now, view, most, absent, actions);
     }

@@ -1,0 +1,258 @@
+//! With sizes announced, OFPT lets flows wait for shorter ones (OFPT §5.2). None of them waits for a flow that does not use
+//! its share: one whose host waits for a retransmission time-out, say, or whose application has nothing to send.
+
+mod support;
+
+use pathloom_model::Nanos;
+use pathloom_scheme::{Action, Event, FlowId};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use support::World;
+
+/// Hosts are what binds: the links between switches are far faster.
+const FABRIC: &str = "leaf-spine:spines=2,leaves=3,hosts=3,host_rate=10Mbps,switch_rate=1Gbps";
+const ACCESS_BPS: u64 = 10_000_000;
+const STEP: Nanos = Nanos::from_millis(5);
+/// A flow that stopped is noticed by the second reading of the counters, and those come every 200 ms while flows wait.
+const PATIENCE: Nanos = Nanos::from_millis(450);
+/// A link is full when those who send have this share of it: less than a twentieth is not worth starting a flow for, and
+/// paces leave a fiftieth to short flows and may be off by as much.
+const FULL: f64 = 0.9;
+
+/// A transfer as its host knows it.
+#[derive(Clone, Debug)]
+struct Transfer {
+    size_bytes: f64,
+    sent_bytes: f64,
+    /// Bytes that the switches had not counted, because they went by the default routes.
+    uncounted_bytes: Option<f64>,
+    /// After so many bytes it is silent for so long.
+    stops: Option<(f64, Nanos)>,
+    silent_until: Nanos,
+    pace_bps: u64,
+    held: bool,
+    /// When it last had a reason to wait, or did not wait.
+    at_ease: Nanos,
+}
+
+impl Transfer {
+    fn sends(&self, now: Nanos) -> bool {
+        !self.held && self.silent_until <= now
+    }
+}
+
+/// Hosts that do as they are told, but for their silences.
+struct Hosts {
+    world: World,
+    transfers: BTreeMap<FlowId, Transfer>,
+    period: Nanos,
+    periodic_at: Nanos,
+    read_at: Nanos,
+}
+
+impl Hosts {
+    fn new(scheme: &str) -> Hosts {
+        let world = World::new(FABRIC, scheme, 1);
+        let period = world.scheme.needs().poll_period.unwrap();
+        let mut hosts = Hosts { world, transfers: BTreeMap::new(), period, periodic_at: period, read_at: Nanos::ZERO };
+        hosts.tell(&Event::Started);
+        hosts
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let mut asked = false;
+        for action in self.world.deliver(event) {
+            let flow = match action {
+                Action::Hold { flow, .. } | Action::Release { flow } | Action::Pace { flow, .. } => flow,
+                Action::Measure => {
+                    asked = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            let Some(transfer) = self.transfers.get_mut(&flow) else { continue };
+            match action {
+                Action::Hold { .. } => transfer.held = true,
+                Action::Release { .. } => transfer.held = false,
+                Action::Pace { rate_bps, .. } => transfer.pace_bps = rate_bps.unwrap_or(ACCESS_BPS),
+                _ => {}
+            }
+        }
+        if asked {
+            self.read();
+        }
+    }
+
+    /// The counters of the ToRs are read. They count flows on paths of their own.
+    fn read(&mut self) {
+        let period = self.world.now.saturating_sub(self.read_at);
+        self.read_at = self.world.now;
+        for (id, transfer) in &mut self.transfers {
+            let Some(flow) = self.world.view.flows.get_mut(id).filter(|flow| flow.route.is_some()) else { continue };
+            let uncounted_bytes = *transfer.uncounted_bytes.get_or_insert(transfer.sent_bytes);
+            flow.bytes = ((transfer.sent_bytes - uncounted_bytes) * 1514.0 / 1448.0) as u64;
+        }
+        self.tell(&Event::RatesMeasured { period });
+    }
+
+    fn start(
+        &mut self,
+        id: u64,
+        (src, dst): (usize, usize),
+        known: bool,
+        size_bytes: u64,
+        stops: Option<(f64, Nanos)>,
+    ) {
+        let id = FlowId(id);
+        let hosts = self.world.view.fabric.hosts().to_vec();
+        self.world.add_flow(id, (hosts[src], 0), (hosts[dst], 0), id.0 as u16);
+        self.world.view.flows.get_mut(&id).unwrap().size_bytes = known.then_some(size_bytes).into();
+        let transfer = Transfer {
+            size_bytes: size_bytes as f64,
+            sent_bytes: 0.0,
+            uncounted_bytes: None,
+            stops,
+            silent_until: Nanos::ZERO,
+            pace_bps: ACCESS_BPS,
+            held: false,
+            at_ease: self.world.now,
+        };
+        self.transfers.insert(id, transfer);
+        self.tell(&Event::FlowArrived { flow: id });
+    }
+
+    /// Time goes on by [`STEP`]: whoever may send does, and the scheme gets the timers that it asked for.
+    fn step(&mut self) {
+        self.world.now = self.world.now.saturating_add(STEP);
+        let now = self.world.now;
+        self.world.settle();
+        for transfer in self.transfers.values_mut().filter(|transfer| transfer.sends(now)) {
+            transfer.sent_bytes += transfer.pace_bps as f64 * STEP.as_secs_f64() / 8.0 * 1448.0 / 1514.0;
+            if let Some((_, pause)) = transfer.stops.take_if(|(after, _)| *after <= transfer.sent_bytes) {
+                transfer.silent_until = now.saturating_add(pause);
+            }
+        }
+        let done = |(&id, transfer): (&FlowId, &Transfer)| (transfer.sent_bytes >= transfer.size_bytes).then_some(id);
+        for flow in self.transfers.iter().filter_map(done).collect::<Vec<_>>() {
+            self.transfers.remove(&flow);
+            self.tell(&Event::FlowFinished { flow });
+        }
+        if self.periodic_at <= now {
+            self.periodic_at = now.saturating_add(self.period);
+            self.read();
+        }
+        for turn in 0.. {
+            assert!(turn < 100, "the scheme asks for the same timer for ever");
+            if self.world.scheme.poll_timeout().is_none_or(|at| at > now) {
+                break;
+            }
+            self.tell(&Event::Timeout);
+        }
+    }
+
+    /// Bits per second that those who send put on a link by their paces.
+    fn used_bps(&self, ends: [usize; 2]) -> u64 {
+        let now = self.world.now;
+        let crosses = |id: &FlowId| self.ends(*id).iter().any(|end| ends.contains(end));
+        self.transfers.iter().filter(|(id, one)| one.sends(now) && crosses(id)).map(|(_, one)| one.pace_bps).sum()
+    }
+
+    /// The access links of a flow.
+    fn ends(&self, id: FlowId) -> [usize; 2] {
+        let (fabric, flow) = (&self.world.view.fabric, &self.world.view.flows[&id]);
+        let uplink = |address| fabric.attachment(address).unwrap().uplink;
+        [uplink(flow.five_tuple.src).index(), uplink(flow.five_tuple.dst).reverse().index()]
+    }
+
+    /// Nobody has waited for long beside links that those who send leave room on.
+    fn check(&mut self) {
+        let now = self.world.now;
+        for id in self.transfers.keys().copied().collect::<Vec<_>>() {
+            let [src, dst] = self.ends(id);
+            let full = |end| self.used_bps([end, end]) as f64 >= FULL * ACCESS_BPS as f64;
+            let busy = full(src) || full(dst);
+            let transfer = self.transfers.get_mut(&id).unwrap();
+            if busy || !transfer.held {
+                transfer.at_ease = now;
+            }
+            let waited = now.saturating_sub(transfer.at_ease);
+            assert!(waited <= PATIENCE, "{id:?} waits for nobody for {waited:?} at {now:?}: {:?}", self.transfers);
+        }
+    }
+}
+
+/// The first flow goes silent before its end. The one behind it has the link, until a reading finds that the first sends again.
+#[test]
+fn a_flow_that_stops_is_not_waited_for() {
+    let mut hosts = Hosts::new("ofpt:sizes=announced,period=1s");
+    let pause = Nanos::from_secs(3);
+    hosts.start(0, (0, 3), true, 2_000_000, Some((500_000.0, pause)));
+    hosts.start(1, (0, 4), true, 8_000_000, None);
+    let held = |hosts: &Hosts, id| hosts.transfers.get(&FlowId(id)).map(|transfer: &Transfer| transfer.held);
+    let mut history = Vec::new();
+    while held(&hosts, 0).is_some() {
+        hosts.step();
+        hosts.check();
+        history.push((held(&hosts, 0), held(&hosts, 1)));
+        history.dedup();
+    }
+    // In turn; the second while the first is silent; and in turn again.
+    let (sends, waits) = (Some(false), Some(true));
+    assert_eq!(history, [(sends, waits), (sends, sends), (sends, waits), (None, sends)]);
+    assert!(hosts.world.now < Nanos::from_millis(6_000), "{:?}", hosts.world.now);
+}
+
+/// A flow that never sends a byte, and whose switches count nothing: it is overdue.
+#[test]
+fn a_flow_that_should_be_over_is_not_waited_for() {
+    let mut hosts = Hosts::new("ofpt:sizes=announced");
+    // Within a ToR: no path, no counter.
+    hosts.start(0, (0, 1), true, 100_000, Some((0.0, Nanos::from_secs(10))));
+    hosts.start(1, (0, 2), true, 200_000, None);
+    hosts.step();
+    assert!(hosts.transfers[&FlowId(1)].held);
+    while hosts.transfers[&FlowId(1)].held {
+        hosts.step();
+    }
+    // It takes 86 ms at 9.8 Mbit/s, a quarter and 20 ms.
+    assert!(hosts.world.now <= Nanos::from_millis(130), "{:?}", hosts.world.now);
+}
+
+/// Ends, whether its size is announced, size, when it stops and for how long, and the time until the next one comes.
+type Draft = ((usize, usize), bool, u64, Option<(f64, Nanos)>, u8);
+
+fn draft() -> impl Strategy<Value = Draft> {
+    // Few ends, so that many share a link; paths lead from one ToR to another.
+    let ends = (0usize..3, 3usize..6);
+    let stops = prop::option::of((0.0..1.0, 0u64..3_000).prop_map(|(part, ms)| (part, Nanos::from_millis(ms))));
+    (ends, prop::bool::weighted(0.9), 100_000u64..2_000_000, stops, 0u8..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever comes, goes silent and goes on: none waits for long but for those who send.
+    #[test]
+    fn no_flow_waits_for_one_that_does_not_use_its_share(
+        scheme in prop::sample::select(vec!["ofpt:sizes=announced", "ofpt:sizes=announced,period=300ms"]),
+        drafts in prop::collection::vec(draft(), 1..12),
+    ) {
+        let mut hosts = Hosts::new(scheme);
+        for (id, (ends, known, size_bytes, stops, gap)) in drafts.into_iter().enumerate() {
+            let stops = stops.map(|(part, pause)| (part * size_bytes as f64, pause));
+            hosts.start(id as u64, ends, known, size_bytes, stops);
+            for _ in 0..gap {
+                hosts.step();
+                hosts.check();
+            }
+        }
+        for _ in 0..20_000 {
+            if hosts.transfers.is_empty() {
+                break;
+            }
+            hosts.step();
+            hosts.check();
+        }
+        prop_assert!(hosts.transfers.is_empty(), "not over by {:?}: {:?}", hosts.world.now, hosts.transfers);
+    }
+}
