@@ -81,6 +81,8 @@ class Needs:
     """How a flow is moved: by a tag of each version of its route, or by seamless flow migration (OFPT §5.3)."""
     rules: Literal["per_flow", "per_path"] = "per_flow"
     """Whether flows on one path share rules (OFPT §5.2)."""
+    paces: bool = False
+    """Whether long flows are told how fast to send, by `Pace`; until then hosts pace them to their cards' rates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,25 @@ def test_events_come_in_order_and_say_what_happened() -> None:
     assert changes[:2] == [(False, 20), (False, 20)] and changes[2:] == [(True, 50), (True, 50)]
 
 
+def test_hosts_of_a_scheme_that_paces_begin_at_their_cards_rates() -> None:
+    class Unpaced(PyEcmp):
+        def needs(self) -> Needs:
+            return Needs(detection="label")
+
+    class Paced(PyEcmp):
+        def needs(self) -> Needs:
+            return Needs(detection="label", paces=True)
+
+    def sent_again(scheme: type[Scheme]) -> int:
+        fabric, traffic = "fat-tree:k=4,rate=100Mbps", "incast:senders=6,size=1MB,period=1s"
+        result = pl.run(scheme=scheme, fabric=fabric, traffic=traffic, duration="1s", runs=1)
+        return int(result.flows["retransmits"].sum())
+
+    # Six senders that have twelve segments in flight each find room in a queue of a hundred.
+    assert sent_again(Unpaced) > 100
+    assert sent_again(Paced) == 0
+
+
 def test_measuring_and_timing_out_and_solving() -> None:
     told: list[Any] = []
 

@@ -75,6 +75,10 @@ pub struct Needs {
     /// Whether flows share rules.
     #[serde(default, skip_serializing_if = "RuleSharing::is_default")]
     pub rules: RuleSharing,
+    /// Whether long flows are told how fast to send ([`crate::Action::Pace`]). Until they are, their hosts may pace them to
+    /// the rate of their network card, so that they fill no queue before the controller has heard of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paces: bool,
 }
 
 impl Needs {
@@ -85,5 +89,6 @@ impl Needs {
         poll_period: None,
         migration: Migration::Tagged,
         rules: RuleSharing::PerFlow,
+        paces: false,
     };
 }

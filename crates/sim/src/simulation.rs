@@ -11,12 +11,12 @@ use crate::packet::{Direction, Packet};
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
-use pathloom_control::{Config, Controller, Input, Output};
+use pathloom_control::{Config, Controller, Enforcement, Input, Output};
 use pathloom_model::{
     Damage, Fabric, Fault, FaultTarget, FiveTuple, Headers, LinkId, LinkState, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN,
     TCP_SYN,
 };
-use pathloom_scheme::Detection;
+use pathloom_scheme::{Detection, Needs};
 use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -33,6 +33,8 @@ pub struct Simulation<T: Tap = NoTap> {
     agenda: Agenda,
     transport: Settings,
     detection: Detection,
+    /// Whether hosts pace long flows from their start on: to their cards' rates, until the controller tells them more.
+    paces: bool,
     /// Slots of the connections that are not over, by what the controller calls them.
     by_tuple: FxHashMap<FiveTuple, u32>,
     long_bytes: u64,
@@ -68,7 +70,8 @@ impl<T: Tap> Simulation<T> {
         check(&settings)?;
         let SimSettings { fabric, workload, central, transport, control, duration, drain, faults, seed } = settings;
         let transport = transport.settings().clone();
-        let detection = central.needs().detection;
+        let Needs { detection, paces, .. } = central.needs();
+        let paces = paces && control.enforcement == Enforcement::Host;
         let network = Network::new(fabric.clone(), &control, longest_way(&fabric), tap);
         let rule_limit = control.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let config = Config { rule_limit, enforcement: control.enforcement, ..Config::default() };
@@ -86,6 +89,7 @@ impl<T: Tap> Simulation<T> {
             rng: Pcg64::seed_from_u64(seed),
             transport,
             detection,
+            paces,
             by_tuple: FxHashMap::default(),
             long_bytes,
             faults,
@@ -398,11 +402,12 @@ impl<T: Tap> Simulation<T> {
         }
         self.network.reserve_slots(self.connections.len());
         self.by_tuple.insert(five_tuple, slot as u32);
-        if self.detection == Detection::Announced && self.is_long(flow) {
+        let is_long = self.is_long(flow);
+        if self.detection == Detection::Announced && is_long {
             let input = Input::TransferAnnounced { five_tuple, size_bytes: size };
             self.control.tell(now, &mut self.agenda, input);
         }
-        self.open(now, slot);
+        self.open(now, slot, is_long);
     }
 
     /// Headers of a flow's data; its host labels it if it is long.
@@ -415,9 +420,14 @@ impl<T: Tap> Simulation<T> {
         self.flows.spec(flow).size_bytes.is_none_or(|size| size >= self.long_bytes)
     }
 
-    fn open(&mut self, now: Ps, slot: usize) {
+    fn open(&mut self, now: Ps, slot: usize, is_long: bool) {
         let connection = self.connections.get(slot);
         connection.opened = true;
+        if self.paces && is_long {
+            let card_bps = self.fabric.link(LinkId(connection.data_uplink)).settings.rate_bps;
+            let pace_bps = self.transport.pace_bps.map_or(card_bps, |pace_bps| pace_bps.min(card_bps));
+            connection.sender.set_pace(to_nanos(now), Some(pace_bps));
+        }
         connection.sender.open(to_nanos(now));
         self.pump(now, slot);
     }

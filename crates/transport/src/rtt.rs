@@ -3,12 +3,20 @@
 use crate::Settings;
 use pathloom_model::Nanos;
 
-/// Smoothed RTT, its variation, and the time-out they make.
+/// The least RTT is that of at least so many samples, and at most twice as many: a flow that is moved to a longer path
+/// forgets the shorter one.
+const LEAST_OF: u32 = 64;
+
+/// Smoothed RTT, its variation, and the time-out they make; and the least RTT lately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RttEstimator {
     /// Smoothed RTT and RTT variation in nanoseconds; none before the first sample.
     smoothed: Option<(u64, u64)>,
     rto: Nanos,
+    /// Least RTT of the present samples, and of the [`LEAST_OF`] before them.
+    least: [u64; 2],
+    /// Number of present samples.
+    samples: u32,
     min_rto: Nanos,
     max_rto: Nanos,
 }
@@ -16,7 +24,7 @@ pub(crate) struct RttEstimator {
 impl RttEstimator {
     pub(crate) fn new(settings: &Settings) -> RttEstimator {
         let (min_rto, max_rto) = (settings.min_rto, settings.max_rto);
-        RttEstimator { smoothed: None, rto: settings.initial_rto, min_rto, max_rto }
+        RttEstimator { smoothed: None, rto: settings.initial_rto, least: [u64::MAX; 2], samples: 0, min_rto, max_rto }
     }
 
     /// The present time-out, backed off or not.
@@ -34,8 +42,19 @@ impl RttEstimator {
         self.smoothed.map(|(srtt, rttvar)| Nanos(srtt + 4 * rttvar))
     }
 
+    /// The least RTT lately, which is that of the path where no queue stands.
+    pub(crate) fn least(&self) -> Option<Nanos> {
+        let least = self.least[0].min(self.least[1]);
+        (least < u64::MAX).then_some(Nanos(least))
+    }
+
     /// RFC 6298 §2.2, §2.3.
     pub(crate) fn sample(&mut self, rtt: Nanos) {
+        if self.samples == LEAST_OF {
+            (self.least, self.samples) = ([u64::MAX, self.least[0]], 0);
+        }
+        self.samples += 1;
+        self.least[0] = self.least[0].min(rtt.0);
         let (srtt, rttvar) = match self.smoothed {
             None => (rtt.0, rtt.0 / 2),
             Some((srtt, rttvar)) => {
@@ -62,6 +81,21 @@ impl RttEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_least_rtt_is_forgotten_when_it_is_long_past() {
+        let mut e = RttEstimator::new(&Settings::default());
+        assert_eq!(e.least(), None);
+        e.sample(Nanos::from_millis(2));
+        for _ in 0..LEAST_OF {
+            e.sample(Nanos::from_millis(5));
+            assert_eq!(e.least(), Some(Nanos::from_millis(2)));
+        }
+        for _ in 0..LEAST_OF {
+            e.sample(Nanos::from_millis(6));
+        }
+        assert_eq!(e.least(), Some(Nanos::from_millis(5)));
+    }
 
     #[test]
     fn follows_the_rfc() {

@@ -7,6 +7,11 @@ use crate::rtt::RttEstimator;
 use crate::settings::{Settings, HEADER_BYTES};
 use pathloom_model::Nanos;
 
+/// Round trips at its pace that a sender may have in flight, and the least number of segments: as many as come and go
+/// within the jitter of a path without standing in a queue for long.
+const FLIGHT_ROUND_TRIPS: u128 = 2;
+const LEAST_FLIGHT_SEGMENTS: u32 = 12;
+
 /// What a segment is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentKind {
@@ -77,6 +82,11 @@ pub struct Sender {
     backoffs: u32,
     pace_bps: Option<u64>,
     pace_at: Nanos,
+    /// Whether the pace is what the network provides, not a setting of the host.
+    provided: bool,
+    /// Bytes that may be in flight at that pace, and at least; the receiver's window where nobody says how fast to send.
+    flight_limit: u64,
+    least_flight: u64,
     retransmits: u32,
     timeouts: u32,
     /// When something was last sent, or an acknowledgement arrived.
@@ -124,6 +134,10 @@ impl Sender {
             backoffs: 0,
             pace_bps: settings.pace_bps,
             pace_at: Nanos::ZERO,
+            provided: false,
+            flight_limit: settings.receive_window_bytes.max(u64::from(settings.mss_bytes)),
+            least_flight: u64::from(settings.mss_bytes)
+                * u64::from(LEAST_FLIGHT_SEGMENTS.max(settings.ack_every.saturating_mul(2))),
             retransmits: 0,
             timeouts: 0,
             active_at: Nanos::ZERO,
@@ -206,11 +220,35 @@ impl Sender {
         self.paced_out = false;
     }
 
-    /// Limits the rate of what is sent from now on, headers included; `None` lifts the limit.
+    /// Limits the rate of what is sent from now on, headers included, to what the network provides for it; `None` lifts the
+    /// limit. What is in flight beyond two round trips at that rate, of the least RTT seen lately, and beyond 12 segments
+    /// stands in a queue: so much and no more is sent before acknowledgements come. (BBR keeps to two round trips for the
+    /// same reason: Cardwell et al., CACM 60(2), 2017.)
     pub fn set_pace(&mut self, now: Nanos, rate_bps: Option<u64>) {
         self.pace_bps = rate_bps.map(|rate| rate.max(1));
         self.pace_at = self.pace_at.min(now + Nanos(1));
         self.paced_out = false;
+        self.provided = rate_bps.is_some();
+        self.limit_flight();
+    }
+
+    /// The pace or the RTT is new.
+    fn limit_flight(&mut self) {
+        self.flight_limit = match (self.pace_bps.filter(|_| self.provided), self.rtt.least()) {
+            (Some(rate_bps), Some(rtt)) => {
+                let bytes = FLIGHT_ROUND_TRIPS * u128::from(rate_bps) * u128::from(rtt.0) / 8_000_000_000;
+                u64::try_from(bytes).unwrap_or(u64::MAX).max(self.least_flight).min(self.receive_window)
+            }
+            // Before there is an RTT the initial window is what is in flight.
+            _ => self.receive_window,
+        };
+    }
+
+    fn sample_rtt(&mut self, rtt: Nanos) {
+        self.rtt.sample(rtt);
+        if self.provided {
+            self.limit_flight();
+        }
     }
 
     /// The answer to the SYN has arrived.
@@ -222,7 +260,7 @@ impl Sender {
         self.send_first = false;
         self.rto_at = None;
         match self.timing.take() {
-            Some((_, sent)) => self.rtt.sample(now.saturating_sub(sent)),
+            Some((_, sent)) => self.sample_rtt(now.saturating_sub(sent)),
             // RFC 6298 §5.7 and RFC 5681 §3.1: a lost SYN means a window of one segment and a time-out of 3 s.
             None => {
                 self.rtt.after_repeated_syn();
@@ -256,7 +294,7 @@ impl Sender {
         self.next = self.next.max(ack);
         if let Some((end, sent)) = self.timing {
             if ack >= end {
-                self.rtt.sample(now.saturating_sub(sent));
+                self.sample_rtt(now.saturating_sub(sent));
                 self.timing = None;
             }
         }
@@ -442,7 +480,7 @@ impl Sender {
             true => self.mss * u64::from(self.dup_acks.min(2)),
             false => 0,
         };
-        (self.cwnd + extra).min(self.receive_window)
+        (self.cwnd + extra).min(self.flight_limit)
     }
 
     #[cold]
@@ -678,6 +716,51 @@ mod tests {
         let late = Nanos::from_millis(13);
         assert!(drain(&mut s, late).is_empty());
         assert!(s.poll_timeout().is_none_or(|at| at > late), "it would be woken again and again");
+    }
+
+    /// Acknowledges everything that is in flight after this round-trip time, again and again; returns what was in flight.
+    fn flights(s: &mut Sender, now: &mut Nanos, rtt: Nanos, rounds: usize) -> Vec<usize> {
+        let round = |_| {
+            let sent = drain(s, *now);
+            *now = now.saturating_add(rtt);
+            s.handle_ack(*now, (sent.last().unwrap() + 1) * MSS);
+            sent.len()
+        };
+        (0..rounds).map(round).collect()
+    }
+
+    #[test]
+    fn no_more_is_in_flight_than_what_is_provided_needs() {
+        // Byte counting doubles the window in each round trip; a pace far above what is asked for spaces nothing.
+        let mut s = open(&Settings { byte_counting: true, ..settings() }, None);
+        let (mut now, rtt) = (Nanos::ZERO, Nanos::from_millis(10));
+        assert_eq!(flights(&mut s, &mut now, rtt, 4), [4, 8, 16, 32]);
+        // 8 Mbit/s for twice 10 ms are 20 segments.
+        let limit = |rate_bps, s: &mut Sender, now| {
+            s.set_pace(now, Some(rate_bps));
+            s.flight_limit
+        };
+        assert_eq!(limit(8_000_000, &mut s, now), 20 * MSS);
+        assert_eq!(limit(80_000_000, &mut s, now), 200 * MSS);
+        assert_eq!(limit(1, &mut s, now), 12 * MSS, "so many come and go whatever the pace");
+        s.set_pace(now, Some(u64::MAX));
+        assert_eq!(s.flight_limit, s.receive_window);
+        s.set_pace(now, None);
+        assert_eq!(flights(&mut s, &mut now, rtt, 2), [64, 128], "nobody says how fast to send any more");
+        // A setting of the host says nothing of the network.
+        let mut s = open(&Settings { pace_bps: Some(8_000_000), ..settings() }, None);
+        s.sample_rtt(rtt);
+        assert_eq!(s.flight_limit, s.receive_window);
+    }
+
+    #[test]
+    fn a_longer_path_gets_what_it_needs_in_flight() {
+        let mut s = open(&settings(), None);
+        s.set_pace(Nanos::ZERO, Some(80_000_000));
+        s.sample_rtt(Nanos::from_millis(10));
+        assert_eq!(s.flight_limit, 200 * MSS);
+        (0..128).for_each(|_| s.sample_rtt(Nanos::from_millis(50)));
+        assert_eq!(s.flight_limit, 1000 * MSS);
     }
 
     /// A wire that drops, reorders and repeats, with a round trip of 1 ms.

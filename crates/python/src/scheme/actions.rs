@@ -52,6 +52,7 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
         poll_period: poll_period.map(Nanos),
         migration: choice(given, "migration", &MIGRATIONS)?,
         rules: choice(given, "rules", &SHARINGS)?,
+        paces: field(given, "paces")?,
     })
 }
 

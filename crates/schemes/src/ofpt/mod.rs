@@ -45,7 +45,8 @@ const SCHEDULE_KEY: KeyInfo =
 const ENFORCE_KEY: KeyInfo = (
     "enforce",
     "host",
-    "host (flows are paced to their provision; the control setting enforcement=meter has ToRs do it) or none (TCP shares)",
+    "host (flows are paced to their provision, to their card's rate until it is known; the control setting enforcement=meter \
+     has ToRs do it) or none (TCP shares)",
 );
 const HEADROOM_KEY: KeyInfo = ("headroom", "0.02", "share of its provision that a paced flow leaves to short flows");
 const SHARES_KEY: KeyInfo = (
@@ -152,6 +153,7 @@ impl Scheme for Ofpt {
             poll_period: Some(self.settings.period),
             migration: self.settings.migration,
             rules: self.settings.rules,
+            paces: self.settings.dispatch.headroom.is_some(),
             ..Needs::NOTHING
         }
     }
