@@ -11,6 +11,9 @@ use pathloom_model::Nanos;
 /// within the jitter of a path without standing in a queue for long.
 const FLIGHT_ROUND_TRIPS: u128 = 2;
 const LEAST_FLIGHT_SEGMENTS: u32 = 12;
+/// And this part of what has been acknowledged. A flow that goes on for long needs a queue to keep its share beside the
+/// acknowledgements on its links; others then wait for a small part of the time that it took itself.
+const FLIGHT_OF_ACKED: u64 = 256;
 
 /// What a segment is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,8 +225,8 @@ impl Sender {
 
     /// Limits the rate of what is sent from now on, headers included, to what the network provides for it; `None` lifts the
     /// limit. What is in flight beyond two round trips at that rate, of the least RTT seen lately, and beyond 12 segments
-    /// stands in a queue: so much and no more is sent before acknowledgements come. (BBR keeps to two round trips for the
-    /// same reason: Cardwell et al., CACM 60(2), 2017.)
+    /// stands in a queue: so much is sent before acknowledgements come, and a 256th of what was acknowledged. (BBR keeps to
+    /// two round trips for the same reason: Cardwell et al., CACM 60(2), 2017.)
     pub fn set_pace(&mut self, now: Nanos, rate_bps: Option<u64>) {
         self.pace_bps = rate_bps.map(|rate| rate.max(1));
         self.pace_at = self.pace_at.min(now + Nanos(1));
@@ -237,7 +240,8 @@ impl Sender {
         self.flight_limit = match (self.pace_bps.filter(|_| self.provided), self.rtt.least()) {
             (Some(rate_bps), Some(rtt)) => {
                 let bytes = FLIGHT_ROUND_TRIPS * u128::from(rate_bps) * u128::from(rtt.0) / 8_000_000_000;
-                u64::try_from(bytes).unwrap_or(u64::MAX).max(self.least_flight).min(self.receive_window)
+                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(self.least_flight);
+                bytes.saturating_add(self.una / FLIGHT_OF_ACKED).min(self.receive_window)
             }
             // Before there is an RTT the initial window is what is in flight.
             _ => self.receive_window,
@@ -740,9 +744,10 @@ mod tests {
             s.set_pace(now, Some(rate_bps));
             s.flight_limit
         };
-        assert_eq!(limit(8_000_000, &mut s, now), 20 * MSS);
-        assert_eq!(limit(80_000_000, &mut s, now), 200 * MSS);
-        assert_eq!(limit(1, &mut s, now), 12 * MSS, "so many come and go whatever the pace");
+        let more = 60 * MSS / FLIGHT_OF_ACKED;
+        assert_eq!(limit(8_000_000, &mut s, now), 20 * MSS + more);
+        assert_eq!(limit(80_000_000, &mut s, now), 200 * MSS + more);
+        assert_eq!(limit(1, &mut s, now), 12 * MSS + more, "so many come and go whatever the pace");
         s.set_pace(now, Some(u64::MAX));
         assert_eq!(s.flight_limit, s.receive_window);
         s.set_pace(now, None);
