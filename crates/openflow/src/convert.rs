@@ -95,6 +95,7 @@ fn port(port: PortNo) -> Result<u32, Unsayable> {
 /// A match of a switch, if [`Match`] has words for it.
 pub fn read_match(flow: &FlowMatch) -> Option<Match> {
     let strange = flow.foreign
+        || flow.vlan_tagged
         || flow.eth_dst.is_some()
         || flow.eth_src.is_some()
         || flow.arp_op.is_some()

@@ -25,6 +25,8 @@ pub const VLAN_PRESENT: u16 = 0x1000;
 pub const ETH_IPV4: u16 = 0x0800;
 /// Ethernet type of ARP.
 pub const ETH_ARP: u16 = 0x0806;
+/// Ethernet type of IPv6.
+pub const ETH_IPV6: u16 = 0x86dd;
 /// Ethernet type of LLDP.
 pub const ETH_LLDP: u16 = 0x88cc;
 /// Ethernet type of a VLAN tag.
@@ -65,6 +67,8 @@ pub struct FlowMatch {
     pub eth_type: Option<u16>,
     /// VLAN: [`VLAN_PRESENT`] and the identifier.
     pub vlan_vid: Option<u16>,
+    /// The packet has a VLAN tag, whatever its identifier. Not together with `vlan_vid`.
+    pub vlan_tagged: bool,
     /// Differentiated-services code point.
     pub ip_dscp: Option<u8>,
     /// IP protocol.
@@ -147,7 +151,15 @@ impl FlowMatch {
             field::ETH_DST => self.eth_dst = Some(body.array()?),
             field::ETH_SRC => self.eth_src = Some(body.array()?),
             field::ETH_TYPE => self.eth_type = Some(body.u16()?),
-            field::VLAN_VID => self.vlan_vid = Some(body.u16()?),
+            field::VLAN_VID => {
+                let value = body.u16()?;
+                if masked {
+                    self.vlan_tagged = (value, body.u16()?) == (VLAN_PRESENT, VLAN_PRESENT);
+                    self.foreign |= !self.vlan_tagged;
+                    return ended(body);
+                }
+                self.vlan_vid = Some(value);
+            }
             field::IP_DSCP => self.ip_dscp = Some(body.u8()?),
             field::IP_PROTO => self.ip_proto = Some(body.u8()?),
             field::IPV4_SRC => self.ipv4_src = Some(prefix(body, masked)?),
@@ -201,6 +213,11 @@ impl FlowMatch {
         }
         if let Some(vid) = self.vlan_vid {
             put_field(out, field::VLAN_VID, &vid.to_be_bytes());
+        }
+        if self.vlan_tagged {
+            out.put(&[0x80, 0, field::VLAN_VID << 1 | 1, 4]);
+            out.put_u16(VLAN_PRESENT);
+            out.put_u16(VLAN_PRESENT);
         }
     }
 

@@ -86,6 +86,7 @@ impl FlowStatsRequest {
             eth_src: None,
             eth_type: None,
             vlan_vid: None,
+            vlan_tagged: false,
             ip_dscp: None,
             ip_proto: None,
             ipv4_src: None,

@@ -25,6 +25,7 @@ pub fn flow_match() -> impl Strategy<Value = FlowMatch> {
         eth_src: frame.2,
         eth_type: frame.3,
         vlan_vid: frame.4.map(|vid| VLAN_PRESENT | vid),
+        vlan_tagged: frame.4.is_none() && frame.0.is_some_and(|port| port % 2 == 0),
         ip_dscp: ip.0,
         ip_proto: ip.1,
         ipv4_src: ip.2,
