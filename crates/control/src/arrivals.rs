@@ -17,8 +17,8 @@ impl Controller {
         }
         let five_tuple = headers.five_tuple;
         // Only a host's own port can speak for its address.
-        let at_home = |at: &&Attachment| at.tor == switch && self.fabric.link(at.uplink).to_port == in_port;
-        if self.fabric.attachment(five_tuple.src).filter(at_home).is_none() {
+        let at_home = |at: &Attachment| at.tor == switch && self.fabric.link(at.uplink).to_port == in_port;
+        if self.attachment(five_tuple.src).filter(at_home).is_none() {
             self.counts.nonsense += 1;
             return;
         }
@@ -47,7 +47,7 @@ impl Controller {
             Detection::Measured { .. } => false,
             Detection::Label | Detection::Announced => true,
         };
-        let tor = self.fabric.attachment(five_tuple.src).map(|at| at.tor);
+        let tor = self.attachment(five_tuple.src).map(|at| at.tor);
         if let Some(tor) = tor.filter(|&tor| !self.is_ready(tor)) {
             return self.keep_news(tor, News::Announced(five_tuple, size_bytes));
         }
@@ -89,8 +89,8 @@ impl Controller {
 
     /// Takes note of a flow that begins. `None` if it is known, or cannot be.
     fn arrive(&mut self, five_tuple: FiveTuple, long: bool) -> Option<FlowId> {
-        let (src, dst) = match (self.fabric.attachment(five_tuple.src), self.fabric.attachment(five_tuple.dst)) {
-            (Some(&src), Some(&dst)) if src.address != dst.address => (src, dst),
+        let (src, dst) = match (self.attachment(five_tuple.src), self.attachment(five_tuple.dst)) {
+            (Some(src), Some(dst)) if src.address != dst.address => (src, dst),
             _ => {
                 self.counts.nonsense += 1;
                 return None;
@@ -151,7 +151,7 @@ impl Controller {
     }
 
     /// Takes away all rules of a flow that is over.
-    fn retire(&mut self, id: FlowId) {
+    pub(crate) fn retire(&mut self, id: FlowId) {
         if self.flows.get(id).is_some_and(|flow| flow.moving.is_some()) {
             self.undo_move(id);
         }

@@ -9,6 +9,7 @@ use crate::io::{Input, Output};
 use crate::labels::Labels;
 use crate::links::Cables;
 use crate::orphans::Orphans;
+use crate::places::Places;
 use crate::plan::{Planner, Step};
 use crate::polling::{Polling, Reading};
 use crate::reasons::{Cause, Decision, Reasons};
@@ -33,6 +34,8 @@ const BREATH: Nanos = Nanos::from_millis(1);
 pub struct Controller {
     pub(crate) config: Config,
     pub(crate) fabric: Arc<Fabric>,
+    /// Addresses that are elsewhere than the fabric lays them out.
+    pub(crate) places: Places,
     pub(crate) scheme: Box<dyn Scheme>,
     pub(crate) needs: Needs,
     pub(crate) view: View,
@@ -121,6 +124,7 @@ impl Controller {
             wants_barrier: Vec::new(),
             deaf_until: Nanos::ZERO,
             counts: Counts::default(),
+            places: Places::default(),
             config,
             fabric,
             scheme,
@@ -294,6 +298,7 @@ impl Controller {
                 None => self.counts.nonsense += 1,
             },
             Input::Drain { target, out } => self.drain(target, out),
+            Input::Place { prefix, at } => self.place(prefix, at),
             Input::PortStats { .. } | Input::Timeout => {}
             _ => self.counts.nonsense += 1,
         }

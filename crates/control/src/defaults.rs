@@ -7,6 +7,7 @@
 use crate::aggregate::{blocks, Aggregator, Leaf};
 use crate::config::Priorities;
 use crate::cookies::{Cookie, RuleKind};
+use crate::places::Places;
 use crate::spread::Spread;
 use crate::tables;
 use pathloom_model::rules::{Actions, Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
@@ -87,7 +88,7 @@ impl Compiler {
     /// The default routes of `switch`. Groups that `standing` has already keep their identifiers.
     pub(crate) fn compile(
         &mut self,
-        fabric: &Fabric,
+        (fabric, places): (&Fabric, &Places),
         routes: &Routes,
         switch: NodeId,
         standing: &SpreadGroups,
@@ -109,7 +110,8 @@ impl Compiler {
             first += count;
         }
         self.unowned(fabric);
-        let rules = self.space.aggregate(fabric.whole_prefix(), &self.leaves);
+        let mut rules = self.space.aggregate(fabric.whole_prefix(), &self.leaves);
+        self.placed(fabric, places, routes, switch, &mut rules);
         self.name_groups(fabric, routes, rules, standing)
     }
 
@@ -170,6 +172,38 @@ impl Compiler {
                 for (host, at) in fabric.attachments()[hosts].iter().enumerate() {
                     self.leaf(Prefix::host(at.address), port(turn(host)));
                 }
+            }
+        }
+    }
+
+    /// Prefixes that were placed, each above what was worked out so far.
+    fn placed(
+        &mut self,
+        fabric: &Fabric,
+        places: &Places,
+        routes: &Routes,
+        switch: NodeId,
+        rules: &mut Vec<(Prefix, u32)>,
+    ) {
+        for (prefix, at) in places.iter() {
+            let choice = if at.tor == switch {
+                Wanted::Port(fabric.link(at.uplink).to_port)
+            } else {
+                let tor = fabric.tor_index(at.tor).expect("a switch with hosts is a ToR");
+                let group = routes.table.group(switch, tor);
+                let links = routes.table.members(group);
+                let port = |index: usize| Wanted::Port(fabric.link(links[index % links.len()]).from_port);
+                match (routes.how, links.len()) {
+                    (_, 0) => Wanted::Drop,
+                    (DefaultRoutes::Ecmp, 2..) => Wanted::Set(group),
+                    (DefaultRoutes::PerHost, _) => port(u32::from(prefix.address) as usize),
+                    _ => port((tie_break(tor, switch) % links.len() as u64) as usize),
+                }
+            };
+            let choice = self.number(choice);
+            match rules.iter_mut().find(|(known, _)| *known == prefix) {
+                Some(known) => known.1 = choice,
+                None => rules.push((prefix, choice)),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::cookies::{Cookie, RuleKind};
+use crate::places::Places;
 use crate::tables::{self, CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_model::rules::{Actions, Match, Rule, RuleAction};
 use pathloom_model::{
@@ -9,15 +10,16 @@ use pathloom_model::{
 };
 use pathloom_scheme::{Detection, Needs};
 
-/// The rules that join the tables of `switch`, and at ToRs those that copy packets of its own hosts, by source prefix:
+/// The rules that join the tables of `switch`, and at ToRs those that copy packets of its own hosts, by source prefix and by address placed there:
 /// what only passes through is never looked at.
-pub(crate) fn rules(config: &Config, needs: &Needs, fabric: &Fabric, switch: NodeId) -> Vec<Rule> {
+pub(crate) fn rules(config: &Config, needs: &Needs, (fabric, places): (&Fabric, &Places), switch: NodeId) -> Vec<Rule> {
     let priorities = &config.priorities;
     let mut rules = vec![
         tables::rule(CONTROL, 0, Match::default(), Actions::NONE, Some(LONG_FLOWS)),
         tables::rule(LONG_FLOWS, 0, Match::default(), Actions::NONE, Some(DEFAULTS)),
     ];
-    if let Some(prefix) = fabric.tor_prefix(switch) {
+    let own = fabric.tor_prefix(switch);
+    for prefix in own.into_iter().chain(places.sources_at(switch, own)) {
         let from_here = Match { src: Some(prefix), ..Match::default() };
         let labelled = (needs.detection == Detection::Label).then_some(LONG_FLOW_DSCP);
         let finds = matches!(needs.detection, Detection::Label | Detection::Measured { .. });

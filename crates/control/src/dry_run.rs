@@ -2,6 +2,7 @@
 
 use crate::config::Priorities;
 use crate::defaults::{route_rule, Choice, Compiler, DefaultTable, Routes};
+use crate::places::Places;
 use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo};
 use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme, View};
 use std::collections::{BTreeMap, VecDeque};
@@ -156,7 +157,8 @@ impl<'a> DefaultPaths<'a> {
     /// The ports that a switch may send a flow out of.
     fn ports(&mut self, switch: NodeId, five_tuple: &FiveTuple) -> Vec<PortNo> {
         let DefaultPaths { fabric, routes, compiler, tables } = self;
-        let table = tables.entry(switch).or_insert_with(|| compiler.compile(fabric, routes, switch, &BTreeMap::new()));
+        let make = || compiler.compile((fabric, &Places::default()), routes, switch, &BTreeMap::new());
+        let table = tables.entry(switch).or_insert_with(make);
         let matching = table.routes.iter().filter(|(prefix, _)| prefix.contains(five_tuple.dst));
         let best =
             matching.max_by_key(|&&(prefix, choice)| route_rule(&Priorities::default(), 0, prefix, choice).priority);

@@ -119,9 +119,9 @@ impl Controller {
             None => Routes::new(&self.fabric, links, how),
         };
         let standing = &self.switches[switch.index()].fixed.defaults.groups;
-        let defaults = self.compiler.compile(&self.fabric, &routes, switch, standing);
+        let defaults = self.compiler.compile((&self.fabric, &self.places), &routes, switch, standing);
         self.routes = Some(routes);
-        let others = detection::rules(&self.config, &self.needs, &self.fabric, switch);
+        let others = detection::rules(&self.config, &self.needs, (&self.fabric, &self.places), switch);
         FixedRules { defaults, others: others.into_iter().map(|rule| (rule.key(), rule)).collect() }
     }
 

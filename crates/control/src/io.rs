@@ -3,7 +3,7 @@
 //! in either world.
 
 use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleCounters, RuleKey};
-use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
+use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix};
 use pathloom_scheme::State;
 use serde::{Deserialize, Serialize};
 
@@ -176,6 +176,14 @@ pub enum Input {
         target: Target,
         /// Out of service, or back.
         out: bool,
+    },
+    /// Addresses are at a host's port: a single one, or a prefix that holds none of the fabric's own addresses or all of
+    /// 10.0.0.0/8. What makes no sense is counted and left alone.
+    Place {
+        /// The addresses.
+        prefix: Prefix,
+        /// The switch and its port that leads to the host; `None` for where the fabric lays them out, if it does.
+        at: Option<(NodeId, PortNo)>,
     },
     /// A measured round trip to a switch.
     Rtt {

@@ -24,6 +24,7 @@ mod links;
 mod log;
 mod orphans;
 mod pacing;
+mod places;
 pub mod plan;
 mod polling;
 mod reasons;

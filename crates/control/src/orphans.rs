@@ -119,7 +119,7 @@ impl Controller {
         let (src, dst) = (whole(matches.src)?, whole(matches.dst)?);
         let (src_port, dst_port) = (matches.src_port?, matches.dst_port?);
         let five_tuple = FiveTuple { src, dst, proto: matches.proto?, src_port, dst_port };
-        let (src, dst) = (*self.fabric.attachment(src)?, *self.fabric.attachment(dst)?);
+        let (src, dst) = (self.attachment(src)?, self.attachment(dst)?);
         Some(FlowKey { id, five_tuple, src, dst, meter: None })
     }
 
@@ -160,7 +160,7 @@ impl Controller {
 
     fn look_at_orphan(&mut self, id: FlowId) {
         let Some(orphan) = self.orphans.flows.get(&id) else { return };
-        let Some(tor) = self.fabric.attachment(orphan.five_tuple.src).map(|at| at.tor) else { return };
+        let Some(tor) = self.attachment(orphan.five_tuple.src).map(|at| at.tor) else { return };
         if !self.is_ready(tor) {
             self.orphans.waiting.entry(tor).or_default().insert(id);
             return;
@@ -202,7 +202,7 @@ impl Controller {
 
     /// Follows the rules of a plan from the source ToR on.
     fn trace(&self, orphan: &Orphan, tor: NodeId, plan: u8, source: &Rule) -> Trace {
-        let Some(dst) = self.fabric.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
+        let Some(dst) = self.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
         let host_port = self.fabric.link(dst.uplink).to_port;
         let (tag, mut port) = match source.actions.as_slice() {
             [] if source.goto == Some(DEFAULTS) => return Trace::Defaults,
@@ -356,8 +356,8 @@ impl Controller {
         if let Some(drain) = self.config.drain {
             return drain;
         }
-        let ends = self.fabric.attachment(five_tuple.src).zip(self.fabric.attachment(five_tuple.dst));
-        let Some((&src, &dst)) = ends else { return UNKNOWN_DRAIN };
+        let ends = self.attachment(five_tuple.src).zip(self.attachment(five_tuple.dst));
+        let Some((src, dst)) = ends else { return UNKNOWN_DRAIN };
         let hops = ShortestPaths::between(&self.fabric, &LinkState::of(&self.fabric), src.tor, dst.tor).hops();
         let links = 2 + DETOUR * hops.unwrap_or(usize::MAX) as u64;
         Nanos(self.slowest_link.0.saturating_mul(links)).min(UNKNOWN_DRAIN)

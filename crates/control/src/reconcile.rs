@@ -24,8 +24,11 @@ impl Controller {
         }
         state.session = Session::Ready;
         state.reread = false;
-        state.read = true;
+        let known = std::mem::replace(&mut self.switches[switch.index()].read, true);
         self.switches[switch.index()].fixed = self.read_fixed(&rules, groups);
+        if !known {
+            self.adopt_places(switch);
+        }
         self.tell_switch(switch);
         if first {
             self.reconcile_labels(switch, &rules);

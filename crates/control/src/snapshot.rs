@@ -7,11 +7,12 @@ use crate::drain::Drains;
 use crate::flows::{Flow, More, SourceRule};
 use crate::io::Target;
 use crate::links::{Cables, LONGEST_WAIT};
+use crate::places::Places;
 use crate::plan::{FlowKey, Version};
 use crate::sfmm::Stage;
 use crate::timers::Timer;
 use pathloom_model::rules::{MeterId, RuleKey};
-use pathloom_model::{Fabric, FiveTuple, LinkState, Nanos, NodeId};
+use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId};
 use pathloom_scheme::{DefaultRoutes, FlowId, FlowView, Scheme, State, StateError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub struct Snapshot {
     cables: Cables,
     #[serde(default)]
     drains: Drains,
+    /// Single addresses that are elsewhere than the fabric lays them out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    places: Vec<Attachment>,
     flows: Vec<FlowRecord>,
     draining: Vec<Drain>,
     counts: Counts,
@@ -122,6 +126,7 @@ impl Controller {
             links: self.view.links.clone(),
             cables: self.cables.clone(),
             drains: self.drains.clone(),
+            places: self.places.singles(),
             flows,
             draining,
             counts: self.counts,
@@ -183,6 +188,7 @@ impl Controller {
         controller.view.links = snapshot.links;
         controller.cables = snapshot.cables;
         controller.drains = snapshot.drains;
+        controller.places = Places::restored(&controller.fabric, snapshot.places);
         // What was to be moved may not have been.
         controller.timers.set(controller.now, Timer::Drain);
         controller.hold_back_again();
@@ -215,8 +221,8 @@ impl Controller {
 
     fn remember(&mut self, record: FlowRecord) -> Result<(), RestoreError> {
         let FlowRecord { id, five_tuple, .. } = record;
-        let attachments = (self.fabric.attachment(five_tuple.src), self.fabric.attachment(five_tuple.dst));
-        let (Some(&src), Some(&dst)) = attachments else { return Err(RestoreError::UnknownAddress { five_tuple }) };
+        let attachments = (self.attachment(five_tuple.src), self.attachment(five_tuple.dst));
+        let (Some(src), Some(dst)) = attachments else { return Err(RestoreError::UnknownAddress { five_tuple }) };
         let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
         record.meter.into_iter().for_each(|meter| self.switches[src.tor.index()].meters.mark(meter));
         for _ in record.sources.iter().filter(|source| !source.leaving) {
