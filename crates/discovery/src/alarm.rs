@@ -4,6 +4,7 @@ use crate::arp::ArpError;
 use crate::{Dpid, Mac, Place};
 use pathloom_model::{Nanos, PortNo};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::{discriminant, Discriminant};
 use std::net::Ipv4Addr;
@@ -100,6 +101,32 @@ pub enum Trouble {
     },
 }
 
+impl Trouble {
+    /// One word for counters.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Trouble::ForgedProbe => "forged_probe",
+            Trouble::StaleProbe { .. } => "stale_probe",
+            Trouble::ReplayedProbe { .. } => "replayed_probe",
+            Trouble::TwoPlaces { .. } => "probe_at_two_places",
+            Trouble::ProbeOnHostPort { .. } => "probe_on_host_port",
+            Trouble::HostOnLink { .. } => "host_on_link",
+            Trouble::Contradiction { .. } => "contradictory_link",
+            Trouble::Looped { .. } => "looped_cable",
+            Trouble::OneWay { .. } => "one_way_cable",
+            Trouble::Flapping { .. } => "flapping_port",
+            Trouble::LldpFlood => "lldp_flood",
+            Trouble::DuplicateSwitch => "duplicate_switch",
+            Trouble::TooManyPorts => "too_many_ports",
+            Trouble::ArpFlood => "arp_flood",
+            Trouble::UnknownTargets => "unknown_targets",
+            Trouble::BadArp(_) => "bad_arp",
+            Trouble::TooManyHosts => "too_many_hosts",
+            Trouble::Spoofed { .. } => "spoofed_address",
+        }
+    }
+}
+
 impl Alarm {
     pub(crate) fn of_switch(dpid: Dpid) -> Place {
         Place { dpid, port: PortNo(0) }
@@ -179,15 +206,18 @@ pub(crate) struct AlarmFilter {
     every: Nanos,
     /// For look-ups alone.
     said: FxHashMap<(Place, Discriminant<Trouble>), (Nanos, u64)>,
+    /// How often each kind happened, whether it was said or not.
+    counts: BTreeMap<&'static str, u64>,
 }
 
 impl AlarmFilter {
     pub(crate) fn new(every: Nanos) -> AlarmFilter {
-        AlarmFilter { every, said: FxHashMap::default() }
+        AlarmFilter { every, said: FxHashMap::default(), counts: BTreeMap::new() }
     }
 
     /// The alarm, if it is time to say it.
     pub(crate) fn raise(&mut self, now: Nanos, place: Place, what: Trouble) -> Option<Alarm> {
+        *self.counts.entry(what.name()).or_default() += 1;
         let entry = self.said.entry((place, discriminant(&what)));
         let mut first = false;
         let (last, silent) = entry.or_insert_with(|| {
@@ -200,6 +230,11 @@ impl AlarmFilter {
         }
         *last = now;
         Some(Alarm { what, place, times: std::mem::take(silent) + 1 })
+    }
+
+    /// How often each kind of trouble happened, by [`Trouble::name`].
+    pub(crate) fn counts(&self) -> &BTreeMap<&'static str, u64> {
+        &self.counts
     }
 
     /// Forgets a port that no longer exists.
@@ -221,6 +256,7 @@ mod tests {
             said.extend(filter.raise(Nanos::from_secs(second), place, Trouble::ArpFlood).map(|alarm| alarm.times));
         }
         assert_eq!(said, [1, 10, 10]);
+        assert_eq!(filter.counts()["arp_flood"], 25, "the last four were not said, but counted");
         let other = filter.raise(Nanos::from_secs(25), place, Trouble::ForgedProbe).expect("another kind");
         assert!(other.to_string().starts_with("switch 000000000000002a port 3: sends LLDP"), "{other}");
         let whole = Alarm { what: Trouble::DuplicateSwitch, place: Alarm::of_switch(Dpid(1)), times: 3 };

@@ -8,7 +8,7 @@ use crate::lldp::{ProbeKey, LLDP_ETHERTYPE};
 use crate::{Dpid, Mac, Place};
 use pathloom_model::Nanos;
 use rand_pcg::Pcg64;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 /// What discovery is told.
@@ -189,6 +189,15 @@ impl Discovery {
     /// What is known of hosts.
     pub fn hosts(&self) -> &HostLearning {
         &self.hosts
+    }
+
+    /// How often each kind of trouble happened, by the name of its kind.
+    pub fn alarm_counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = self.links.alarm_counts().clone();
+        for (&name, &count) in self.hosts.alarm_counts() {
+            *counts.entry(name).or_default() += count;
+        }
+        counts
     }
 
     /// Tells each half what the other found, until neither has anything new. It ends: hosts only make ports edges, and

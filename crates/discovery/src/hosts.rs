@@ -38,6 +38,9 @@ pub struct HostSettings {
     pub idle: Nanos,
     /// A claim to the address of a live host is not looked at again for this long.
     pub refused_for: Nanos,
+    /// Whether an address of the configuration is at its port and nowhere else. If not, its configured port is asked for
+    /// it before it is believed elsewhere.
+    pub pinned: bool,
     /// The same alarm about one port is said at most so often.
     pub alarm_every: Nanos,
 }
@@ -56,6 +59,7 @@ impl Default for HostSettings {
             fresh: Nanos::from_secs(60),
             idle: Nanos::from_secs(300),
             refused_for: Nanos::from_secs(5),
+            pinned: true,
             alarm_every: Nanos::from_secs(10),
         }
     }
@@ -74,7 +78,7 @@ pub enum HostInput<'a> {
         /// The port.
         place: Place,
     },
-    /// By configuration, this address is at this port and nowhere else.
+    /// By configuration, this address is at this port; see [`HostSettings::pinned`].
     Expected {
         /// The address.
         address: Ipv4Addr,
@@ -167,7 +171,8 @@ struct Edge {
 /// address (and whoever uses the hardware address of a host elsewhere) is not believed before the owner has been asked
 /// at its old place, [`HostSettings::probes`] times, and kept silent; an owner that answers makes the claim an alarm.
 /// An owner whose port is down has left: the claim holds at once. (This is the host prober and the pre-condition of
-/// TopoGuard, Hong et al., NDSS 2015, §V.) Addresses of the configuration are at their port and nowhere else.
+/// TopoGuard, Hong et al., NDSS 2015, §V.) Addresses of the configuration are at their port and nowhere else, or, where
+/// they are not pinned, their port is asked before they are believed elsewhere.
 ///
 /// A question for a known host is answered here, or passed on to it alone if it was not heard of lately; one for an
 /// unknown address goes to its configured port, or to all edge ports, never to ports between switches. The question
@@ -183,6 +188,8 @@ pub struct HostLearning {
     hosts: BTreeMap<Ipv4Addr, Host>,
     by_mac: BTreeMap<Mac, BTreeSet<Ipv4Addr>>,
     expected: BTreeMap<Ipv4Addr, Place>,
+    /// Addresses of the configuration that somebody shows elsewhere, and when their own ports were asked first.
+    presumed: BTreeMap<Ipv4Addr, Nanos>,
     /// When to look after which host.
     agenda: Agenda<Ipv4Addr>,
     floods: Bucket,
@@ -203,6 +210,7 @@ impl HostLearning {
             hosts: BTreeMap::new(),
             by_mac: BTreeMap::new(),
             expected: BTreeMap::new(),
+            presumed: BTreeMap::new(),
             agenda: Agenda::new(),
             off_edge: 0,
             outputs: VecDeque::new(),
@@ -248,6 +256,11 @@ impl HostLearning {
     /// Whether a host is at this port.
     pub fn has_hosts(&self, place: Place) -> bool {
         self.edges.get(&place).is_some_and(|edge| edge.up && edge.hosts.iter().any(|ip| self.hosts[ip].plugged))
+    }
+
+    /// How often each kind of trouble happened, by [`Trouble::name`].
+    pub fn alarm_counts(&self) -> &BTreeMap<&'static str, u64> {
+        self.alarms.counts()
     }
 
     /// ARP frames dropped because they came in by ports that do not face hosts.

@@ -286,6 +286,11 @@ impl LinkDiscovery {
         standing && !ports.iter().any(known) && self.ports_of(dpid).next().is_some()
     }
 
+    /// How often each kind of trouble happened, by [`Trouble::name`].
+    pub fn alarm_counts(&self) -> &BTreeMap<&'static str, u64> {
+        self.alarms.counts()
+    }
+
     /// Links that are up, the lower end first, in ascending order.
     pub fn links(&self) -> impl Iterator<Item = (Place, Place)> + '_ {
         self.ports.iter().filter_map(|(&place, port)| port.link.filter(|&peer| place < peer).map(|peer| (place, peer)))

@@ -47,8 +47,12 @@ fn host(number: u8) -> KnownHost {
 impl Edge {
     /// Eight ports, and a host at each of the first `hosts`.
     fn new(hosts: u8) -> Edge {
+        Edge::with(hosts, HostSettings::default())
+    }
+
+    fn with(hosts: u8, settings: HostSettings) -> Edge {
         let mut edge = Edge {
-            learning: HostLearning::new(HostSettings::default()),
+            learning: HostLearning::new(settings),
             now: Nanos::from_secs(1),
             stations: Vec::new(),
             said: Vec::new(),
@@ -211,6 +215,35 @@ fn a_configured_address_is_asked_for_at_its_port_alone_and_believed_nowhere_else
 }
 
 #[test]
+fn a_configured_address_that_is_not_pinned_moves_when_its_own_port_is_silent_and_not_before() {
+    let mut edge = Edge::with(2, HostSettings { pinned: false, ..HostSettings::default() });
+    let b = edge.known(1);
+    let (elsewhere, thief) = (KnownHost { place: port(5), ..b }, KnownHost { place: port(6), mac: mac(77), ..b });
+    edge.tell(HostInput::Expected { address: b.address, place: b.place });
+    // It was never heard of, but answers when somebody else claims what it has.
+    edge.announce(thief);
+    assert!(edge.is_at(b) && !edge.is_at(thief));
+    edge.announce(thief);
+    edge.run_for(Nanos::from_secs(2));
+    assert!(edge.is_at(b) && !edge.alarms().is_empty());
+    // A host that has moved speaks again and again, and nobody answers at its own port.
+    let mut edge = Edge::with(2, HostSettings { pinned: false, ..HostSettings::default() });
+    edge.stations[1].awake = false;
+    edge.tell(HostInput::Expected { address: b.address, place: b.place });
+    edge.announce(elsewhere);
+    assert!(!edge.is_at(elsewhere), "its own port has a second to answer");
+    edge.run_for(Nanos::from_secs(1));
+    edge.announce(elsewhere);
+    assert!(edge.is_at(elsewhere) && edge.alarms().is_empty());
+    // Where its own port is down, it is believed at once.
+    let mut edge = Edge::with(2, HostSettings { pinned: false, ..HostSettings::default() });
+    edge.tell(HostInput::Expected { address: b.address, place: b.place });
+    edge.tell(HostInput::EdgeDown { place: b.place });
+    edge.announce(elsewhere);
+    assert!(edge.is_at(elsewhere));
+}
+
+#[test]
 fn a_live_host_keeps_its_address_and_its_hardware_address() {
     let mut edge = Edge::announced(2);
     let victim = edge.known(0);
@@ -255,6 +288,21 @@ fn a_host_that_moved_is_followed_when_its_old_place_is_silent() {
     let asked = edge.frames.iter().filter(|(place, arp)| *place == old.place && arp.is_probe()).count();
     assert_eq!(asked, 5);
     assert!(!edge.learning.has_hosts(old.place));
+}
+
+#[test]
+fn others_are_told_of_an_address_that_has_another_hardware_address_now() {
+    let mut edge = Edge::announced(2);
+    let old = edge.known(0);
+    let new = KnownHost { place: port(6), mac: mac(99), ..old };
+    edge.stations[0].known = new;
+    edge.announce(new);
+    edge.run_for(Nanos::from_millis(1100));
+    assert!(edge.is_at(new));
+    let told: Vec<Place> =
+        edge.frames.iter().filter(|(_, arp)| arp.is_announcement()).map(|(place, _)| *place).collect();
+    assert_eq!(told.len(), 7);
+    assert!(!told.contains(&new.place));
 }
 
 #[test]

@@ -40,8 +40,13 @@ impl HostLearning {
     /// Whether this sender is who it says. If that has to be found out first, the answer is no for now.
     pub(super) fn claim(&mut self, claim: KnownHost) -> bool {
         if let Some(&owner) = self.expected.get(&claim.address).filter(|&&owner| owner != claim.place) {
-            self.spoofed(claim, owner);
-            return false;
+            if self.settings.pinned {
+                self.spoofed(claim, owner);
+                return false;
+            }
+            if !self.hosts.contains_key(&claim.address) && !self.has_left(claim.address, owner) {
+                return false;
+            }
         }
         match self.hosts.get(&claim.address).copied() {
             Some(host) if host.mac == claim.mac && host.place == claim.place => {
@@ -58,6 +63,26 @@ impl HostLearning {
             }
             None => self.claim_mac(claim),
         }
+    }
+
+    /// Whether nobody answers for an address at its configured port, of which nothing was heard. It is asked first: who
+    /// claims the address elsewhere is believed when it does so again after the time that a host has for its answer.
+    fn has_left(&mut self, address: Ipv4Addr, owner: Place) -> bool {
+        if !self.edges.get(&owner).is_some_and(|edge| edge.up) {
+            return true;
+        }
+        let since = *self.presumed.entry(address).or_insert(self.now);
+        let patience = Nanos(self.settings.probe_gap.0.saturating_mul(u64::from(self.settings.probes)));
+        let waited = self.now.saturating_sub(since);
+        // What was asked long ago says nothing any more.
+        if waited > Nanos(patience.0.saturating_mul(10)) {
+            self.presumed.insert(address, self.now);
+        } else if waited >= patience {
+            self.presumed.remove(&address);
+            return true;
+        }
+        self.send(owner, &Arp::request(self.settings.own_mac, Ipv4Addr::UNSPECIFIED, address, Mac::BROADCAST));
+        false
     }
 
     /// The address is free; is the hardware address?
@@ -167,7 +192,8 @@ impl HostLearning {
     pub(super) fn remember(&mut self, known: KnownHost) {
         let KnownHost { address, mac, place } = known;
         let at_work = self.by_mac.get(&mac).into_iter().flatten().any(|ip| self.hosts[ip].place != place);
-        let wanted = self.expected.get(&address).is_none_or(|&owner| owner == place) && mac.is_station();
+        let at_home = self.expected.get(&address).is_none_or(|&owner| owner == place);
+        let wanted = (at_home || !self.settings.pinned) && mac.is_station();
         let full = self.hosts.len() >= self.settings.hosts;
         let most_here = self.settings.hosts_per_port;
         if full || at_work || !wanted || self.hosts.contains_key(&address) {
@@ -227,6 +253,7 @@ impl HostLearning {
             return false;
         };
         edge.hosts.insert(address);
+        self.presumed.remove(&address);
         // What is remembered of it at ports that are down is over.
         let elsewhere = |ip: &Ipv4Addr| self.hosts[ip].place != place;
         let over: Vec<Ipv4Addr> = self.by_mac.get(&mac).into_iter().flatten().copied().filter(elsewhere).collect();
@@ -241,6 +268,9 @@ impl HostLearning {
             None => HostOutput::HostLearnt { address, mac, place },
             Some(before) => HostOutput::HostMoved { address, mac, from: before.place, to: place },
         });
+        if before.is_some_and(|before| before.mac != mac) {
+            self.announce(new);
+        }
         true
     }
 

@@ -55,6 +55,20 @@ impl HostLearning {
         }
     }
 
+    /// Tells all others that an address has another hardware address now: they may have the old one in their tables, and
+    /// would ask for the new one only when that has aged.
+    pub(super) fn announce(&mut self, host: KnownHost) {
+        if !self.floods.take(self.now) {
+            return;
+        }
+        let KnownHost { address, mac, place } = host;
+        let announcement = Arp::request(mac, address, address, crate::Mac::BROADCAST);
+        let others = self.edges.iter().filter(|&(&other, edge)| other != place && edge.up);
+        for other in others.map(|(&other, _)| other).collect::<Vec<_>>() {
+            self.send(other, &announcement);
+        }
+    }
+
     /// Passes a question for an unknown address on to where hosts are.
     fn search(&mut self, place: Place, arp: &Arp) {
         let Some(edge) = self.edges.get_mut(&place) else { return };
@@ -63,10 +77,13 @@ impl HostLearning {
         }
         let question = Arp { to: crate::Mac::BROADCAST, ..*arp };
         if let Some(&owner) = self.expected.get(&arp.target_ip) {
-            if owner != place && self.edges.get(&owner).is_some_and(|edge| edge.up) {
+            let there = self.edges.get(&owner).is_some_and(|edge| edge.up);
+            if owner != place && there {
                 self.send(owner, &question);
             }
-            return;
+            if there || self.settings.pinned {
+                return;
+            }
         }
         if !self.floods.take(self.now) {
             return;
