@@ -1,12 +1,13 @@
 //! What the configuration file says, and whether it makes sense.
 
+use crate::addresses::{self, AddressesAt, At};
 use crate::api::{Api, ReadyApi};
 use crate::current::Current;
 use crate::hosts::HostsConfig;
 use crate::tls::Tls;
 use pathloom_control::Config as ControlConfig;
 use pathloom_model::builders::fabric_file;
-use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, NodeId};
+use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, NodeId, Prefix};
 use pathloom_schemes::SchemeSpec;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -58,6 +59,9 @@ pub struct Config {
     /// What survives a restart.
     #[serde(default)]
     pub state: State,
+    /// Addresses at hosts' ports that the fabric does not lay out there.
+    #[serde(default)]
+    pub addresses: Vec<AddressesAt>,
     /// What is logged.
     #[serde(default)]
     pub log: Log,
@@ -149,13 +153,53 @@ impl Default for Limits {
 }
 
 /// What is found out about switches and hosts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discovery {
     /// What is done about cables.
     pub links: Links,
+    /// What is done about hosts; where it is not said, they are learnt if cables are probed.
+    pub hosts: Option<Hosts>,
+    /// Which addresses hosts may show.
+    pub addresses: Addresses,
+    /// Prefixes of the addresses that hosts may show beside those of the fabric.
+    pub prefixes: Vec<String>,
+    /// Addresses that are learnt, beside those that the fabric lays out.
+    pub most_addresses: usize,
+    /// Whether DHCP is passed on between hosts.
+    pub dhcp: bool,
+}
+
+impl Default for Discovery {
+    fn default() -> Discovery {
+        let private = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"];
+        Discovery {
+            links: Links::default(),
+            hosts: None,
+            addresses: Addresses::default(),
+            prefixes: private.map(String::from).to_vec(),
+            most_addresses: 4096,
+            dhcp: true,
+        }
+    }
+}
+
+impl Discovery {
     /// What is done about hosts.
-    pub hosts: Hosts,
+    pub fn hosts(&self) -> Hosts {
+        self.hosts.unwrap_or(if self.links == Links::Off { Hosts::Configured } else { Hosts::Learn })
+    }
+}
+
+/// Which addresses hosts may show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addresses {
+    /// Those that the fabric lays out, each at its own port alone.
+    Fabric,
+    /// Any of `prefixes`, at any port, and they may move.
+    #[default]
+    Any,
 }
 
 /// What is done about cables.
@@ -170,11 +214,10 @@ pub enum Links {
 }
 
 /// What is done about hosts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hosts {
     /// They are where the fabric has them, and know each other's hardware addresses.
-    #[default]
     Configured,
     /// Their ARP is answered, and shows which hardware address is at which port.
     Learn,
@@ -221,6 +264,38 @@ pub struct Ready {
     pub(crate) listen_tls: Option<Current<rustls::ServerConfig>>,
     /// The API, if there is to be one.
     pub(crate) api: Option<ReadyApi>,
+    /// Where the configuration puts addresses.
+    pub(crate) places: Vec<(Prefix, At)>,
+    /// Prefixes of the addresses that hosts may show.
+    pub(crate) allowed: Vec<Prefix>,
+}
+
+impl Ready {
+    /// What can be used, but should not be without a thought.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let Listen { address, tls, .. } = &self.config.listen;
+        if let Some(address) = address.filter(|address| tls.is_none() && !address.ip().is_loopback()) {
+            let everywhere =
+                if address.ip().is_unspecified() { ", which is every network of this machine" } else { "" };
+            warnings.push(format!(
+                "listen.address: whoever reaches {address}{everywhere} may pose as a switch, and nothing is encrypted; \
+                 set [listen.tls], or listen in the network of the switches alone"
+            ));
+        }
+        if self.config.discovery.hosts() == Hosts::Configured {
+            warnings.push(
+                "discovery.hosts: ARP is not answered; hosts need static entries for each other, or hosts = \"learn\""
+                    .into(),
+            );
+        }
+        let wide = |prefix: &Prefix| prefix.len == 0;
+        if self.allowed.iter().any(wide) && self.places.iter().any(|(prefix, _)| wide(prefix)) {
+            let words = "discovery.prefixes: hosts may take any address, also one behind the router of [[addresses]]";
+            warnings.push(words.into());
+        }
+        warnings
+    }
 }
 
 /// Reads and checks a file. Nothing is opened but it and the fabric's.
@@ -256,7 +331,7 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
             "hosts: lines_per_host and agents must be more than 0; leave unix and address out for no agents".into()
         );
     }
-    if config.discovery == (Discovery { links: Links::Off, hosts: Hosts::Learn }) {
+    if (config.discovery.links, config.discovery.hosts()) == (Links::Off, Hosts::Learn) {
         return Err(
             "discovery: hosts are learnt at ports that face no switch; links must be \"verify\" for that".into()
         );
@@ -268,7 +343,9 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     let datapaths = datapaths(&fabric, &config.fabric.datapaths)?;
     let listen_tls = config.listen.tls.as_ref().map(|tls| listen_tls(tls, &fabric, beside)).transpose()?;
     let api = config.api.load(beside)?;
-    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths, listen_tls, api })
+    let places = addresses::places(&fabric, &config.addresses)?;
+    let allowed = addresses::prefixes("discovery.prefixes", &config.discovery.prefixes)?;
+    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths, listen_tls, api, places, allowed })
 }
 
 fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
@@ -340,6 +417,28 @@ mod tests {
     }
 
     #[test]
+    fn what_should_not_be_used_without_a_thought_is_warned_of() {
+        let warnings = |more: &str| check(&format!("{LEAST}{more}"), Path::new("")).unwrap().warnings();
+        assert_eq!(warnings(""), [""; 0]);
+        for address in ["0.0.0.0:6653", "[::]:6653", "192.0.2.1:6653"] {
+            let all = warnings(&format!("[listen]\naddress = \"{address}\""));
+            assert!(all.len() == 1 && all[0].contains("listen.tls") && all[0].contains(address), "{all:?}");
+        }
+        let all = warnings("[discovery]\nhosts = \"configured\"");
+        assert!(all.len() == 1 && all[0].contains("ARP"), "{all:?}");
+        let all =
+            warnings("[discovery]\nprefixes = [\"0.0.0.0/0\"]\n[[addresses]]\nat = \"h0\"\nprefixes = [\"0.0.0.0/0\"]");
+        assert!(all.len() == 1 && all[0].contains("router"), "{all:?}");
+    }
+
+    #[test]
+    fn hosts_are_learnt_unless_cables_are_not_probed() {
+        let hosts = |more: &str| check(&format!("{LEAST}{more}"), Path::new("")).unwrap().config.discovery.hosts();
+        assert_eq!(hosts(""), Hosts::Learn);
+        assert_eq!(hosts("[discovery]\nlinks = \"off\""), Hosts::Configured);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_named_with_its_place() {
         let cases = [
             ("", ["fabric", ""]),
@@ -358,6 +457,8 @@ mod tests {
             (&format!("{LEAST}[hosts]\nagents = 0"), ["hosts", "more than 0"]),
             (&format!("{LEAST}[discovery]\nlinks = \"on\""), ["`on`", "verify"]),
             (&format!("{LEAST}[discovery]\nlinks = \"off\"\nhosts = \"learn\""), ["discovery", "verify"]),
+            (&format!("{LEAST}[discovery]\nprefixes = [\"10.0.0.0/40\"]"), ["discovery.prefixes", "10.0.0.0/40"]),
+            (&format!("{LEAST}[[addresses]]\nat = \"h99\"\nprefixes = []"), ["addresses.h99", "no host"]),
             (&format!("{LEAST}[api]\nadress = \"127.0.0.1:1\""), ["adress", "line 4"]),
             (&format!("{LEAST}[api]\naddress = \"127.0.0.1:1\""), ["api.tokens", "needed"]),
             (&format!("{LEAST}[api]\naddress = \"127.0.0.1:1\"\ntokens = \"/missing/tokens\""), ["/missing/tokens", "pathloom controller token"]),

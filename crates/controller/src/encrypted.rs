@@ -6,9 +6,7 @@ use crate::places::{Places, Refused};
 use crate::serve::breathe;
 use crate::session::Shared;
 use rustls::ServerConfig;
-use std::cell::Cell;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -21,15 +19,7 @@ pub(crate) struct Encryption {
     config: Current<ServerConfig>,
     /// Handshakes at a time: each costs the controller's thread about a millisecond.
     handshakes: Places,
-    failures: Rc<Failures>,
     patience: Duration,
-}
-
-/// Handshakes that came to nothing, by reason.
-#[derive(Default)]
-struct Failures {
-    broken: Cell<u64>,
-    late: Cell<u64>,
 }
 
 /// Handshakes that may be under way; one address has half of them at most, unless it is this machine's own.
@@ -39,8 +29,8 @@ impl Encryption {
     /// As the configuration has it; `None` without certificates.
     pub(crate) fn new(ready: &Ready) -> Option<Encryption> {
         let config = ready.listen_tls.clone()?;
-        let (handshakes, failures) = (Places::for_switches(HANDSHAKES), Rc::default());
-        Some(Encryption { config, handshakes, failures, patience: ready.config.sessions.handshake_timeout })
+        let handshakes = Places::for_switches(HANDSHAKES);
+        Some(Encryption { config, handshakes, patience: ready.config.sessions.handshake_timeout })
     }
 }
 
@@ -56,11 +46,11 @@ pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, sh
                         greet(stream, peer, encryption, shared).await;
                     });
                 }
-                Err(refused) if refused.is_named() => {
-                    let Refused { why, count } = refused;
-                    tracing::warn!(%peer, why, count, "too many TLS handshakes at a time; a connection was closed");
+                Err(Refused { why, .. }) => {
+                    let mut hub = shared.hub.borrow_mut();
+                    hub.counts.handshakes += 1;
+                    hub.complain(&peer.to_string(), why, "too many TLS handshakes at a time; a connection was closed");
                 }
-                Err(_) => {}
             },
             Err(problem) => breathe(&problem).await,
         }
@@ -73,18 +63,19 @@ async fn greet(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shar
     let stream = match timeout(encryption.patience, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(problem)) => {
-            shared.hub.borrow_mut().counts.offences += 1;
-            if let Some(count) = fail(&encryption.failures.broken) {
-                let way_out = "its certificate must be issued by listen.tls.client_ca";
-                tracing::warn!(%peer, %problem, way_out, count, "a connection was not encrypted as it must be");
-            }
+            let mut hub = shared.hub.borrow_mut();
+            hub.counts.offences += 1;
+            hub.counts.handshakes += 1;
+            let what =
+                "a connection was not encrypted as it must be: its certificate must be issued by listen.tls.client_ca";
+            hub.complain(&peer.to_string(), &problem.to_string(), what);
             return;
         }
         Err(_) => {
-            shared.hub.borrow_mut().counts.offences += 1;
-            if let Some(count) = fail(&encryption.failures.late) {
-                tracing::warn!(%peer, count, "a TLS handshake did not end in time");
-            }
+            let mut hub = shared.hub.borrow_mut();
+            hub.counts.offences += 1;
+            hub.counts.handshakes += 1;
+            hub.complain(&peer.to_string(), "it came too late", "a TLS handshake did not end in time");
             return;
         }
     };
@@ -92,11 +83,4 @@ async fn greet(stream: TcpStream, peer: SocketAddr, encryption: Encryption, shar
     let names = shown.map(crate::tls::names).unwrap_or_default();
     let (reader, writer) = tokio::io::split(stream);
     tokio::task::spawn_local(shared.serve_as(peer.to_string(), Some(names), reader, writer));
-}
-
-/// Counts one more failure; `None` if the log has heard enough of its kind for now: it hears of the first, the second, the
-/// fourth, and so on.
-fn fail(failures: &Cell<u64>) -> Option<u64> {
-    failures.set(failures.get() + 1);
-    Some(failures.get()).filter(|count| count.is_power_of_two())
 }

@@ -8,7 +8,9 @@ use crate::hosts::Hosts;
 use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
 use crate::places::{Places, Refused};
+use crate::quiet::{subject, Quiet};
 use crate::record::Recorder;
+use crate::refused::Ledger;
 use crate::scout::{Act, Scout};
 use crate::tls::Binding;
 use pathloom_control::{Controller, Input};
@@ -74,6 +76,10 @@ pub struct HubCounts {
     pub limited: u64,
     /// Connections closed because of what their peer sent.
     pub offences: u64,
+    /// Connections refused because all places were taken, or their address had its share.
+    pub crowded: u64,
+    /// TLS handshakes that failed, came too late or were too many.
+    pub handshakes: u64,
     /// Errors that switches sent.
     pub errors: u64,
 }
@@ -106,6 +112,10 @@ pub struct Hub {
     armed: Nanos,
     /// What is measured.
     pub(crate) gauges: Gauges,
+    /// What switches have refused of hosts.
+    pub(crate) refused: Ledger,
+    /// What the log has heard of offenders.
+    pub(crate) quiet: Quiet,
     /// Which certificates switches must have.
     pub(crate) binding: Binding,
     /// What has been counted.
@@ -146,6 +156,8 @@ impl Hub {
             fed: Rc::default(),
             armed: Nanos::MAX,
             gauges: Gauges::default(),
+            refused: Ledger::default(),
+            quiet: Quiet::default(),
             binding: Binding::default(),
             counts: HubCounts::default(),
         }
@@ -186,11 +198,9 @@ impl Hub {
         let address = peer.parse::<SocketAddr>().ok().map(|address| address.ip());
         let place = match self.places.take(address) {
             Ok(place) => place,
-            Err(refused) => {
-                if refused.is_named() {
-                    let Refused { why, count } = refused;
-                    tracing::warn!(%peer, why, count, "too many connections; this one was closed");
-                }
+            Err(Refused { why, .. }) => {
+                self.counts.crowded += 1;
+                self.complain(&peer, why, "too many connections; this one was closed");
                 return None;
             }
         };
@@ -303,6 +313,15 @@ impl Hub {
         let scout = self.scout.as_ref().and_then(Scout::poll_timeout);
         let controller = self.controller().and_then(|controller| controller.poll_timeout());
         [scout, controller].into_iter().flatten().min()
+    }
+
+    /// Looks after addresses that were placed, and that nobody speaks for.
+    pub(crate) fn look_after_places(&mut self) {
+        let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
+        if let Some(scout) = &mut self.scout {
+            scout.look_after_places(&placed);
+        }
+        self.settle();
     }
 
     /// Lets the controller work off what has happened, and wakes those who write.
@@ -442,16 +461,33 @@ impl Hub {
             Stage::Up { dpid } | Stage::Ports { dpid } | Stage::Contending { dpid, .. } => format!("{dpid:016x}"),
             _ => "unknown".into(),
         };
-        tracing::warn!(peer = %link.peer, switch, why, "a connection is closed");
+        let peer = link.peer.clone();
         link.stage = Stage::Closed;
         link.since = now;
         link.wake.notify_one();
+        // Switches are told apart; whoever did not say which one it is counts by its address.
+        let subject =
+            if switch == "unknown" { subject(&peer, why) } else { format!("switch {}", subject(&switch, why)) };
+        if let Some(times) = self.quiet.admit(now, &subject) {
+            tracing::warn!(peer, switch, why, times, "a connection is closed");
+        }
+    }
+
+    /// Names an offender: one line, and then a count.
+    pub(crate) fn complain(&mut self, peer: &str, why: &str, what: &str) {
+        let now = self.clock.now();
+        if let Some(times) = self.quiet.admit(now, &subject(peer, why)) {
+            tracing::warn!(peer, why, times, "{what}");
+        }
     }
 
     /// Looks after silent peers. To be called a few times a second.
     pub fn tick(&mut self) {
         let now = self.clock.now();
         self.hosts.tick(now);
+        for (whose, times) in self.quiet.overdue(now) {
+            tracing::warn!(whose, times, "refused again since it was last said");
+        }
         let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
         for slot in 0..self.links.len() {
             let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();

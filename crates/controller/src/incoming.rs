@@ -2,11 +2,12 @@
 
 use crate::hub::{Brain, Hub};
 use crate::link::{Dump, Link, LinkId, Pending, Stage};
+use crate::refused;
 use crate::scout::Scout;
 use pathloom_control::{Input, PortStats, Removal, RuleStats};
 use pathloom_discovery::Place;
 use pathloom_model::rules::RuleCounters;
-use pathloom_model::{Nanos, NodeId, PortNo};
+use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
 use pathloom_openflow::packet::{headers, Ethernet};
 use pathloom_openflow::{
     convert, ErrorMessage, Features, FlowRemoved, FlowStats, Message, MultipartReply, MultipartRequest, PacketIn, Port,
@@ -41,14 +42,14 @@ impl Hub {
     /// A message that is in place but cannot be read is answered by an error, and the session goes on.
     pub(crate) fn misread(&mut self, id: LinkId, kind: u8, xid: u32, problem: &str) {
         let Some(link) = self.link_mut(id) else { return };
+        if !matches!(link.stage, Stage::Up { .. }) {
+            return self.offence(id, problem);
+        }
         if let Some(count) = link.complain() {
             tracing::warn!(peer = %link.peer, kind, problem, count, "a message cannot be read");
         }
-        let standing = matches!(link.stage, Stage::Up { .. });
-        if standing && kind != pathloom_openflow::Kind::ERROR {
+        if kind != pathloom_openflow::Kind::ERROR {
             self.reply(id, &Message::Error(ErrorMessage { kind: BAD_REQUEST, code: 1, data: &[] }), xid);
-        } else if !standing {
-            self.offence(id, problem);
         }
     }
 
@@ -106,6 +107,8 @@ impl Hub {
         };
         let read = Ethernet::parse(packet.data).and_then(|frame| headers(&frame));
         match read {
+            // What is no first fragment, and no flow.
+            Ok(Some(Headers { five_tuple: FiveTuple { src_port: 0, dst_port: 0, .. }, .. })) => {}
             Ok(Some(headers)) => self.feed(now, Input::PacketIn { switch, in_port, headers }),
             Ok(None) => {}
             Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "a broken packet"),
@@ -203,7 +206,7 @@ impl Hub {
             self.link_mut(id).into_iter().for_each(|link| link.scouted = Some(dpid));
         }
         if self.scout.is_some() || node.is_some() {
-            self.write_punts(id);
+            self.write_own_rules(id);
         }
         let Some((switch, fabric)) = node.zip(self.fabric.clone()) else { return };
         let is_up = |wanted: u32| ports.iter().any(|port| port.number == wanted && port.is_up());
@@ -224,7 +227,11 @@ impl Hub {
         let gone = status.reason == PortReason::Deleted;
         let Some(link) = self.link_mut(id) else { return };
         let (Stage::Up { dpid }, node) = (link.stage, link.node) else { return };
+        let news = !link.has_port(port);
         link.note_port(port);
+        if news {
+            self.refuse_strange_port(id, port);
+        }
         let mut up = !gone && status.port.is_up();
         if let Some(scout) = &mut self.scout {
             scout.port_status(now, dpid, &status.port, gone);
@@ -278,6 +285,7 @@ impl Hub {
                 rx_bytes: port.bytes[0],
                 tx_dropped: Some(port.dropped[1]).filter(|&count| count != u64::MAX).unwrap_or(0),
             })),
+            (Pending::Refused(rows), Reply::Flows(found)) => rows.extend(found.iter().filter_map(refused::row)),
             (Pending::Dump, Reply::Flows(found)) => {
                 let rules = found.iter().filter_map(convert::read_rule);
                 link.dump.iter_mut().for_each(|dump| dump.rules.extend(rules.clone()));
@@ -322,6 +330,7 @@ impl Hub {
                 }
                 self.up(now, id, |switch| Input::PortStats { switch, rows });
             }
+            Pending::Refused(rows) => self.count_refused(now, id, &rows),
             Pending::Dump => {
                 let Some(link) = self.link_mut(id) else { return };
                 let Some(dump) = &mut link.dump else { return };

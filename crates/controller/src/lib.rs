@@ -5,11 +5,13 @@
 //! leaves the answers in the buffers of the sessions they are for, and each buffer goes out in one write when all that
 //! was readable has been read: under load, system calls are shared by hundreds of messages.
 
+mod addresses;
 mod api;
 pub mod bench;
 pub mod clock;
 pub mod config;
 mod current;
+mod dhcp;
 mod duration;
 mod encrypted;
 mod gauges;
@@ -28,7 +30,9 @@ mod outgoing;
 mod persist;
 mod places;
 mod punts;
+mod quiet;
 pub mod record;
+mod refused;
 mod reload;
 mod scout;
 pub mod serve;

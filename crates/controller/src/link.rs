@@ -65,6 +65,8 @@ pub(crate) enum Pending {
         rows: Vec<RuleStats>,
     },
     PortStats(Vec<PortStats>),
+    /// What rules that drop frames have counted.
+    Refused(Vec<crate::refused::Row>),
     /// A third of a dump.
     Dump,
 }
@@ -77,6 +79,7 @@ impl Pending {
             Pending::Ports(ports) => (ports.len(), MOST_PORTS),
             Pending::FlowStats { rows, .. } => (rows.len(), MOST_ROWS),
             Pending::PortStats(rows) => (rows.len(), MOST_PORTS),
+            Pending::Refused(rows) => (rows.len(), MOST_ROWS),
             Pending::Dump => {
                 (dump.map_or(0, |dump| dump.rules.len() + dump.groups.len() + dump.meters.len()), MOST_ROWS)
             }
@@ -181,6 +184,11 @@ impl Link {
         if self.ports.len() < MOST_PORTS {
             self.ports.insert(number);
         }
+    }
+
+    /// Ports that the switch has told of.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ports.iter().copied()
     }
 
     /// Whether the switch has told of a port.

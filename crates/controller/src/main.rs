@@ -50,6 +50,7 @@ fn check(file: &str) -> Result<(), String> {
     let ready = config::read(Path::new(file)).map_err(|problem| problem.to_string())?;
     let switches = ready.fabric.switches().len();
     println!("{file}: good; fabric {} with {switches} switches, scheme {}", ready.fabric.spec(), ready.scheme.label);
+    ready.warnings().iter().for_each(|warning| println!("{file}: warning: {warning}"));
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 
 use crate::hub::{Hub, HubCounts};
 use crate::link::Stage;
+use crate::scout::Scout;
 use pathloom_control::{Counts, DurationHistogram, DURATION_BOUNDS};
+use pathloom_model::NodeId;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     text::encode, DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet,
@@ -48,6 +50,11 @@ pub(crate) struct Sample {
     scheme: String,
     uptime_s: f64,
     resident_bytes: u64,
+    /// Frames that switches refused of hosts, by switch and kind.
+    refused: Vec<(String, &'static str, u64)>,
+    /// Trouble with ports and hosts, by kind.
+    trouble: Vec<(String, u64)>,
+    agents_refused: u64,
     /// Requests to the API, by status.
     pub requests: Vec<(String, u64)>,
 }
@@ -79,13 +86,18 @@ impl Hub {
             scheme: self.gauges.scheme.0.clone(),
             uptime_s: now.saturating_sub(self.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::load::resident_bytes(std::process::id()).unwrap_or(0),
+            agents_refused: self.hosts.refused(),
+            trouble: self.scout.iter().flat_map(Scout::trouble).map(|(kind, count)| (kind.to_owned(), count)).collect(),
             ..Sample::default()
         };
+        let name = |node: NodeId| self.fabric.as_ref().map_or(String::new(), |fabric| fabric.node(node).name.clone());
+        let refused = self.refused.totals().map(|(node, kind, frames)| (name(node), kind, frames)).collect();
         let connected: Vec<bool> = self.by_node.iter().map(Option::is_some).collect();
         let Some((controller, fabric)) = self.fabric.clone().and_then(|fabric| Some((self.controller()?, fabric)))
         else {
             return sample;
         };
+        sample.refused = refused;
         let view = controller.view();
         sample.control = controller.counts();
         sample.set_up = *controller.set_up_times();
@@ -137,6 +149,11 @@ impl Sample {
         counter(out, "sessions_begun", "Sessions that came to stand.", hub.sessions)?;
         counter(out, "packet_ins_limited", "Packet-ins refused because their port sent too many.", hub.limited)?;
         counter(out, "offences", "Connections closed because of what their peer did.", hub.offences)?;
+        let help = "Connections refused because there were too many, in all or from one address.";
+        counter(out, "connections_crowded_out", help, hub.crowded)?;
+        counter(out, "handshakes_failed", "TLS handshakes that failed, were late or too many.", hub.handshakes)?;
+        counter(out, "agents_refused", "Agents of hosts sent away, or not let in.", self.agents_refused)?;
+        family(out, "port_and_host_trouble", "What is wrong with ports and hosts.", "kind", &self.trouble)?;
         counter(out, "switch_errors", "Errors that switches sent.", hub.errors)?;
         family(out, "messages_in", "Messages from switches.", "kind", &self.kinds)?;
         family(out, "api_requests", "Requests to the API.", "status", &self.requests)
@@ -177,6 +194,11 @@ impl Sample {
     }
 
     fn of_switches(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Frames of hosts that a switch refused.";
+        let mut refused = out.encode_descriptor("frames_refused", help, None, MetricType::Counter)?;
+        for (switch, kind, frames) in &self.refused {
+            one(&mut refused, &[("switch", switch.as_str()), ("kind", kind)], &ConstCounter::new(*frames))?;
+        }
         let help = "Whether the session of a switch stands.";
         let mut connected = out.encode_descriptor("switch_connected", help, None, MetricType::Gauge)?;
         for switch in &self.switches {

@@ -417,7 +417,7 @@ fn switches_without_a_place_are_named_ever_more_seldom() {
 }
 
 #[test]
-fn switches_that_are_not_encrypted_are_named_ever_more_seldom() {
+fn switches_that_are_not_encrypted_are_counted_and_named_once() {
     keep_log();
     let lab = with_tls(&authority(), "");
     for _ in 0..100 {
@@ -425,7 +425,23 @@ fn switches_that_are_not_encrypted_are_named_ever_more_seldom() {
     }
     let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
     assert!(metrics.contains("pathloom_offences_total 100\n"), "{metrics}");
-    // The first, the second, the fourth and so on; tests beside this one send switches away as well.
+    assert!(metrics.contains("pathloom_handshakes_failed_total 100\n"), "{metrics}");
+    // Tests beside this one send switches away as well.
     let lines = logged(&["was not encrypted as it must be"]);
-    assert!((7..40).contains(&lines.len()), "{lines:?}");
+    assert!((1..20).contains(&lines.len()), "{lines:?}");
+}
+
+#[test]
+fn a_thousand_refused_connections_make_a_line_and_a_count() {
+    let lab = standing(&[TOR]);
+    // Of another version, from nowhere, and for a switch that there is not.
+    for round in 0..500u32 {
+        turned_away(&lab, &[4, 99, 0, 4, 0, 0, 0, 1]);
+        turned_away(&lab, &[7, 0, 0, 8, 0, 0, (round >> 8) as u8, round as u8]);
+    }
+    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+    assert!(metrics.contains("pathloom_offences_total 1000\n"), "{metrics}");
+    // Tests beside this one log as well; before, each of these connections had a line or two.
+    let lines = logged(&["a connection is closed", "switch=\"unknown\""]);
+    assert!((1..200).contains(&lines.len()), "{} lines", lines.len());
 }

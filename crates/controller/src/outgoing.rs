@@ -3,13 +3,14 @@
 use crate::hub::{Hub, Job};
 use crate::incoming::ask;
 use crate::link::{Dump, Link, LinkId, Pending, Stage};
-use crate::punts::Punt;
-use pathloom_control::{Input, Output, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+use crate::punts::{self, Punt};
+use crate::refused::{self, Refusals, Row};
+use pathloom_control::{Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::Refusal;
-use pathloom_model::{Nanos, NodeId};
+use pathloom_model::{Nanos, NodeId, PortNo};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::convert::{self, Unsayable};
-use pathloom_openflow::{FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER};
+use pathloom_openflow::{FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX};
 use std::borrow::Cow;
 
 impl Hub {
@@ -75,14 +76,76 @@ impl Hub {
         self.mark(id);
     }
 
-    /// Brings the rules for control traffic into a switch whose session just came to stand.
-    pub(crate) fn write_punts(&mut self, id: LinkId) {
-        for punt in Punt::ALL {
-            let wanted = self.scout.as_ref().is_some_and(|scout| scout.wants(punt));
-            let Some(link) = self.link_mut(id) else { return };
-            link.say(&if wanted { punt.add() } else { punt.delete() });
+    /// Brings the rules of the driver's own into a switch whose session just came to stand.
+    pub(crate) fn write_own_rules(&mut self, id: LinkId) {
+        let (wanted, unwanted) = self.own_rules(id);
+        let Some(link) = self.link_mut(id) else { return };
+        for rule in wanted.iter().chain(&unwanted) {
+            link.say(rule);
         }
         self.mark(id);
+    }
+
+    /// The rules of the driver's own that a switch should have, for control traffic and for what is refused, and the messages
+    /// that delete those of an earlier start that it should not have.
+    pub(crate) fn own_rules(&mut self, id: LinkId) -> (Vec<Message<'static>>, Vec<Message<'static>>) {
+        let Some(link) = self.link_mut(id) else { return Default::default() };
+        let (node, ports) = (link.node, link.ports().collect::<Vec<u32>>());
+        let place = node.zip(self.fabric.as_deref());
+        let is_tor = place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some());
+        let is_wanted = |punt: Punt| self.scout.as_ref().is_some_and(|scout| scout.wants(punt));
+        let (wanted, unwanted): (Vec<Punt>, Vec<Punt>) =
+            Punt::ALL.into_iter().partition(|&punt| is_wanted(punt) && (is_tor || !punt.is_of_hosts()));
+        let mut wanted: Vec<Message<'static>> = wanted.into_iter().map(Punt::add).collect();
+        let mut unwanted: Vec<Message<'static>> = unwanted.into_iter().map(Punt::delete).collect();
+        if let Some((node, fabric)) = place {
+            wanted.extend(is_tor.then(punts::fragments));
+            let refusals = Refusals::of(fabric, node, &ports);
+            wanted.extend(refusals.wanted);
+            unwanted.extend(refusals.unwanted);
+        }
+        (wanted, unwanted)
+    }
+
+    /// Refuses what comes in by a port that the fabric does not have.
+    pub(crate) fn refuse_strange_port(&mut self, id: LinkId, port: u32) {
+        let Some(node) = self.link_mut(id).and_then(|link| link.node) else { return };
+        let known = self.fabric.as_ref().is_none_or(|fabric| fabric.out_link(node, PortNo(port)).is_some());
+        let Some(link) = self.link_mut(id).filter(|_| !known && (1..=PORT_MAX).contains(&port)) else { return };
+        for rule in refused::rules_of_strange_port(port) {
+            link.say(&rule);
+        }
+        self.mark(id);
+    }
+
+    /// Asks every switch what it has refused of hosts. Those that have not answered the last time are left alone.
+    pub(crate) fn read_refused(&mut self) {
+        let standing: Vec<LinkId> = self.by_node.iter().copied().flatten().collect();
+        for id in standing {
+            let Some(link) = self.link_mut(id) else { continue };
+            if link.pending.values().any(|pending| matches!(pending, Pending::Refused(_))) {
+                continue;
+            }
+            let (cookie, cookie_mask) = refused::SELECTED;
+            let own = FlowStatsRequest { cookie, cookie_mask, table: CONTROL, ..FlowStatsRequest::ALL };
+            let left_over = FlowStatsRequest { table: DEFAULTS, ..FlowStatsRequest::ALL };
+            for request in [own, left_over] {
+                ask(link, Request::Flows(request), Pending::Refused(Vec::new()));
+            }
+            self.mark(id);
+        }
+        self.settle();
+    }
+
+    /// Counts what a switch has refused, and names it.
+    pub(crate) fn count_refused(&mut self, now: Nanos, id: LinkId, rows: &[Row]) {
+        let Some(switch) = self.link_mut(id).and_then(|link| link.node) else { return };
+        let Some(fabric) = self.fabric.clone() else { return };
+        for row in rows {
+            if let Some(frames) = self.refused.take(now, switch, row) {
+                refused::say(&fabric.node(switch).name, row, frames);
+            }
+        }
     }
 
     /// Reads the port counters of every switch.

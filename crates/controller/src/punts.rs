@@ -1,19 +1,29 @@
-//! The rules that bring control traffic (LLDP and ARP) to the controller. They stand at the top of the control table,
+//! The rules that bring control traffic (LLDP, ARP, DHCP) to the controller. They stand at the top of the control table,
 //! lead nowhere else, and so never flood anything.
 
-use pathloom_control::CONTROL;
+use pathloom_control::{CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_openflow::action::Action;
-use pathloom_openflow::flow_match::{FlowMatch, ETH_ARP, ETH_LLDP};
+use pathloom_openflow::flow_match::{FlowMatch, ETH_ARP, ETH_IPV4, ETH_LLDP};
 use pathloom_openflow::instruction::Instructions;
 use pathloom_openflow::{FlowCommand, FlowMod, Message, GROUP_ANY, NO_BUFFER, PORT_ANY, PORT_CONTROLLER, TABLE_ALL};
 use std::borrow::Cow;
+use std::net::Ipv4Addr;
 
 /// Above every rule of the controller proper.
 const PRIORITY: u16 = 0xfff0;
-/// Marks these rules; the controller proper marks its own by `0xa` and leaves these alone.
-const COOKIE: u64 = 0xb << 60;
+/// Marks the rules of the driver; the controller proper marks its own by `0xa` and leaves these alone.
+pub(crate) const COOKIE: u64 = 0xb << 60;
 /// The whole frame, not buffered (OpenFlow 1.3.5 §7.2.5, `OFPCML_NO_BUFFER`).
 const WHOLE: u16 = 0xffff;
+/// Marks the rule for fragments.
+const FRAGMENTS: u64 = 1;
+/// Between unknown datagrams and flows, by the controller's own priorities.
+const BELOW_FLOWS: u16 = 500;
+/// UDP in IPv4.
+const UDP: u8 = 17;
+/// Ports of DHCP (RFC 2131 §4.1).
+const DHCP_SERVER: u16 = 67;
+const DHCP_CLIENT: u16 = 68;
 
 /// A kind of control traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,57 +32,101 @@ pub(crate) enum Punt {
     Lldp,
     /// What hosts ask.
     Arp,
+    /// What DHCP clients broadcast.
+    DhcpRequest,
+    /// What DHCP servers answer, to everybody or to an address that nobody has yet.
+    DhcpReply,
 }
 
 impl Punt {
-    pub(crate) const ALL: [Punt; 2] = [Punt::Lldp, Punt::Arp];
+    pub(crate) const ALL: [Punt; 4] = [Punt::Lldp, Punt::Arp, Punt::DhcpRequest, Punt::DhcpReply];
 
-    fn eth_type(self) -> u16 {
+    /// Whether it comes from hosts alone, so that switches without hosts need no rule for it.
+    pub(crate) fn is_of_hosts(self) -> bool {
+        matches!(self, Punt::DhcpRequest | Punt::DhcpReply)
+    }
+
+    fn matches(self) -> FlowMatch {
+        let udp = FlowMatch { eth_type: Some(ETH_IPV4), ip_proto: Some(UDP), ..FlowMatch::default() };
         match self {
-            Punt::Lldp => ETH_LLDP,
-            Punt::Arp => ETH_ARP,
+            Punt::Lldp => FlowMatch { eth_type: Some(ETH_LLDP), ..FlowMatch::default() },
+            Punt::Arp => FlowMatch { eth_type: Some(ETH_ARP), ..FlowMatch::default() },
+            Punt::DhcpRequest => FlowMatch {
+                ipv4_dst: Some((Ipv4Addr::BROADCAST, Ipv4Addr::BROADCAST)),
+                udp_src: Some(DHCP_CLIENT),
+                udp_dst: Some(DHCP_SERVER),
+                ..udp
+            },
+            Punt::DhcpReply => FlowMatch { udp_src: Some(DHCP_SERVER), udp_dst: Some(DHCP_CLIENT), ..udp },
         }
     }
 
     fn cookie(self) -> u64 {
-        COOKIE | u64::from(self.eth_type())
+        let name = match self {
+            Punt::Lldp => u64::from(ETH_LLDP),
+            Punt::Arp => u64::from(ETH_ARP),
+            Punt::DhcpRequest => u64::from(DHCP_CLIENT),
+            Punt::DhcpReply => u64::from(DHCP_SERVER),
+        };
+        COOKIE | name
     }
 
     /// Adds the rule. One that stands already is replaced by its like: no frame is lost.
     pub(crate) fn add(self) -> Message<'static> {
         const ACTIONS: &[Action] = &[Action::Output { port: PORT_CONTROLLER, max_len: WHOLE }];
-        let instructions = Instructions { apply: Cow::Borrowed(ACTIONS), ..Instructions::default() };
-        let matches = FlowMatch { eth_type: Some(self.eth_type()), ..FlowMatch::default() };
-        self.change(FlowCommand::Add, CONTROL, matches, instructions)
+        add(self.cookie(), (CONTROL, PRIORITY), self.matches(), ACTIONS)
     }
 
     /// Deletes the rule, if an earlier start of the controller left it.
     pub(crate) fn delete(self) -> Message<'static> {
-        self.change(FlowCommand::Delete, TABLE_ALL, FlowMatch::default(), Instructions::default())
-    }
-
-    fn change(
-        self,
-        command: FlowCommand,
-        table: u8,
-        matches: FlowMatch,
-        instructions: Instructions<'static>,
-    ) -> Message<'static> {
-        let deletes = command == FlowCommand::Delete;
-        Message::FlowMod(FlowMod {
-            cookie: self.cookie(),
-            cookie_mask: if deletes { u64::MAX } else { 0 },
-            table,
-            command,
-            idle_timeout_s: 0,
-            hard_timeout_s: 0,
-            priority: PRIORITY,
-            buffer: NO_BUFFER,
-            out_port: PORT_ANY,
-            out_group: GROUP_ANY,
-            flags: 0,
-            matches,
-            instructions,
-        })
+        delete(self.cookie())
     }
 }
+
+/// The rule that lets all but the first fragments of datagrams by: switches see port 0 in them, and they would seem to be
+/// first packets of a flow. It stands below the rules of flows and above the one that copies unknown datagrams.
+pub(crate) fn fragments() -> Message<'static> {
+    let matches = FlowMatch {
+        eth_type: Some(ETH_IPV4),
+        ip_proto: Some(UDP),
+        udp_src: Some(0),
+        udp_dst: Some(0),
+        ..FlowMatch::default()
+    };
+    let instructions = Instructions { goto_table: Some(DEFAULTS), ..Instructions::default() };
+    let (cookie, table, priority) = (COOKIE | FRAGMENTS, LONG_FLOWS, BELOW_FLOWS);
+    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, ..NOTHING })
+}
+
+/// Adds a rule of the driver's own, in a table and with a priority. Without actions, it drops what it is for.
+pub(crate) fn add(
+    cookie: u64,
+    (table, priority): (u8, u16),
+    matches: FlowMatch,
+    actions: &'static [Action],
+) -> Message<'static> {
+    let instructions = Instructions { apply: Cow::Borrowed(actions), ..Instructions::default() };
+    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, ..NOTHING })
+}
+
+/// Deletes the rules with a cookie.
+pub(crate) fn delete(cookie: u64) -> Message<'static> {
+    let command = FlowCommand::Delete;
+    Message::FlowMod(FlowMod { cookie, cookie_mask: u64::MAX, table: TABLE_ALL, command, ..NOTHING })
+}
+
+const NOTHING: FlowMod<'static> = FlowMod {
+    cookie: 0,
+    cookie_mask: 0,
+    table: 0,
+    command: FlowCommand::Add,
+    idle_timeout_s: 0,
+    hard_timeout_s: 0,
+    priority: PRIORITY,
+    buffer: NO_BUFFER,
+    out_port: PORT_ANY,
+    out_group: GROUP_ANY,
+    flags: 0,
+    matches: pathloom_openflow::FlowStatsRequest::ALL.matches,
+    instructions: Instructions { meter: None, apply: Cow::Borrowed(&[]), goto_table: None, foreign: false },
+};

@@ -1,10 +1,13 @@
 //! What hangs where, found out over the sessions: feeds [`Discovery`] with what switches say, sends what it wants sent,
 //! and tells the controller of cables that carry nothing.
 
-use crate::config::{Hosts, Links};
+use crate::addresses::Learnt;
+use crate::config::{self, Addresses, Hosts, Links};
+use crate::dhcp::{self, Dhcp, Goes};
 use crate::punts::Punt;
 use crate::verify::Verifier;
 use pathloom_control::Input;
+use pathloom_discovery::arp::Arp;
 use pathloom_discovery::cabling::{dpid_of, expected_hosts, place_of, switch_of};
 use pathloom_discovery::{
     Discovery, Dpid, HostSettings, Input as Heard, KnownHost, LinkLoss, Mac, Output as Found, Place, PortState,
@@ -15,8 +18,9 @@ use pathloom_openflow::flow_match::{ETH_ARP, ETH_LLDP};
 use pathloom_openflow::{Port, PORT_MAX};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Probes of a link that may stay away, and how soon one that did is sent again: a link that drops nine of ten packets
@@ -39,6 +43,8 @@ pub(crate) enum Act {
 pub(crate) struct Scout {
     discovery: Discovery,
     hosts: Hosts,
+    /// Where DHCP is passed on.
+    dhcp: Option<Dhcp>,
     /// What is configured, if anything is.
     site: Option<Site>,
     acts: VecDeque<Act>,
@@ -51,6 +57,8 @@ struct Site {
     nodes: BTreeMap<u64, NodeId>,
     /// Datapath identifier by node.
     dpids: BTreeMap<NodeId, u64>,
+    /// What becomes of the addresses that hosts show.
+    learnt: Learnt,
 }
 
 /// 32 bytes that nobody can guess.
@@ -66,17 +74,20 @@ pub(crate) fn secret() -> io::Result<[u8; 32]> {
 impl Scout {
     /// Knows the fabric and no switch. `secret` is drawn anew at each start. `None` where links are not to be probed.
     pub(crate) fn new(
-        (links, hosts): (Links, Hosts),
+        how: &config::Discovery,
         fabric: Arc<Fabric>,
         nodes: BTreeMap<u64, NodeId>,
+        learnt: Learnt,
         secret: [u8; 32],
     ) -> Option<Scout> {
-        if links == Links::Off {
+        if how.links == Links::Off {
             return None;
         }
-        let mut scout = Scout::anywhere(hosts, secret);
+        let pinned = how.addresses == Addresses::Fabric;
+        let mut scout = Scout::with(how.hosts(), HostSettings { pinned, ..HostSettings::default() }, secret);
+        scout.dhcp = (how.dhcp && how.hosts() == Hosts::Learn).then(Dhcp::new);
         let dpids = nodes.iter().map(|(&dpid, &node)| (node, dpid)).collect();
-        let site = Site { verifier: Verifier::new(fabric.clone()), fabric, nodes, dpids };
+        let site = Site { verifier: Verifier::new(fabric.clone()), fabric, nodes, dpids, learnt };
         for (address, place) in expected_hosts(&site.fabric) {
             if let Some(place) = site.real(place) {
                 scout.discovery.handle(Nanos::ZERO, Heard::Expected { address, place });
@@ -88,21 +99,30 @@ impl Scout {
 
     /// Knows nothing, and takes whatever it finds.
     pub(crate) fn anywhere(hosts: Hosts, secret: [u8; 32]) -> Scout {
+        Scout::with(hosts, HostSettings::default(), secret)
+    }
+
+    fn with(hosts: Hosts, settings: HostSettings, secret: [u8; 32]) -> Scout {
         let probes = ProbeSettings { missed: MISSED, retry: RETRY, max_age: MAX_AGE, ..ProbeSettings::default() };
         let seed = secret.iter().fold(0u64, |seed, &byte| seed.rotate_left(8) ^ u64::from(byte));
-        let discovery = Discovery::new(probes, HostSettings::default(), secret, Pcg64::seed_from_u64(seed));
-        Scout { discovery, hosts, site: None, acts: VecDeque::new() }
+        let discovery = Discovery::new(probes, settings, secret, Pcg64::seed_from_u64(seed));
+        Scout { discovery, hosts, dhcp: None, site: None, acts: VecDeque::new() }
     }
 
     /// The control traffic that switches are to hand up.
     pub(crate) fn wants(&self, punt: Punt) -> bool {
-        punt == Punt::Lldp || self.hosts == Hosts::Learn
+        match punt {
+            Punt::Lldp => true,
+            Punt::Arp => self.hosts == Hosts::Learn,
+            Punt::DhcpRequest | Punt::DhcpReply => self.dhcp.is_some(),
+        }
     }
 
     /// Whether a frame is discovery's business alone.
     #[inline]
     pub(crate) fn is_ours(frame: &[u8]) -> bool {
         matches!(frame.get(12..14), Some(&[a, b]) if matches!(u16::from_be_bytes([a, b]), ETH_LLDP | ETH_ARP))
+            || dhcp::message(frame).is_some()
     }
 
     /// A host that was there when the controller last ran.
@@ -113,6 +133,14 @@ impl Scout {
     /// What is known of links and hosts.
     pub(crate) fn discovery(&self) -> &Discovery {
         &self.discovery
+    }
+
+    /// How often each kind of trouble with ports and hosts happened.
+    pub(crate) fn trouble(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let addresses =
+            self.site.iter().flat_map(|site| site.learnt.refused().iter().map(|(&why, &count)| (why, count)));
+        let dhcp = self.dhcp.iter().map(|dhcp| ("dhcp_not_passed_on", dhcp.refused()));
+        self.discovery.alarm_counts().into_iter().chain(addresses).chain(dhcp)
     }
 
     /// How the cabling differs from the configured one, in words.
@@ -163,10 +191,56 @@ impl Scout {
 
     /// A frame of [`Scout::is_ours`] came in.
     pub(crate) fn frame(&mut self, now: Nanos, place: Place, frame: &[u8]) {
+        if dhcp::message(frame).is_some() {
+            return self.pass_on_dhcp(now, place, frame);
+        }
         let arp = frame.get(12..14) == Some(&ETH_ARP.to_be_bytes());
         if !arp || self.hosts == Hosts::Learn {
             self.hear(now, Heard::PacketIn { place, frame });
         }
+    }
+
+    /// A DHCP message goes to the ports that it is for; those between switches never see one.
+    fn pass_on_dhcp(&mut self, now: Nanos, place: Place, frame: &[u8]) {
+        let Some(dhcp) = &mut self.dhcp else { return };
+        let edges: BTreeSet<Place> = self.discovery.links().edges().collect();
+        let goes = if edges.contains(&place) { dhcp.route(now, place, frame) } else { Goes::Nowhere };
+        let to = match goes {
+            Goes::Around(from) => edges.into_iter().filter(|&edge| edge != from).collect(),
+            Goes::To(place) => vec![place],
+            Goes::Nowhere => Vec::new(),
+        };
+        let send = |to: Place| Act::Send { dpid: to.dpid.0, port: to.port.0, frame: frame.to_vec() };
+        self.acts.extend(to.into_iter().map(send));
+    }
+
+    /// Asks for addresses that were placed by an earlier start, and that nobody speaks for; those that do not answer lose
+    /// their places. To be called every few seconds.
+    pub(crate) fn look_after_places(&mut self, placed: &[(Ipv4Addr, NodeId, PortNo)]) {
+        let Some(site) = &mut self.site else { return };
+        for &(address, switch, port) in placed {
+            if self.discovery.hosts().host(address).is_some() {
+                continue;
+            }
+            match site.learnt.ask_again(address) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let Some(to) = site.real(Place { dpid: dpid_of(switch), port }) else { continue };
+                    // Without a sender address, so that nobody's table changes by it (RFC 5227 §2.1.1).
+                    let question =
+                        Arp::request(HostSettings::default().own_mac, Ipv4Addr::UNSPECIFIED, address, Mac::BROADCAST);
+                    self.acts.push_back(Act::Send { dpid: to.dpid.0, port: to.port.0, frame: question.emit() });
+                }
+                Err(input) => self.acts.push_back(Act::Tell(input)),
+            }
+        }
+    }
+
+    /// A host shows an address at a port.
+    fn shown(&mut self, now: Nanos, address: Ipv4Addr, place: Place) {
+        let Some(site) = &mut self.site else { return };
+        let (name, Some(&switch)) = (site.name(place), site.nodes.get(&place.dpid.0)) else { return };
+        self.acts.extend(site.learnt.learnt(now, address, (switch, place.port), &name).map(Act::Tell));
     }
 
     /// Whether a port of a switch is not to be used, though it is up.
@@ -204,11 +278,11 @@ impl Scout {
     fn hear(&mut self, now: Nanos, input: Heard<'_>) {
         self.discovery.handle(now, input);
         while let Some(found) = self.discovery.poll_output() {
-            self.take(found);
+            self.take(now, found);
         }
     }
 
-    fn take(&mut self, found: Found) {
+    fn take(&mut self, now: Nanos, found: Found) {
         match found {
             Found::Send { place, frame } => {
                 self.acts.push_back(Act::Send { dpid: place.dpid.0, port: place.port.0, frame });
@@ -229,12 +303,15 @@ impl Scout {
             Found::EdgeDown { place } => tracing::debug!(port = self.name(place), "a port faces hosts no more"),
             Found::HostLearnt { address, mac, place } => {
                 tracing::debug!(%address, %mac, port = self.name(place), "a host is there");
+                self.shown(now, address, place);
             }
             Found::HostMoved { address, mac, from, to } => {
                 tracing::info!(%address, %mac, from = self.name(from), to = self.name(to), "a host is elsewhere");
+                self.shown(now, address, to);
             }
             Found::HostGone { address, mac, place } => {
                 tracing::debug!(%address, %mac, port = self.name(place), "a host is there no more");
+                self.acts.extend(self.site.as_mut().and_then(|site| site.learnt.gone(address)).map(Act::Tell));
             }
             Found::Alarm(alarm) => tracing::warn!(port = self.name(alarm.place), "{alarm}"),
         }
@@ -294,10 +371,7 @@ fn state(port: &Port) -> PortState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_discovery::arp::Arp;
     use pathloom_model::fabric_from_spec;
-    use std::collections::BTreeSet;
-    use std::net::Ipv4Addr;
 
     const MS: u64 = 1_000_000;
     /// Datapath identifiers that are not the fabric's own.
@@ -317,7 +391,8 @@ mod tests {
         fn new(spec: &str) -> World {
             let fabric = Arc::new(fabric_from_spec(spec).unwrap());
             let nodes = fabric.switches().iter().map(|&node| (FIRST + u64::from(node.0), node)).collect();
-            let scout = Scout::new((Links::Verify, Hosts::Learn), fabric.clone(), nodes, [7; 32]).unwrap();
+            let learnt = Learnt::new(fabric.clone(), (true, Vec::new(), 9), &[]);
+            let scout = Scout::new(&config::Discovery::default(), fabric.clone(), nodes, learnt, [7; 32]).unwrap();
             let (now, mute) = (Nanos::from_secs(1), BTreeSet::new());
             let mut world = World { fabric, scout, now, mute, told: Vec::new(), to_hosts: Vec::new() };
             for node in world.fabric.switches().to_vec() {

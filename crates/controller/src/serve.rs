@@ -1,8 +1,9 @@
 //! The controller as a program: listens, keeps time, solves, and stops without touching a rule.
 
+use crate::addresses::Learnt;
 use crate::api;
 use crate::clock::Clock;
-use crate::config::Ready;
+use crate::config::{Addresses, Ready};
 use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
 use crate::hub::{Brain, Hub};
@@ -55,6 +56,8 @@ const WAITING: u32 = 1024;
 const TICK: Duration = Duration::from_millis(250);
 /// How often the state is kept.
 const KEEP: Duration = Duration::from_secs(5);
+/// How often switches are asked what they have refused of hosts.
+const REFUSED: Duration = Duration::from_secs(5);
 /// How long a stop waits for what is still to be written.
 const STOP: Duration = Duration::from_millis(500);
 
@@ -91,8 +94,13 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Targ
     let (fabric, datapaths) = (ready.fabric.clone(), ready.datapaths.clone());
     let mut hub = Hub::new(Brain::Fabric(controller), Some(fabric.clone()), datapaths.clone(), settings);
     hub.clock = clock;
-    let how = (ready.config.discovery.links, ready.config.discovery.hosts);
-    hub.scout = Scout::new(how, fabric, datapaths, scout::secret()?);
+    let learnt = (
+        ready.config.discovery.addresses == Addresses::Any,
+        ready.allowed.clone(),
+        ready.config.discovery.most_addresses,
+    );
+    let learnt = Learnt::new(fabric.clone(), learnt, &ready.places);
+    hub.scout = Scout::new(&ready.config.discovery, fabric, datapaths, learnt, scout::secret()?);
     if let Some(scout) = &mut hub.scout {
         persist.load_hosts().into_iter().for_each(|host| scout.remember(now, host));
     }
@@ -191,6 +199,12 @@ async fn serve(
     tracing::info!(fabric = ready.fabric.spec(), scheme = ready.scheme.label, "the controller runs");
     // Starts the scheme.
     shared.hub.borrow_mut().tell(Input::Timeout);
+    for warning in ready.warnings() {
+        tracing::warn!("{warning}");
+    }
+    for &(prefix, at) in &ready.places {
+        shared.hub.borrow_mut().tell(Input::Place { prefix, at: Some(at) });
+    }
     for target in out_of_service {
         shared.hub.borrow_mut().tell(Input::Drain { target, out: true });
     }
@@ -377,6 +391,11 @@ pub(crate) async fn look_after(shared: Shared, persist: Persist) {
             if let Some(busy_share) = load.busy_share() {
                 shared.hub.borrow_mut().tell(Input::Load { busy_share });
             }
+        }
+        if count % (REFUSED.as_millis() / TICK.as_millis()) as u64 == 0 {
+            let mut hub = shared.hub.borrow_mut();
+            hub.read_refused();
+            hub.look_after_places();
         }
         if count % (KEEP.as_millis() / TICK.as_millis()) as u64 == 0 {
             keep(&shared, &persist);

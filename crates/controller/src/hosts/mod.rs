@@ -10,6 +10,7 @@ mod words;
 pub(crate) use door::{accept_tcp, accept_unix};
 pub use words::{Said, Told, VERSION};
 
+use crate::quiet::{subject, Quiet};
 use pathloom_control::{Input, Output};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
 use serde::Deserialize;
@@ -65,6 +66,8 @@ struct Agent {
     hosts: BTreeSet<NodeId>,
     greeted: bool,
     closed: bool,
+    /// Why it is sent away, until the log has heard of it.
+    unsaid: Option<String>,
     useless: u32,
     out: Vec<u8>,
     /// Wakes the task that writes, unless that waits for the agent to read.
@@ -84,6 +87,11 @@ pub(crate) struct Hosts {
     last: u64,
     /// Whether the scheme wants long transfers announced.
     announce: bool,
+    now: Nanos,
+    /// What the log has heard of agents.
+    quiet: Quiet,
+    /// Agents sent away, or not let in.
+    refused: u64,
 }
 
 impl Hosts {
@@ -96,6 +104,22 @@ impl Hosts {
             requests: BTreeMap::new(),
             last: 0,
             announce: false,
+            now: Nanos::ZERO,
+            quiet: Quiet::default(),
+            refused: 0,
+        }
+    }
+
+    /// Agents sent away, or not let in, so far.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Counts an agent that is sent away, and names it unless the log has heard enough of its like.
+    fn sent_away(&mut self, peer: &str, why: &str) {
+        self.refused += 1;
+        if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
+            tracing::warn!(peer, why, times, "an agent is sent away");
         }
     }
 
@@ -114,8 +138,9 @@ impl Hosts {
 
     /// Takes a connection; `None` if there are too many.
     pub(crate) fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
+        self.now = self.now.max(now);
         if self.agents.len() >= self.most {
-            tracing::warn!(%peer, open = self.agents.len(), "too many agents; this one was sent away");
+            self.sent_away(&peer, "there are too many agents");
             return None;
         }
         let only = match only {
@@ -133,6 +158,7 @@ impl Hosts {
             hosts: BTreeSet::new(),
             greeted: false,
             closed: false,
+            unsaid: None,
             useless: 0,
             out: Vec::new(),
             wake: Rc::default(),
@@ -147,6 +173,9 @@ impl Hosts {
         let Some(agent) = self.agents.remove(&id) else { return };
         self.by_host.retain(|_, other| *other != id);
         self.requests.retain(|_, (other, _)| *other != id);
+        if let Some(why) = &agent.unsaid {
+            self.sent_away(&agent.peer, why);
+        }
         if agent.greeted {
             tracing::info!(peer = %agent.peer, hosts = agent.hosts.len(), why, "an agent is gone");
         }
@@ -217,10 +246,19 @@ impl Hosts {
 
     /// Looks after agents that do not say who they are. To be called a few times a second.
     pub(crate) fn tick(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        let mut away = Vec::new();
         for agent in self.agents.values_mut() {
             if !agent.greeted && now.saturating_sub(agent.since) > FIRST_LINE {
                 agent.close("it did not say in time which hosts it speaks for");
             }
+            away.extend(agent.unsaid.take().map(|why| (agent.peer.clone(), why)));
+        }
+        for (peer, why) in away {
+            self.sent_away(&peer, &why);
+        }
+        for (whose, times) in self.quiet.overdue(now) {
+            tracing::warn!(whose, times, "agents were refused again since it was last said");
         }
     }
 
@@ -231,8 +269,8 @@ impl Hosts {
         agent.tell(&Told::Refused { why });
         if !agent.greeted || agent.useless > PATIENCE {
             agent.close(why);
-        } else {
-            tracing::warn!(peer = %agent.peer, why, useless = agent.useless, "an agent said something of no use");
+        } else if let Some(times) = self.quiet.admit(self.now, &subject(&agent.peer, why)) {
+            tracing::warn!(peer = %agent.peer, why, times, "an agent said something of no use");
         }
         None
     }
@@ -336,7 +374,7 @@ impl Agent {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
-        tracing::warn!(peer = %self.peer, why, "an agent is sent away");
+        self.unsaid = Some(why.to_owned());
         self.wake.notify_one();
         self.away.notify_one();
     }

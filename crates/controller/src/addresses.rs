@@ -1,0 +1,270 @@
+//! Addresses that the fabric does not lay out: those that the configuration puts at hosts' ports, and which of those that
+//! hosts show by ARP become routes.
+
+use crate::quiet::Quiet;
+use pathloom_control::Input;
+use pathloom_model::{Fabric, Nanos, NodeId, PortNo, Prefix};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// A place of the fabric: a switch and its port that leads to a host.
+pub(crate) type At = (NodeId, PortNo);
+
+/// An address that nobody speaks for is asked so often before its route is taken away.
+const QUESTIONS: u32 = 12;
+
+/// Addresses at the port of a host: of virtual machines and containers, or of what is behind a router.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddressesAt {
+    /// The host, by its name in the fabric; its first port counts.
+    pub at: String,
+    /// `192.168.5.0/24`; `0.0.0.0/0` for everything that is nowhere else.
+    pub prefixes: Vec<String>,
+}
+
+/// Reads a prefix.
+fn prefix(text: &str) -> Result<Prefix, String> {
+    let wrong = || format!("`{text}` is no prefix; ADDRESS/LENGTH was expected, as in 192.168.5.0/24");
+    let (address, len) = text.split_once('/').unwrap_or((text, "32"));
+    let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
+    let len: u8 = len.parse().ok().filter(|&len| len <= 32).ok_or_else(wrong)?;
+    let prefix = Prefix::new(address, len);
+    if prefix.address != address {
+        return Err(format!("`{text}` has bits beyond its length; {}/{len} was expected", prefix.address));
+    }
+    Ok(prefix)
+}
+
+/// Reads a list of prefixes; `place` says where it stands.
+pub(crate) fn prefixes(place: &str, texts: &[String]) -> Result<Vec<Prefix>, String> {
+    texts.iter().map(|text| prefix(text).map_err(|problem| format!("{place}: {problem}"))).collect()
+}
+
+/// Where the configuration puts prefixes.
+pub(crate) fn places(fabric: &Fabric, given: &[AddressesAt]) -> Result<Vec<(Prefix, At)>, String> {
+    let mut places: BTreeMap<Prefix, At> = BTreeMap::new();
+    for AddressesAt { at, prefixes: texts } in given {
+        let place = format!("addresses.{at}");
+        let host = fabric.find(at).filter(|&node| fabric.is_host(node));
+        let host = host.ok_or(format!("{place}: the fabric has no host of this name; see pathloom fabric show"))?;
+        let port = fabric.host_attachments(host)[0];
+        let port = (port.tor, fabric.link(port.uplink).to_port);
+        for prefix in prefixes(&place, texts)? {
+            if let Some(own) = overlap(fabric, prefix) {
+                return Err(format!(
+                    "{place}: {}/{} overlaps {}/{} of the fabric's own addresses; choose a longer prefix beside them, \
+                     single addresses, or one that holds all of 10.0.0.0/8",
+                    prefix.address, prefix.len, own.address, own.len
+                ));
+            }
+            if places.insert(prefix, port).is_some_and(|other| other != port) {
+                return Err(format!("{place}: {}/{} is at another port already", prefix.address, prefix.len));
+            }
+        }
+    }
+    Ok(places.into_iter().collect())
+}
+
+/// A prefix of the fabric's that this one is mixed up with.
+fn overlap(fabric: &Fabric, prefix: Prefix) -> Option<Prefix> {
+    if prefix.len == 32 || prefix.len < fabric.whole_prefix().len {
+        return None;
+    }
+    let own = fabric.tors().iter().filter_map(|&tor| fabric.tor_prefix(tor));
+    own.into_iter().find(|own| own.contains(prefix.address) || prefix.contains(own.address))
+}
+
+/// What becomes of addresses that hosts show.
+pub(crate) struct Learnt {
+    fabric: Arc<Fabric>,
+    /// Whether any address may be learnt, or only those of the fabric at their own ports.
+    any: bool,
+    allowed: Vec<Prefix>,
+    most: usize,
+    /// What the configuration has.
+    fixed: BTreeMap<Prefix, At>,
+    placed: BTreeSet<Ipv4Addr>,
+    /// Placed addresses that nobody speaks for, and how often they were asked.
+    unheard: BTreeMap<Ipv4Addr, u32>,
+    quiet: Quiet,
+    refused: BTreeMap<&'static str, u64>,
+}
+
+impl Learnt {
+    pub(crate) fn new(
+        fabric: Arc<Fabric>,
+        (any, allowed, most): (bool, Vec<Prefix>, usize),
+        fixed: &[(Prefix, At)],
+    ) -> Learnt {
+        Learnt {
+            fabric,
+            any,
+            allowed,
+            most,
+            fixed: fixed.iter().copied().collect(),
+            placed: BTreeSet::new(),
+            unheard: BTreeMap::new(),
+            quiet: Quiet::default(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// How often addresses were refused, by reason.
+    pub(crate) fn refused(&self) -> &BTreeMap<&'static str, u64> {
+        &self.refused
+    }
+
+    /// Where the fabric or the configuration has an address.
+    fn home(&self, address: Ipv4Addr) -> Option<At> {
+        let fixed = self.fixed.get(&Prefix::host(address)).copied();
+        let laid_out = || self.fabric.attachment(address).map(|at| (at.tor, self.fabric.link(at.uplink).to_port));
+        fixed.or_else(laid_out)
+    }
+
+    /// A host shows an address at a port. Returns what the controller is to be told.
+    pub(crate) fn learnt(&mut self, now: Nanos, address: Ipv4Addr, at: At, port: &str) -> Option<Input> {
+        self.unheard.remove(&address);
+        let home = self.home(address);
+        if home == Some(at) {
+            return self.placed.remove(&address).then(|| self.back(address));
+        }
+        let faces_host =
+            self.fabric.out_link(at.0, at.1).is_some_and(|link| self.fabric.is_host(self.fabric.link(link).to));
+        let allowed = self.allowed.iter().any(|prefix| prefix.contains(address)) && is_of_a_host(address);
+        let why = if !faces_host {
+            (
+                "host_at_strange_port",
+                "the fabric has no host at this port; add it to fabric.spec, or cable the host elsewhere",
+            )
+        } else if !self.any {
+            ("address_not_in_fabric", "the fabric does not have it there, and discovery.addresses is \"fabric\"")
+        } else if !allowed && home.is_none() {
+            ("address_not_allowed", "it is in none of discovery.prefixes")
+        } else if self.placed.len() >= self.most && !self.placed.contains(&address) {
+            ("too_many_addresses", "there are discovery.most_addresses already")
+        } else {
+            self.placed.insert(address);
+            return Some(Input::Place { prefix: Prefix::host(address), at: Some(at) });
+        };
+        *self.refused.entry(why.0).or_default() += 1;
+        if let Some(times) = self.quiet.admit(now, &format!("{port} {}", why.0)) {
+            tracing::warn!(port, %address, why = why.1, times, "an address gets no route");
+        }
+        None
+    }
+
+    /// Nobody shows an address any more.
+    pub(crate) fn gone(&mut self, address: Ipv4Addr) -> Option<Input> {
+        self.unheard.remove(&address);
+        self.placed.remove(&address).then(|| self.back(address))
+    }
+
+    fn back(&self, address: Ipv4Addr) -> Input {
+        let prefix = Prefix::host(address);
+        Input::Place { prefix, at: self.fixed.get(&prefix).copied() }
+    }
+
+    /// An address was placed by an earlier start, and nobody speaks for it. Whether it is to be asked once more; if not, it
+    /// is to be forgotten.
+    pub(crate) fn ask_again(&mut self, address: Ipv4Addr) -> Result<bool, Input> {
+        if self.fixed.contains_key(&Prefix::host(address)) {
+            return Ok(false);
+        }
+        self.placed.insert(address);
+        let asked = self.unheard.entry(address).or_default();
+        *asked += 1;
+        if *asked <= QUESTIONS {
+            return Ok(true);
+        }
+        Err(self.gone(address).unwrap_or_else(|| self.back(address)))
+    }
+}
+
+/// Whether a host may have this address (RFC 6890: not of "this" network, loopback, link-local, groups or reserved).
+fn is_of_a_host(address: Ipv4Addr) -> bool {
+    let first = address.octets()[0];
+    !(first == 0 || address.is_loopback() || address.is_link_local() || first >= 224)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::fabric_from_spec;
+
+    fn k4() -> Arc<Fabric> {
+        Arc::new(fabric_from_spec("fat-tree:k=4").unwrap())
+    }
+
+    fn at(fabric: &Fabric, host: &str) -> At {
+        let at = fabric.host_attachments(fabric.find(host).unwrap())[0];
+        (at.tor, fabric.link(at.uplink).to_port)
+    }
+
+    fn given(at: &str, prefixes: &[&str]) -> AddressesAt {
+        AddressesAt { at: at.into(), prefixes: prefixes.iter().map(|&text| text.into()).collect() }
+    }
+
+    #[test]
+    fn prefixes_are_put_at_hosts_and_what_makes_no_sense_is_named() {
+        let fabric = k4();
+        let all = [given("h15", &["0.0.0.0/0", "192.168.5.0/24"]), given("h3", &["10.0.0.1", "10.200.0.0/16"])];
+        let placed = places(&fabric, &all).unwrap();
+        assert_eq!(placed.len(), 4);
+        assert!(placed.contains(&(Prefix::host(Ipv4Addr::new(10, 0, 0, 1)), at(&fabric, "h3"))));
+        let cases = [
+            ("h99", "1.2.3.0/24", "no host"),
+            ("e0_0", "1.2.3.0/24", "no host"),
+            ("h0", "1.2.3", "ADDRESS/LENGTH"),
+            ("h0", "1.2.3.0/33", "ADDRESS/LENGTH"),
+            ("h0", "1.2.3.4/24", "1.2.3.0/24"),
+            ("h0", "10.0.0.0/16", "overlaps"),
+            ("h0", "10.0.2.128/25", "overlaps"),
+            ("h0", "10.0.0.0/8", "overlaps"),
+        ];
+        for (host, text, words) in cases {
+            let problem = places(&fabric, &[given(host, &[text])]).unwrap_err();
+            assert!(problem.contains(words) && problem.starts_with("addresses."), "{text}: {problem}");
+        }
+        let twice = [given("h0", &["192.168.5.0/24"]), given("h1", &["192.168.5.0/24"])];
+        assert!(places(&fabric, &twice).unwrap_err().contains("another port"));
+    }
+
+    #[test]
+    fn what_hosts_show_is_placed_moved_and_taken_back() {
+        let fabric = k4();
+        let allowed = prefixes("", &["10.0.0.0/8".into(), "192.168.0.0/16".into()]).unwrap();
+        let mut learnt = Learnt::new(fabric.clone(), (true, allowed, 2), &[]);
+        let [h0, h9] = ["h0", "h9"].map(|host| at(&fabric, host));
+        let (own, strange) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 168, 1, 1));
+        let place = |address, at| Some(Input::Place { prefix: Prefix::host(address), at });
+        assert_eq!(learnt.learnt(Nanos(0), own, h0, "p"), None, "where the fabric has it");
+        assert_eq!(learnt.learnt(Nanos(0), own, h9, "p"), place(own, Some(h9)));
+        assert_eq!(learnt.learnt(Nanos(0), own, h0, "p"), place(own, None), "back home");
+        assert_eq!(learnt.learnt(Nanos(0), strange, h9, "p"), place(strange, Some(h9)));
+        assert_eq!(learnt.gone(strange), place(strange, None));
+        assert_eq!(learnt.gone(strange), None);
+        for address in ["8.8.8.8", "169.254.0.1", "127.0.0.1", "224.0.0.1"] {
+            assert_eq!(learnt.learnt(Nanos(0), address.parse().unwrap(), h0, "p"), None, "{address}");
+        }
+        assert_eq!(learnt.learnt(Nanos(0), strange, (h0.0, PortNo(9)), "p"), None, "no such port");
+        for last in 1..=3 {
+            learnt.learnt(Nanos(0), Ipv4Addr::new(192, 168, 2, last), h0, "p");
+        }
+        let counts = [("address_not_allowed", 4), ("host_at_strange_port", 1), ("too_many_addresses", 1)];
+        assert_eq!(learnt.refused().iter().map(|(&why, &count)| (why, count)).collect::<Vec<_>>(), counts);
+    }
+
+    #[test]
+    fn an_address_that_nobody_speaks_for_is_forgotten_in_the_end() {
+        let fabric = k4();
+        let (kept, lost) = (Ipv4Addr::new(192, 168, 1, 1), Ipv4Addr::new(192, 168, 1, 2));
+        let fixed = [(Prefix::host(kept), at(&fabric, "h0"))];
+        let mut learnt = Learnt::new(fabric, (true, Vec::new(), 9), &fixed);
+        assert!((0..QUESTIONS).all(|_| learnt.ask_again(lost) == Ok(true)));
+        assert_eq!(learnt.ask_again(lost), Err(Input::Place { prefix: Prefix::host(lost), at: None }));
+        assert_eq!(learnt.ask_again(kept), Ok(false), "the configuration has it");
+    }
+}

@@ -1,0 +1,138 @@
+//! DHCP between hosts of different switches: what clients broadcast goes to all other ports with hosts, within limits, and
+//! what servers answer goes to the port that the client asked from. Nothing is stored of leases.
+
+use pathloom_discovery::{Place, PortLimiter, Rate};
+use pathloom_model::Nanos;
+use std::collections::BTreeMap;
+
+/// Requests that a port may have passed on, and that all ports may together.
+const PER_PORT: Rate = Rate { per_s: 5, burst: 20 };
+const IN_ALL: Rate = Rate { per_s: 50, burst: 100 };
+/// Clients that are remembered, and for how long they may wait for an answer.
+const CLIENTS: usize = 4096;
+const PATIENCE: Nanos = Nanos::from_secs(60);
+/// Where things are in a frame without a tag and in a message (RFC 2131 §2).
+const IP: usize = 14;
+const OP: usize = 0;
+const HARDWARE_ADDRESS: usize = 28;
+const REQUEST: u8 = 1;
+
+/// A hardware address as a DHCP message has it.
+type Client = [u8; 6];
+
+/// Who asked from where.
+pub(crate) struct Dhcp {
+    clients: BTreeMap<Client, (Place, Nanos)>,
+    ports: PortLimiter,
+    all: PortLimiter,
+    /// Messages that went nowhere.
+    refused: u64,
+}
+
+/// Where a message is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Goes {
+    /// To all ports with hosts but this one.
+    Around(Place),
+    /// To this port.
+    To(Place),
+    /// Nowhere.
+    Nowhere,
+}
+
+impl Dhcp {
+    pub(crate) fn new() -> Dhcp {
+        let (ports, all) = (PortLimiter::new(PER_PORT), PortLimiter::new(IN_ALL));
+        Dhcp { clients: BTreeMap::new(), ports, all, refused: 0 }
+    }
+
+    /// Messages that went nowhere: too many, from a port without hosts, or answers that nobody waits for.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Where a frame goes that came in by a port.
+    pub(crate) fn route(&mut self, now: Nanos, place: Place, frame: &[u8]) -> Goes {
+        let goes = message(frame).and_then(|message| {
+            let client: Client = message.get(HARDWARE_ADDRESS..)?.first_chunk().copied()?;
+            if message[OP] != REQUEST {
+                let &(asked, at) = self.clients.get(&client)?;
+                return (now.saturating_sub(at) <= PATIENCE).then_some(Goes::To(asked));
+            }
+            if !self.ports.admit(now, place) || !self.all.admit(now, Place::new(0, 0)) {
+                return None;
+            }
+            if self.clients.len() >= CLIENTS {
+                self.clients.retain(|_, (_, at)| now.saturating_sub(*at) <= PATIENCE);
+            }
+            if self.clients.len() < CLIENTS || self.clients.contains_key(&client) {
+                self.clients.insert(client, (place, now));
+            }
+            Some(Goes::Around(place))
+        });
+        self.refused += u64::from(goes.is_none());
+        goes.unwrap_or(Goes::Nowhere)
+    }
+}
+
+/// The DHCP message in a frame, if it holds one.
+pub(crate) fn message(frame: &[u8]) -> Option<&[u8]> {
+    let ip = frame.get(IP..)?;
+    let length = usize::from(ip.first()? & 15) * 4;
+    let udp = ip.get(length..)?;
+    let port = |at: usize| Some(u16::from_be_bytes(*udp.get(at..)?.first_chunk()?));
+    let is_ipv4 = frame.get(12..14) == Some(&[8, 0]) && ip[0] >> 4 == 4 && ip.get(9) == Some(&17);
+    let is_first = ip.get(6..8).is_some_and(|fragment| u16::from_be_bytes([fragment[0], fragment[1]]) & 0x1fff == 0);
+    let ports = (port(0)?, port(2)?);
+    (is_ipv4 && is_first && matches!(ports, (68, 67) | (67, 68))).then(|| udp.get(8..))?.filter(|body| !body.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(client: u8, request: bool) -> Vec<u8> {
+        let mut bytes = vec![0xff; 12];
+        bytes.extend([8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
+        bytes.extend(if request { [0, 68, 0, 67] } else { [0, 67, 0, 68] });
+        bytes.extend([0; 4]);
+        bytes.extend([if request { 1 } else { 2 }, 1, 6, 0]);
+        bytes.extend([0; 24]);
+        bytes.extend([2, 0, 0, 0, 0, client]);
+        bytes
+    }
+
+    #[test]
+    fn requests_go_around_and_answers_to_who_asked() {
+        let mut dhcp = Dhcp::new();
+        let (one, server) = (Place::new(1, 1), Place::new(9, 2));
+        assert_eq!(dhcp.route(Nanos(0), server, &frame(7, false)), Goes::Nowhere, "nobody asked");
+        assert_eq!(dhcp.route(Nanos(0), one, &frame(7, true)), Goes::Around(one));
+        assert_eq!(dhcp.route(Nanos(1), server, &frame(7, false)), Goes::To(one));
+        assert_eq!(dhcp.route(Nanos(1), server, &frame(8, false)), Goes::Nowhere);
+        assert_eq!(dhcp.route(Nanos::from_secs(61), server, &frame(7, false)), Goes::Nowhere, "too late");
+        assert_eq!(dhcp.refused(), 3);
+    }
+
+    #[test]
+    fn a_flood_from_one_port_is_limited_and_remembered_in_bounds() {
+        let mut dhcp = Dhcp::new();
+        let passed = |dhcp: &mut Dhcp, port| {
+            (0..200u8)
+                .filter(|&client| dhcp.route(Nanos(0), Place::new(1, port), &frame(client, true)) != Goes::Nowhere)
+                .count()
+        };
+        assert_eq!(passed(&mut dhcp, 1), 20);
+        assert_eq!((2..40).map(|port| passed(&mut dhcp, port)).sum::<usize>(), 80, "all together");
+        assert!(dhcp.clients.len() <= CLIENTS);
+    }
+
+    #[test]
+    fn whatever_is_cut_off_is_no_message() {
+        let whole = frame(1, true);
+        let mut dhcp = Dhcp::new();
+        for end in 0..whole.len() {
+            assert_eq!(dhcp.route(Nanos(0), Place::new(1, 1), &whole[..end]), Goes::Nowhere, "{end}");
+        }
+    }
+}

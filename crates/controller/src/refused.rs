@@ -1,0 +1,302 @@
+//! What switches refuse of hosts: frames that this controller has no way for, and frames that hosts must not send. A rule
+//! for each kind drops and counts them in the switch, so that no flood of them comes here; its counters are read now and
+//! then, and go to the log and to the metrics.
+
+use crate::punts::{add, delete, COOKIE};
+use pathloom_control::cookies::{Cookie, RuleKind};
+use pathloom_control::{CONTROL, DEFAULTS};
+use pathloom_model::{Fabric, Nanos, NodeId, PortNo};
+use pathloom_openflow::flow_match::{FlowMatch, ETH_ARP, ETH_IPV4, ETH_IPV6};
+use pathloom_openflow::{FlowStats, Message, PORT_MAX};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// Tells the cookies of these rules from the driver's others.
+const REFUSED: u64 = 1 << 56;
+const KIND_SHIFT: u32 = 32;
+/// Above the rules for control traffic: a tag must never hide what is behind it.
+const FIRST: u16 = 0xfff8;
+/// Below the rules for control traffic, above the rules of the controller proper.
+const BELOW_PUNTS: u16 = 0xffe0;
+/// Below every default route: what is left over.
+const LEFT_OVER: u16 = 0;
+/// The log hears again of what goes on after so long, if there was at least as much again.
+const AGAIN: Nanos = Nanos::from_secs(600);
+
+/// Why frames are refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Refused {
+    /// They have a VLAN tag: tags are the fabric's own.
+    Tagged,
+    /// The fabric has no such port.
+    StrangePort,
+    /// IPv6.
+    Ipv6,
+    /// IPv4 to a group.
+    Multicast,
+    /// IPv4 to everybody.
+    Broadcast,
+    /// IPv4 to an address that no host of the fabric has, and no route leads to.
+    NoRoute,
+    /// ARP, where the controller does not answer it.
+    Arp,
+    /// Neither IP nor ARP nor LLDP.
+    Other,
+}
+
+impl Refused {
+    pub(crate) const ALL: [Refused; 8] = [
+        Refused::Tagged,
+        Refused::StrangePort,
+        Refused::Ipv6,
+        Refused::Multicast,
+        Refused::Broadcast,
+        Refused::NoRoute,
+        Refused::Arp,
+        Refused::Other,
+    ];
+
+    /// One word for metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Refused::Tagged => "vlan_tagged",
+            Refused::StrangePort => "port_not_in_fabric",
+            Refused::Ipv6 => "ipv6",
+            Refused::Multicast => "multicast",
+            Refused::Broadcast => "broadcast",
+            Refused::NoRoute => "no_route",
+            Refused::Arp => "arp",
+            Refused::Other => "other_protocol",
+        }
+    }
+
+    /// What an operator is to know.
+    fn hint(self) -> &'static str {
+        match self {
+            Refused::Tagged => "hosts must send frames without VLAN tags: the fabric marks paths by tags of its own",
+            Refused::StrangePort => "the fabric has no such port; cable the host elsewhere or add it to fabric.spec",
+            Refused::Ipv6 => "IPv6 is not carried",
+            Refused::Multicast => "IPv4 multicast is not carried",
+            Refused::Broadcast => "IPv4 broadcast is not carried, but for DHCP",
+            Refused::NoRoute => "no host of the fabric has the destination; see [discovery] and [[addresses]]",
+            Refused::Arp => "ARP is not answered; set hosts = \"learn\" under [discovery]",
+            Refused::Other => "IPv4 and ARP alone are carried",
+        }
+    }
+
+    /// Whether it is what one port does, so that there is a rule per port.
+    fn is_per_port(self) -> bool {
+        matches!(self, Refused::Tagged | Refused::StrangePort)
+    }
+
+    /// Whether all hosts do it all the time, so that the log names the first switch alone.
+    fn is_noise(self) -> bool {
+        matches!(self, Refused::Ipv6 | Refused::Multicast | Refused::Broadcast)
+    }
+
+    fn cookie(self, port: u32) -> u64 {
+        COOKIE | REFUSED | (self as u64) << KIND_SHIFT | u64::from(port)
+    }
+
+    /// The rule; `port` for those of single ports.
+    fn rule(self, port: u32) -> Message<'static> {
+        let ip = |dst: Option<(Ipv4Addr, Ipv4Addr)>| FlowMatch {
+            eth_type: Some(ETH_IPV4),
+            ipv4_dst: dst,
+            ..FlowMatch::default()
+        };
+        let kind = |kind: u16| FlowMatch { eth_type: Some(kind), ..FlowMatch::default() };
+        let at_port = FlowMatch { in_port: Some(port), ..FlowMatch::default() };
+        let groups = (Ipv4Addr::new(224, 0, 0, 0), Ipv4Addr::new(240, 0, 0, 0));
+        let (place, matches) = match self {
+            Refused::Tagged => ((CONTROL, FIRST), FlowMatch { vlan_tagged: true, ..at_port }),
+            Refused::StrangePort => ((CONTROL, BELOW_PUNTS + 1), at_port),
+            Refused::Ipv6 => ((CONTROL, BELOW_PUNTS), kind(ETH_IPV6)),
+            Refused::Multicast => ((CONTROL, BELOW_PUNTS), ip(Some(groups))),
+            Refused::Broadcast => ((CONTROL, BELOW_PUNTS), ip(Some((Ipv4Addr::BROADCAST, Ipv4Addr::BROADCAST)))),
+            Refused::NoRoute => ((DEFAULTS, LEFT_OVER + 1), ip(None)),
+            Refused::Arp => ((DEFAULTS, LEFT_OVER + 1), kind(ETH_ARP)),
+            Refused::Other => ((DEFAULTS, LEFT_OVER), FlowMatch::default()),
+        };
+        add(self.cookie(port), place, matches, &[])
+    }
+}
+
+/// What a switch should have of these rules, and messages that delete what it should not have.
+pub(crate) struct Refusals {
+    pub wanted: Vec<Message<'static>>,
+    pub unwanted: Vec<Message<'static>>,
+}
+
+impl Refusals {
+    /// Of a switch of the fabric that has told of these ports.
+    pub(crate) fn of(fabric: &Fabric, node: NodeId, told: &[u32]) -> Refusals {
+        let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
+        for (port, &link) in (1..).zip(&fabric.node(node).ports) {
+            // An earlier start may have had another fabric.
+            unwanted.push(delete(Refused::StrangePort.cookie(port)));
+            if fabric.is_host(fabric.link(link).to) {
+                wanted.push(Refused::Tagged.rule(port));
+            } else {
+                unwanted.push(delete(Refused::Tagged.cookie(port)));
+            }
+        }
+        let of_all = Refused::ALL.into_iter().filter(|kind| !kind.is_per_port());
+        if fabric.tor_index(node).is_some() {
+            wanted.extend(of_all.map(|kind| kind.rule(0)));
+        } else {
+            unwanted.extend(of_all.map(|kind| delete(kind.cookie(0))));
+        }
+        let strange = told.iter().filter(|&&port| fabric.out_link(node, PortNo(port)).is_none());
+        wanted
+            .extend(strange.filter(|port| (1..=PORT_MAX).contains(port)).flat_map(|&port| rules_of_strange_port(port)));
+        Refusals { wanted, unwanted }
+    }
+}
+
+/// The rules for a port that the fabric does not have.
+pub(crate) fn rules_of_strange_port(port: u32) -> [Message<'static>; 2] {
+    [Refused::Tagged.rule(port), Refused::StrangePort.rule(port)]
+}
+
+/// Cookie and mask that select these rules among all of a switch.
+pub(crate) const SELECTED: (u64, u64) = (COOKIE | REFUSED, 0xff << 56);
+
+/// What a rule that drops frames has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Row {
+    /// Tells the rules of a switch apart.
+    name: u64,
+    kind: Refused,
+    /// 0 for all.
+    port: u32,
+    /// Frames since the switch has the rule.
+    counted: u64,
+}
+
+/// Reads a row of flow statistics; `None` if its rule drops nothing.
+pub(crate) fn row(stats: &FlowStats) -> Option<Row> {
+    let (cookie, counted) = (stats.cookie, stats.packets);
+    if let Some((kind, port)) = read(cookie) {
+        return Some(Row { name: cookie, kind, port, counted });
+    }
+    // The default route of addresses that no host has.
+    let own = Cookie::decode(cookie).is_some_and(|cookie| cookie.kind == RuleKind::Default);
+    let drops = stats.instructions.apply.is_empty() && stats.instructions.goto_table.is_none();
+    let (address, mask) = stats.matches.ipv4_dst.filter(|_| own && drops)?;
+    let name = u64::from(u32::from(address)) << 8 | u64::from(u32::from(mask).count_ones());
+    Some(Row { name, kind: Refused::NoRoute, port: 0, counted })
+}
+
+/// What a rule with this cookie refuses, and at which port (0 for all).
+fn read(cookie: u64) -> Option<(Refused, u32)> {
+    let kind = Refused::ALL.get((cookie >> KIND_SHIFT & 0xff) as usize)?;
+    (cookie == kind.cookie(cookie as u32)).then_some((*kind, cookie as u32))
+}
+
+/// Frames refused so far.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// What each rule counted when it was read last.
+    read: BTreeMap<(NodeId, u64), u64>,
+    totals: BTreeMap<(NodeId, Refused), u64>,
+    told: BTreeMap<(Option<NodeId>, Refused, u32), Told>,
+}
+
+/// What the log has heard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    frames: u64,
+    said: u64,
+    at: Nanos,
+}
+
+impl Ledger {
+    /// Takes what a rule has counted. Returns how many frames the log is to hear of: of the first at once, of what goes on
+    /// seldom.
+    pub(crate) fn take(&mut self, now: Nanos, switch: NodeId, rule: &Row) -> Option<u64> {
+        let Row { kind, port, counted, .. } = *rule;
+        let last = self.read.insert((switch, rule.name), counted).unwrap_or(0);
+        // A rule that was put in anew counts from 0.
+        let more = if counted >= last { counted - last } else { counted };
+        if more == 0 {
+            return None;
+        }
+        *self.totals.entry((switch, kind)).or_default() += more;
+        let whose = (!kind.is_noise()).then_some(switch);
+        let told = self.told.entry((whose, kind, port)).or_default();
+        told.frames += more;
+        let due = told.said == 0 || (told.frames >= 2 * told.said && now.saturating_sub(told.at) >= AGAIN);
+        due.then(|| {
+            (told.said, told.at) = (told.frames, now);
+            told.frames
+        })
+    }
+
+    /// Frames refused so far, by switch and kind.
+    pub(crate) fn totals(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> + '_ {
+        self.totals.iter().map(|(&(switch, kind), &frames)| (switch, kind.name(), frames))
+    }
+}
+
+/// Names what is refused.
+pub(crate) fn say(switch: &str, Row { kind, port, .. }: &Row, frames: u64) {
+    let (what, hint) = (kind.name(), kind.hint());
+    match *port {
+        0 => tracing::warn!(switch, what, frames, hint, "frames of hosts are refused"),
+        _ => tracing::warn!(switch, port, what, frames, hint, "frames of a port are refused"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(kind: Refused, port: u32, counted: u64) -> Row {
+        Row { name: kind.cookie(port), kind, port, counted }
+    }
+
+    #[test]
+    fn cookies_tell_kind_and_port_and_are_selected_by_one_mask() {
+        for kind in Refused::ALL {
+            let cookie = kind.cookie(0xffff_feff);
+            assert_eq!(read(cookie), Some((kind, 0xffff_feff)));
+            assert_eq!(cookie & SELECTED.1, SELECTED.0);
+        }
+        for punt in crate::punts::Punt::ALL {
+            let Message::FlowMod(rule) = punt.add() else { panic!("{punt:?}") };
+            assert_ne!(rule.cookie & SELECTED.1, SELECTED.0, "{punt:?}");
+            assert_eq!(read(rule.cookie), None);
+        }
+    }
+
+    #[test]
+    fn the_first_frame_is_said_at_once_and_what_goes_on_seldom() {
+        let (mut ledger, tor) = (Ledger::default(), NodeId(3));
+        let said: Vec<(u64, u64)> = (1..=2000)
+            .filter_map(|second| {
+                Some((second, ledger.take(Nanos::from_secs(second), tor, &counted(Refused::Tagged, 2, second * 10))?))
+            })
+            .collect();
+        assert_eq!(said, [(1, 10), (601, 6010), (1202, 12020)]);
+        assert_eq!(ledger.take(Nanos::from_secs(2001), tor, &counted(Refused::Tagged, 1, 1)), Some(1), "another port");
+        assert_eq!(ledger.totals().collect::<Vec<_>>(), [(tor, "vlan_tagged", 20_001)]);
+    }
+
+    #[test]
+    fn noise_of_all_hosts_is_said_once_and_counted_by_switch() {
+        let mut ledger = Ledger::default();
+        let said = (0..8).filter(|&tor| ledger.take(Nanos(1), NodeId(tor), &counted(Refused::Ipv6, 0, 5)).is_some());
+        assert_eq!(said.count(), 1);
+        assert_eq!(ledger.totals().count(), 8);
+    }
+
+    #[test]
+    fn a_rule_that_counts_from_0_again_loses_nothing() {
+        let mut ledger = Ledger::default();
+        for frames in [100, 150, 20, 30] {
+            ledger.take(Nanos(1), NodeId(0), &counted(Refused::NoRoute, 0, frames));
+        }
+        assert_eq!(ledger.totals().next(), Some((NodeId(0), "no_route", 180)));
+    }
+}
