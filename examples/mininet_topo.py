@@ -4,9 +4,10 @@
        --controller remote
 
 The fabric's keys follow the name as on Pathloom's own command line: `--topo pathloom,fat-tree:k=4,rate=10Mbps`. Rates
-and buffers are kept with `--link tc`. Mininet runs under the system's Python, which need not know Pathloom: the plan
-comes from the command `pathloom lab plan`, which is looked for in the variable PATHLOOM, beside this file's
-checkout, and on the PATH.
+and buffers are kept with `--link tc`. Where the kernel has no module for Open vSwitch, switches run in user space, and
+hosts leave no checksums to their interfaces, which would then be wrong. Mininet runs under the system's Python, which
+need not know Pathloom: the plan comes from the command `pathloom lab plan`, which is looked for in the variable
+PATHLOOM, beside this file's checkout, and on the PATH.
 """
 
 from __future__ import annotations
@@ -18,9 +19,38 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from mininet.node import Host
 from mininet.topo import Topo
 
 WHOLE_LENGTH = 8
+CHECKSUMS = """
+import array, fcntl, socket, struct, sys
+value = array.array("B", struct.pack("II", 0x17, 0))
+door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+fcntl.ioctl(door, 0x8946, struct.pack("16sP", sys.argv[1].encode(), value.buffer_info()[0]))
+"""
+"""Turns checksum offload of an interface off (linux/ethtool.h: ETHTOOL_STXCSUM), for there may be no `ethtool`."""
+
+
+def has_kernel_datapath() -> bool:
+    """Whether this kernel has Open vSwitch's module, loaded or to be loaded."""
+    if Path("/sys/module/openvswitch").exists():
+        return True
+    modinfo = shutil.which("modinfo") or "/sbin/modinfo"
+    if not Path(modinfo).exists():
+        return False
+    return subprocess.run([modinfo, "openvswitch"], capture_output=True, check=False).returncode == 0
+
+
+class HostOfUserSpace(Host):  # type: ignore[misc]
+    """A host whose frames go through switches in user space."""
+
+    def config(self, **keys: Any) -> Any:
+        """Sets the host up, and turns checksum offload off."""
+        done = super().config(**keys)
+        for name in self.intfNames():
+            self.pexec(["python3", "-c", CHECKSUMS, name])
+        return done
 
 
 def pathloom_command() -> str:
@@ -53,13 +83,16 @@ class Fabric(Topo):  # type: ignore[misc]
         spec = ",".join([*map(str, words), *(f"{key}={value}" for key, value in keys.items())])
         plan = plan_of(spec or "fat-tree:k=4")
         names: dict[int, str] = {}
+        in_kernel = has_kernel_datapath()
+        of_switch: dict[str, Any] = {} if in_kernel else {"datapath": "user"}
+        of_host: dict[str, Any] = {} if in_kernel else {"cls": HostOfUserSpace}
         for switch in plan["switches"]:
             names[switch["node"]] = switch["bridge"]
-            self.addSwitch(switch["bridge"], dpid=switch["dpid"], failMode="secure")
+            self.addSwitch(switch["bridge"], dpid=switch["dpid"], failMode="secure", **of_switch)
         for host in plan["hosts"]:
             names[host["node"]] = host["name"]
             first = host["ports"][0]
-            self.addHost(host["name"], ip=f"{first['address']}/{WHOLE_LENGTH}", mac=first["mac"])
+            self.addHost(host["name"], ip=f"{first['address']}/{WHOLE_LENGTH}", mac=first["mac"], **of_host)
         for cable in plan["cables"]:
             self.addLink(
                 names[cable["source"]],

@@ -1,0 +1,254 @@
+"""An operator's first hour (docs/operators.md): what ordinary and less ordinary hosts send, and what becomes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import frames
+from frames import EVERYBODY, IPV4, SENT, UDP, arrivals, frame, ipv4, mac_of, udp
+from live import K4, QUIET, Live, alive, finish, run_on, until
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+ECHO = """
+import socket, sys
+door = socket.create_server((sys.argv[1], 7))
+print("ready", flush=True)
+for _ in range(int(sys.argv[2])):
+    there, _ = door.accept()
+    there.sendall(there.recv(100))
+    there.close()
+"""
+ASK = """
+import socket, sys, time
+end = time.time() + float(sys.argv[3])
+while True:
+    try:
+        there = socket.create_connection((sys.argv[2], 7), 1, (sys.argv[1], 0))
+        there.sendall(b"here")
+        print(there.recv(100).decode())
+        break
+    except OSError as error:
+        if time.time() > end:
+            print(error)
+            break
+        time.sleep(0.1)
+"""
+
+
+def on(live: Live, host: str, *command: str) -> str:
+    """Runs a command on a host."""
+    namespace = next(one for one in live.blueprint.hosts if one.name == host).namespace
+    done = subprocess.run(
+        ["ip", "netns", "exec", namespace, *command], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def talks(live: Live, source: tuple[str, str], target: tuple[str, str], patience_s: float = 15) -> str:
+    """Opens a TCP connection from a host and address to another; returns what came back, or what went wrong."""
+    server = run_on(live, target[0], ECHO, target[1], "1")
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        return finish(run_on(live, source[0], ASK, source[1], target[1], str(patience_s)), patience_s + 15).strip()
+    finally:
+        server.kill()
+        server.wait()
+
+
+def with_api(folder: Path) -> str:
+    """A configuration with the API."""
+    tokens = folder / "tokens"
+    tokens.write_text(f"read test {TOKEN}\n", encoding="ascii")
+    tokens.chmod(0o600)
+    return f'[api]\naddress = "127.0.0.1:6680"\ntokens = "{tokens}"'
+
+
+def scrape(live: Live) -> str:
+    """What Prometheus would read."""
+    code = f"""
+import urllib.request
+asked = urllib.request.Request("http://127.0.0.1:6680/metrics", headers={{"Authorization": "Bearer {TOKEN}"}})
+print(urllib.request.urlopen(asked, timeout=5).read().decode())
+"""
+    done = subprocess.run(
+        ["ip", "netns", "exec", live.blueprint.namespace, "python3", "-c", code],
+        capture_output=True, text=True, check=True, timeout=30,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_frames_that_hosts_must_not_send_go_nowhere_are_counted_and_named(name: str, tmp_path: Path) -> None:
+    with alive(name, K4, QUIET, arp="proxy", more=with_api(tmp_path)) as live:
+        mine, theirs = mac_of(live, "h0"), mac_of(live, "h15")
+        there = ipv4("10.0.0.1", "10.0.7.2", UDP, udp(1, 2, b"MARK"))
+        assert arrivals(live, "h0", frame(theirs, mine, IPV4, there), "h15", b"MARK") == SENT
+        # Of single flows (2 to 65), of labels (66 to 4094), of priority alone (0), and of providers.
+        tags = [(frames.VLAN, tag) for tag in (0, 1, 2, 65, 66, 4094)] + [(frames.SERVICE_VLAN, 7)]
+        for tag in tags:
+            assert arrivals(live, "h0", frame(theirs, mine, IPV4, there, tag), "h15", b"MARK", 5) == 0, tag
+        twice = frame(theirs, mine, IPV4, there, (frames.SERVICE_VLAN, 7), (frames.VLAN, 66))
+        assert arrivals(live, "h0", twice, "h15", b"MARK", 5) == 0
+        everywhere = udp(5, 5, b"MARK")
+        refused = {
+            "ipv6": frame(theirs, mine, frames.IPV6, bytes.fromhex("6000000000083aff") + bytes(32) + b"MARKMARK"),
+            "multicast": frame(
+                bytes.fromhex("01005e0000fb"), mine, IPV4, ipv4("10.0.0.1", "224.0.0.251", UDP, everywhere)
+            ),
+            "broadcast": frame(EVERYBODY, mine, IPV4, ipv4("10.0.0.1", "255.255.255.255", UDP, everywhere)),
+            "no_route": frame(theirs, mine, IPV4, ipv4("10.0.0.1", "8.8.8.8", UDP, everywhere)),
+            "other_protocol": frame(theirs, mine, frames.MPLS, b"MARK" + bytes(60)),
+        }
+        for kind, sent in refused.items():
+            assert arrivals(live, "h0", sent, "h15", b"MARK", 5) == 0, kind
+        # One in the prefix of a rack that no host has is refused by that rack's switch.
+        nobody = frame(theirs, mine, IPV4, ipv4("10.0.0.1", "10.0.7.99", UDP, everywhere))
+        assert arrivals(live, "h0", nobody, "h15", b"MARK", 5) == 0
+        said = {kind: live.await_log(f'what="{kind}"') for kind in ("vlan_tagged", *refused)}
+        assert 'switch="e0_0" port=1' in said["vlan_tagged"]
+        seen = len(live.log())
+        for tor in ("e0_0", "e3_1"):
+            line = f'switch="{tor}",kind="no_route"}} 5'
+            until(lambda line=line: line in scrape(live), f"frames without a route are counted: {line}")  # type: ignore[misc]
+        counted = scrape(live)
+        assert 'pathloom_frames_refused_total{switch="e0_0",kind="vlan_tagged"} 40' in counted
+        for kind in refused:
+            assert f'switch="e0_0",kind="{kind}"' in counted
+        # However much there is of it, the log hears of it once.
+        flood = frame(theirs, mine, IPV4, there, (frames.VLAN, 66))
+        assert arrivals(live, "h0", flood, "h15", b"MARK", 200) == 0
+        until(lambda: 'kind="vlan_tagged"} 240' in scrape(live), "200 frames more are counted")
+        assert "vlan_tagged" not in live.log()[seen:]
+
+
+def test_fragments_and_other_protocols_ride_the_default_routes(name: str) -> None:
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        mine, theirs = mac_of(live, "h0"), mac_of(live, "h15")
+        for protocol in (1, frames.GRE, frames.ESP, frames.OSPF, frames.SCTP):
+            sent = frame(theirs, mine, IPV4, ipv4("10.0.0.1", "10.0.7.2", protocol, b"MARK" + bytes(40)))
+            assert arrivals(live, "h0", sent, "h15", b"MARK") == SENT, protocol
+        # All fragments of a flow with a path of its own: the first has ports, the others have none.
+        pairs = [("h0", "h15")]
+        with live.probes(pairs, rate_hz=100, payload_bytes=4000) as probes:
+            live.await_paths(pairs)
+            time.sleep(1)
+            (track,) = probes.stop()
+        assert track.sent > 100
+        assert track.lost == 0
+
+
+def test_any_address_is_learnt_at_any_port_and_may_move(name: str) -> None:
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        # A second address of the fabric's kind, and others of a net of their own, several at one port.
+        on(live, "h15", "ip", "address", "add", "10.0.7.77/8", "dev", "eth0")
+        assert talks(live, ("h0", "10.0.0.1"), ("h15", "10.0.7.77")) == "here"
+        for host, address in (("h0", "192.168.5.1"), ("h9", "192.168.5.9"), ("h9", "192.168.5.10")):
+            on(live, host, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+        for address in ("192.168.5.9", "192.168.5.10"):
+            assert talks(live, ("h0", "192.168.5.1"), ("h9", address)) == "here"
+        # A machine moves with its address, to where the fabric has another, and the first port stays up.
+        on(live, "h9", "ip", "address", "del", "192.168.5.10/24", "dev", "eth0")
+        on(live, "h4", "ip", "address", "add", "192.168.5.10/24", "dev", "eth0")
+        assert talks(live, ("h4", "192.168.5.10"), ("h0", "192.168.5.1")) == "here"
+        # And a host that the fabric lays out moves to the place of another.
+        on(live, "h5", "ip", "address", "del", "10.0.2.2/8", "dev", "eth0")
+        on(live, "h12", "ip", "address", "add", "10.0.2.2/8", "dev", "eth0")
+        assert talks(live, ("h12", "10.0.2.2"), ("h0", "10.0.0.1")) == "here"
+        # The controller is started anew, and hosts know each other's hardware addresses: nobody asks.
+        live.kill()
+        live.launch()
+        assert talks(live, ("h0", "192.168.5.1"), ("h4", "192.168.5.10"), 5) == "here"
+        assert talks(live, ("h0", "10.0.0.1"), ("h12", "10.0.2.2"), 5) == "here"
+
+
+def test_flows_of_learnt_addresses_get_paths_of_their_own_and_leave_them_when_they_move(name: str) -> None:
+    send = """
+import socket, sys, time
+door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+door.bind((sys.argv[1], 4000))
+door.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 8 << 2)
+end = time.time() + float(sys.argv[3])
+while time.time() < end:
+    try:
+        door.sendto(b"x", (sys.argv[2], 4001))
+    except OSError:
+        pass
+    time.sleep(0.02)
+"""
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        for host, address in (("h0", "192.168.5.1"), ("h9", "192.168.5.9")):
+            on(live, host, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+        assert talks(live, ("h0", "192.168.5.1"), ("h9", "192.168.5.9")) == "here"
+
+        def rules() -> dict[int, list[str]]:
+            return live.flow_rules().get(("192.168.5.1", 4000), {})
+
+        sender = run_on(live, "h0", send, "192.168.5.1", "192.168.5.9", "60")
+        until(lambda: len(rules()) == 5, "the flow has a path of its own, of five switches")
+        tor = next(host.node for host in live.blueprint.hosts if host.name == "h9")
+        on(live, "h9", "ip", "address", "del", "192.168.5.9/24", "dev", "eth0")
+        on(live, "h15", "ip", "address", "add", "192.168.5.9/24", "dev", "eth0")
+        assert talks(live, ("h15", "192.168.5.9"), ("h0", "192.168.5.1")) == "here"
+        until(lambda: bool(live.path(rules(), "h0")), "the flow has a path again")
+        until(lambda: live.links["target"][live.path(rules(), "h0")[-1]] != tor, "it leads to where the address is now")
+        sender.kill()
+        sender.wait()
+
+
+def test_a_router_at_the_edge_gets_what_is_nowhere_else(name: str) -> None:
+    more = '[[addresses]]\nat = "h15"\nprefixes = ["0.0.0.0/0"]\n[[addresses]]\nat = "h3"\nprefixes = ["172.20.0.0/16"]'
+    with alive(name, K4, QUIET, arp="proxy", more=more) as live:
+        mine, router = mac_of(live, "h0"), mac_of(live, "h15")
+        out = frame(router, mine, IPV4, ipv4("10.0.0.1", "8.8.8.8", UDP, udp(1, 2, b"MARK")))
+        assert arrivals(live, "h0", out, "h15", b"MARK") == SENT
+        back = frame(mine, router, IPV4, ipv4("8.8.8.8", "10.0.0.1", UDP, udp(1, 2, b"MARK")))
+        assert arrivals(live, "h15", back, "h0", b"MARK") == SENT
+        longer = frame(mac_of(live, "h3"), mine, IPV4, ipv4("10.0.0.1", "172.20.3.4", UDP, udp(1, 2, b"MARK")))
+        assert arrivals(live, "h0", longer, "h3", b"MARK") == SENT
+        # Not what is for everybody, nor for an address of the fabric that nobody has.
+        for target in ("224.0.0.9", "255.255.255.255", "10.0.7.99"):
+            sent = frame(router, mine, IPV4, ipv4("10.0.0.1", target, UDP, udp(1, 2, b"MARK")))
+            assert arrivals(live, "h0", sent, "h15", b"MARK", 5) == 0, target
+
+
+def test_dhcp_is_passed_on_to_servers_and_back_to_who_asked(name: str) -> None:
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        # Ports are known to face hosts when no switch was found there.
+        live.await_log("every cable is as configured")
+        client, server = mac_of(live, "h0"), mac_of(live, "h15")
+        body = bytes([1, 1, 6, 0]) + bytes(24) + client + bytes(10) + b"MARK" + bytes(190)
+        asked = frame(EVERYBODY, client, IPV4, ipv4("0.0.0.0", "255.255.255.255", UDP, udp(68, 67, body)))
+        assert arrivals(live, "h0", asked, "h15", b"MARK", 5) == 5
+        assert arrivals(live, "h0", asked, "h1", b"MARK", 5) == 5
+        offer = bytes([2]) + body[1:]
+        for target, to in (("255.255.255.255", EVERYBODY), ("10.0.0.200", client)):
+            sent = frame(to, server, IPV4, ipv4("10.0.7.2", target, UDP, udp(67, 68, offer)))
+            assert arrivals(live, "h15", sent, "h0", b"MARK", 5) == 5
+            assert arrivals(live, "h15", sent, "h1", b"MARK", 5) == 0
+        # More of it than an honest client sends is not passed on.
+        assert arrivals(live, "h0", asked, "h15", b"MARK", 200) < 100
+
+
+def test_a_port_that_the_fabric_does_not_have_is_refused_and_named(name: str) -> None:
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        tor = next(switch for switch in live.blueprint.switches if switch.node == 0)
+        inside = ["ip", "-n", tor.namespace]
+        subprocess.run([*inside, "link", "add", "stray", "type", "veth", "peer", "name", "eth0"], check=True)
+        try:
+            for interface in ("stray", "eth0"):
+                subprocess.run([*inside, "link", "set", interface, "up"], check=True)
+            daemon = live.switches.daemon_of(tor.bridge)
+            daemon.vsctl(["add-port", tor.bridge, "stray", "--", "set", "Interface", "stray", "ofport_request=40"])
+            sent = frame(
+                mac_of(live, "h15"), b"\2\0\0\0\0\x99", IPV4, ipv4("10.0.9.9", "10.0.7.2", UDP, udp(1, 2, b"MARK"))
+            )
+            sniffer = run_on(live, "h15", frames.SNIFF, "MARK", "4")
+            command = ["ip", "netns", "exec", tor.namespace, "python3", "-c", frames.SEND, sent.hex(), "100"]
+            subprocess.run(command, check=True, timeout=30)
+            assert int(finish(sniffer).split()[-1]) == 0
+            assert "port=40" in live.await_log('what="port_not_in_fabric"')
+        finally:
+            subprocess.run([*inside, "link", "del", "stray"], check=False)
