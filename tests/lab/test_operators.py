@@ -49,14 +49,14 @@ def on(live: Live, host: str, *command: str) -> str:
 
 def talks(live: Live, source: tuple[str, str], target: tuple[str, str], patience_s: float = 15) -> str:
     """Opens a TCP connection from a host and address to another; returns what came back, or what went wrong."""
-    server = run_on(live, target[0], ECHO, target[1], "1")
-    try:
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
-        return finish(run_on(live, source[0], ASK, source[1], target[1], str(patience_s)), patience_s + 15).strip()
-    finally:
-        server.kill()
-        server.wait()
+    with run_on(live, target[0], ECHO, target[1], "1") as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            asking = run_on(live, source[0], ASK, source[1], target[1], str(patience_s))
+            return finish(asking, patience_s + 15).strip()
+        finally:
+            server.kill()
 
 
 def with_api(folder: Path) -> str:
@@ -186,16 +186,21 @@ while time.time() < end:
         def rules() -> dict[int, list[str]]:
             return live.flow_rules().get(("192.168.5.1", 4000), {})
 
-        sender = run_on(live, "h0", send, "192.168.5.1", "192.168.5.9", "60")
-        until(lambda: len(rules()) == 5, "the flow has a path of its own, of five switches")
+        def leads_to(found: dict[int, list[str]]) -> int | None:
+            links = live.path(found, "h0")
+            return live.links["target"][links[-1]] if links else None
+
         tor = next(host.node for host in live.blueprint.hosts if host.name == "h9")
-        on(live, "h9", "ip", "address", "del", "192.168.5.9/24", "dev", "eth0")
-        on(live, "h15", "ip", "address", "add", "192.168.5.9/24", "dev", "eth0")
-        assert talks(live, ("h15", "192.168.5.9"), ("h0", "192.168.5.1")) == "here"
-        until(lambda: bool(live.path(rules(), "h0")), "the flow has a path again")
-        until(lambda: live.links["target"][live.path(rules(), "h0")[-1]] != tor, "it leads to where the address is now")
-        sender.kill()
-        sender.wait()
+        with run_on(live, "h0", send, "192.168.5.1", "192.168.5.9", "60") as sender:
+            try:
+                until(lambda: len(rules()) == 5, "the flow has a path of its own, of five switches")
+                assert leads_to(rules()) == tor
+                on(live, "h9", "ip", "address", "del", "192.168.5.9/24", "dev", "eth0")
+                on(live, "h15", "ip", "address", "add", "192.168.5.9/24", "dev", "eth0")
+                assert talks(live, ("h15", "192.168.5.9"), ("h0", "192.168.5.1")) == "here"
+                until(lambda: leads_to(rules()) not in (None, tor), "its path leads to where the address is now")
+            finally:
+                sender.kill()
 
 
 def test_a_router_at_the_edge_gets_what_is_nowhere_else(name: str) -> None:

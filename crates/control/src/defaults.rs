@@ -185,6 +185,11 @@ impl Compiler {
         switch: NodeId,
         rules: &mut Vec<(Prefix, u32)>,
     ) {
+        if places.is_empty() {
+            return;
+        }
+        let own = rules.len();
+        rules.sort_unstable_by_key(|&(prefix, _)| prefix);
         for (prefix, at) in places.iter() {
             let choice = if at.tor == switch {
                 Wanted::Port(fabric.link(at.uplink).to_port)
@@ -201,9 +206,9 @@ impl Compiler {
                 }
             };
             let choice = self.number(choice);
-            match rules.iter_mut().find(|(known, _)| *known == prefix) {
-                Some(known) => known.1 = choice,
-                None => rules.push((prefix, choice)),
+            match rules[..own].binary_search_by_key(&prefix, |&(known, _)| known) {
+                Ok(index) => rules[index].1 = choice,
+                Err(_) => rules.push((prefix, choice)),
             }
         }
     }

@@ -20,9 +20,17 @@ pub(crate) struct Places(BTreeMap<Prefix, Attachment>);
 impl Places {
     /// The longest prefix that an address is in.
     fn find(&self, address: Ipv4Addr) -> Option<Attachment> {
+        if self.0.is_empty() {
+            return None;
+        }
         let at = |len: u8| self.0.get(&Prefix::new(address, len));
         let found = (0..=32u8).rev().find_map(at)?;
         Some(Attachment { address, ..*found })
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// All, by prefix.
