@@ -83,8 +83,8 @@ impl Punt {
     }
 }
 
-/// The rule that lets all but the first fragments of datagrams by: switches see port 0 in them, and they would seem to be
-/// first packets of a flow. It stands below the rules of flows and above the one that copies unknown datagrams.
+/// The rule that lets fragments of datagrams by: switches see port 0 in them (Open vSwitch in the first as well), and they
+/// would seem to be first packets of a flow. It stands below the rules of flows and above the one that copies unknown datagrams.
 pub(crate) fn fragments() -> Message<'static> {
     let matches = FlowMatch {
         eth_type: Some(ETH_IPV4),
