@@ -98,7 +98,7 @@ def test_the_commands_of_the_documentation_connect_mininet_s_hosts(name: str, tm
     with (directory / "controller.log").open("ab") as log:
         controller = subprocess.Popen([*within, program(), "--config", config], env=environment, stdout=log, stderr=log)
     try:
-        said = mininet(within, environment, [*command_of(DOCUMENTATION), "--test", "none", "--pre", str(script)])
+        said = mininet(within, environment, [*command_of(DOCUMENTATION), "--test", "none", "--post", str(script)])
     finally:
         controller.terminate()
         controller.wait(20)
