@@ -101,6 +101,8 @@ def test_what_is_told_is_done(ask: Ask) -> None:
     assert "out of service" in ask("status")[1] and "31 up, 0 down, 1 out" in ask("status")[1]
     code, _, err = ask("drain", link)
     assert code == 2 and "out of service already" in err
+    assert ask("resync")[:2] == (0, "all switches: 0 connected, being read\n")
+    assert ask("resync", "e0_0")[:2] == (0, "e0_0: 0 connected, being read\n")
     assert ask("undrain", link)[:2] == (0, f"{link}: up\n")
     assert ask("scheme", "ofpt:sizes=announced")[:2] == (0, "ofpt:sizes=announced is in charge\n")
     assert ask("announce", "10.0.0.1:4000,10.0.7.1:80,tcp", "--size-bytes", "1000000")[0] == 0
@@ -115,6 +117,7 @@ def test_what_is_told_is_done(ask: Ask) -> None:
         (["why", "123"], "no flow `123` is known"),
         (["why", "x"], "SRC:PORT,DST:PORT"),
         (["drain", "e9_9"], "no switch `e9_9`"),
+        (["resync", "e9_9"], "no switch `e9_9`"),
         (["drain", "e0_0"], "hosts hang on e0_0"),
         (["scheme", "ecpm"], "ecmp"),
         (["announce", "x"], "expected SRC:PORT"),

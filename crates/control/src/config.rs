@@ -37,6 +37,9 @@ pub struct Config {
     pub enforcement: Enforcement,
     /// Flows that one host may have at a time; what it opens beyond rides the default routes unseen.
     pub max_flows_per_host: u32,
+    /// Time in which every switch is read again, and what somebody else changed there is put right ([`crate::review`]).
+    /// `None` where nobody else can change rules.
+    pub reconcile: Option<Nanos>,
     /// Priorities of the rules.
     pub priorities: Priorities,
 }
@@ -55,12 +58,18 @@ impl Default for Config {
             rule_limit: None,
             enforcement: Enforcement::Host,
             max_flows_per_host: 20_000,
+            reconcile: None,
             priorities: Priorities::default(),
         }
     }
 }
 
 impl Config {
+    /// Whether switches are to tell when a rule without a time-out is gone.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.reconcile.is_some()
+    }
+
     /// What the scheme asks for, with the overrides of these settings.
     pub(crate) fn needs(&self, asked: Needs) -> Needs {
         let detection = self.detection.unwrap_or(asked.detection);

@@ -13,6 +13,7 @@ use crate::places::Places;
 use crate::plan::{Planner, Step};
 use crate::polling::{Polling, Reading};
 use crate::reasons::{Cause, Decision, Reasons};
+use crate::review::Reviews;
 use crate::sfmm::{self, CutoverOrder};
 use crate::switches::{Purpose, Session, Switch};
 use crate::timers::{Timer, Timers};
@@ -63,6 +64,7 @@ pub struct Controller {
     /// Whether rules of no single flow may have to change.
     pub(crate) stale: bool,
     pub(crate) polling: Polling,
+    pub(crate) reviews: Reviews,
     pub(crate) timers: Timers,
     /// In which order a move in place deletes the old rules.
     pub(crate) order: CutoverOrder,
@@ -110,6 +112,7 @@ impl Controller {
             compiler: Compiler::default(),
             stale: false,
             polling: Polling::new(nodes),
+            reviews: Reviews::default(),
             timers: Timers::default(),
             order: sfmm::bottleneck_first,
             loads: None,
@@ -251,6 +254,7 @@ impl Controller {
     fn start(&mut self) {
         self.started = true;
         self.polling.begin(self.now);
+        self.next_round();
         self.polling.start(self.now, self.needs.poll_period);
         self.tell(Event::Started);
         self.pump();
@@ -274,14 +278,20 @@ impl Controller {
                 self.packet_in(switch, in_port, &headers);
             }
             Input::FlowStats { switch, rows } if self.is_switch(switch) => self.flow_stats(switch, &rows),
-            Input::RuleRemoved { switch, cookie, counters, .. } if self.is_switch(switch) => {
-                self.rule_removed(switch, cookie, counters);
+            Input::RuleRemoved { switch, key, cookie, counters, why } if self.is_switch(switch) => {
+                if !self.is_lost(switch, &key, cookie, why) {
+                    self.rule_removed(switch, cookie, counters);
+                }
             }
             Input::Refused { switch, xid, why } if self.is_switch(switch) => self.refused(switch, xid, why),
             Input::BarrierReply { switch, xid } if self.is_switch(switch) => self.barrier_reply(switch, xid),
             Input::RuleDump { switch, rules, groups, meters } if self.is_switch(switch) => {
                 self.rule_dump(switch, rules, &groups, &meters);
             }
+            Input::Reviewed { switch, number, rules, groups, meters, last } if self.is_switch(switch) => {
+                self.reviewed(switch, number, rules, last.then_some((&groups, &meters)));
+            }
+            Input::Resync { switch } if switch.is_none_or(|switch| self.is_switch(switch)) => self.resync(switch),
             Input::TransferAnnounced { five_tuple, size_bytes } => self.announced(five_tuple, size_bytes),
             Input::TransferEnded { five_tuple } => self.ended(&five_tuple),
             Input::PathsRequested { request, src, dst, count } if self.is_host(src) && self.is_host(dst) => {
@@ -322,6 +332,9 @@ impl Controller {
                 Timer::Groups { switch } => self.delete_unnamed_groups(switch),
                 Timer::Reread { switch } => self.reread(switch),
                 Timer::Drain => self.drain_rest(),
+                Timer::Round => self.round(),
+                Timer::Review { switch } => self.review_if_due(switch),
+                Timer::Scan { switch, number } => self.scan(switch, number),
             }
         }
         self.poll_if_due();
@@ -392,7 +405,8 @@ impl Controller {
 
     /// What makes the rules of flows.
     pub(crate) fn planner(&self) -> Planner<'_> {
-        Planner { fabric: &self.fabric, priorities: self.config.priorities, idle_timeout_s: self.config.idle_timeout_s }
+        let Config { priorities, idle_timeout_s, .. } = self.config;
+        Planner { fabric: &self.fabric, priorities, idle_timeout_s, watched: self.config.is_watched() }
     }
 
     /// Whether a switch can be told things now.
@@ -413,6 +427,7 @@ impl Controller {
     /// Adds a rule at a switch that is ready.
     pub(crate) fn add_rule(&mut self, switch: NodeId, rule: Rule, purpose: Purpose) {
         let xid = self.next_xid();
+        self.switches[switch.index()].watch.touch(|| rule.key(), true);
         self.put(Output::AddRule { switch, xid, rule });
         self.await_answer(switch, xid, purpose);
     }
@@ -420,6 +435,7 @@ impl Controller {
     /// Deletes a rule at a switch that is ready.
     pub(crate) fn delete_rule(&mut self, switch: NodeId, key: RuleKey) -> u32 {
         let xid = self.next_xid();
+        self.switches[switch.index()].watch.touch(|| key, false);
         self.put(Output::DeleteRule { switch, xid, key });
         xid
     }

@@ -47,6 +47,15 @@ pub struct Counts {
     /// When the last of the rounds began.
     #[serde(default)]
     pub last_poll: Nanos,
+    /// Times that all rules of a switch were read and compared while its session stood.
+    #[serde(default)]
+    pub reviews: u64,
+    /// Rules and groups that somebody else had deleted or changed, and that were put back.
+    #[serde(default)]
+    pub restored: u64,
+    /// Rules with a mark of the controller that should not have been there, and were deleted.
+    #[serde(default)]
+    pub surplus: u64,
     /// Inputs about switches, ports or hosts that the fabric does not have, or that make no sense.
     pub nonsense: u64,
 }

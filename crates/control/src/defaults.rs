@@ -5,7 +5,7 @@
 //! are dropped everywhere, and a ToR never sends its own prefix up, so no packet wanders between two defaults.
 
 use crate::aggregate::{blocks, Aggregator, Leaf};
-use crate::config::Priorities;
+use crate::config::Config;
 use crate::cookies::{Cookie, RuleKind};
 use crate::places::Places;
 use crate::spread::Spread;
@@ -26,6 +26,8 @@ pub(crate) enum Choice {
     Drop,
     Port(PortNo),
     Group(GroupId),
+    /// The rule of the prefix was found with other contents than any that the controller makes.
+    Other,
 }
 
 /// Ports that each group spreads flows over.
@@ -262,29 +264,32 @@ fn tie_break(tor: usize, switch: NodeId) -> u64 {
 }
 
 /// The rule for a prefix.
-pub(crate) fn route_rule(priorities: &Priorities, epoch: u16, prefix: Prefix, choice: Choice) -> Rule {
+pub(crate) fn route_rule(config: &Config, prefix: Prefix, choice: Choice) -> Rule {
     let actions = match choice {
-        Choice::Drop => Actions::NONE,
+        Choice::Drop | Choice::Other => Actions::NONE,
         Choice::Port(port) => [RuleAction::Output(port)].into(),
         Choice::Group(id) => [RuleAction::Group(id)].into(),
     };
     let matches = Match { dst: Some(prefix), ..Match::default() };
-    let mut rule = tables::rule(tables::DEFAULTS, priorities.default + u16::from(prefix.len), matches, actions, None);
-    rule.cookie = Cookie::fixed(RuleKind::Default, epoch).encode();
+    let priority = config.priorities.default + u16::from(prefix.len);
+    let mut rule = tables::rule(tables::DEFAULTS, priority, matches, actions, None);
+    rule.cookie = Cookie::fixed(RuleKind::Default, config.epoch).encode();
+    rule.notify_removal = config.is_watched();
     rule
 }
 
-/// The route that a rule stands for, if it is one that [`route_rule`] could have made in any epoch.
-pub(crate) fn read_route(priorities: &Priorities, rule: &Rule) -> Option<(Prefix, Choice)> {
+/// The route that a rule stands for, if it has the place of one that [`route_rule`] makes in any epoch.
+pub(crate) fn read_route(config: &Config, rule: &Rule) -> Option<(Prefix, Choice)> {
+    let prefix = rule.matches.dst?;
     let choice = match rule.actions.as_slice() {
         [] => Choice::Drop,
         &[RuleAction::Output(port)] => Choice::Port(port),
         &[RuleAction::Group(id)] => Choice::Group(id),
-        _ => return None,
+        _ => Choice::Other,
     };
-    let prefix = rule.matches.dst?;
-    let expected = Rule { cookie: rule.cookie, ..route_rule(priorities, 0, prefix, choice) };
-    (*rule == expected).then_some((prefix, choice))
+    let expected = Rule { cookie: rule.cookie, ..route_rule(config, prefix, choice) };
+    let choice = if *rule == expected { choice } else { Choice::Other };
+    (rule.key() == expected.key()).then_some((prefix, choice))
 }
 
 /// The group that spreads flows over these ports.

@@ -40,6 +40,7 @@ pub(crate) fn rules(config: &Config, needs: &Needs, (fabric, places): (&Fabric, 
     }
     for rule in &mut rules {
         rule.cookie = Cookie::fixed(RuleKind::Detection, config.epoch).encode();
+        rule.notify_removal = config.is_watched();
     }
     rules
 }

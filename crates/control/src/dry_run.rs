@@ -1,7 +1,6 @@
 //! What another scheme would do with the flows that stand: on a copy of what the controller knows, with nothing sent.
 
-use crate::config::Priorities;
-use crate::defaults::{route_rule, Choice, Compiler, DefaultTable, Routes};
+use crate::defaults::{Choice, Compiler, DefaultTable, Routes};
 use crate::places::Places;
 use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo};
 use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme, View};
@@ -160,10 +159,9 @@ impl<'a> DefaultPaths<'a> {
         let make = || compiler.compile((fabric, &Places::default()), routes, switch, &BTreeMap::new());
         let table = tables.entry(switch).or_insert_with(make);
         let matching = table.routes.iter().filter(|(prefix, _)| prefix.contains(five_tuple.dst));
-        let best =
-            matching.max_by_key(|&&(prefix, choice)| route_rule(&Priorities::default(), 0, prefix, choice).priority);
+        let best = matching.max_by_key(|&&(prefix, _)| prefix.len);
         match best.map(|&(_, choice)| choice) {
-            None | Some(Choice::Drop) => Vec::new(),
+            None | Some(Choice::Drop | Choice::Other) => Vec::new(),
             Some(Choice::Port(port)) => vec![port],
             Some(Choice::Group(group)) => table.groups.get(&group).cloned().unwrap_or_default(),
         }

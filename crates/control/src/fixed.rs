@@ -38,28 +38,41 @@ impl Controller {
     /// two messages, an address is treated either as before or as it will be: new rules come first, the most specific
     /// of them before the others, and old ones go after them, the most specific last.
     pub(crate) fn bring_up_to_date(&mut self, switch: NodeId) {
-        let mut wanted = self.wanted_fixed(switch);
+        let wanted = self.wanted_fixed(switch);
         let found = std::mem::take(&mut self.switches[switch.index()].fixed);
+        self.change_fixed(switch, found, wanted);
+    }
+
+    /// Takes a switch from what it has to what it should have. Returns the number of rules and groups that it lacked.
+    pub(crate) fn change_fixed(&mut self, switch: NodeId, found: FixedRules, mut wanted: FixedRules) -> u64 {
+        let first = self.xid;
+        let mut lacked = 0;
         for (&id, ports) in &wanted.defaults.groups {
             if found.defaults.groups.get(&id) != Some(ports) {
                 let xid = self.next_xid();
                 self.put(Output::AddGroup { switch, xid, group: spread_group(id, ports) });
                 self.await_answer(switch, xid, Purpose::Fixed);
+                lacked += 1;
             }
         }
         for (key, rule) in &wanted.others {
             let same = |other: &&Rule| Rule { cookie: rule.cookie, ..(*other).clone() } == *rule;
             if found.others.get(key).filter(same).is_none() {
                 self.add_rule(switch, rule.clone(), Purpose::Fixed);
+                lacked += 1;
             }
         }
         for key in found.others.keys().filter(|key| !wanted.others.contains_key(key)) {
             self.delete_rule(switch, *key);
         }
-        self.change_routes(switch, &found.defaults.routes, &wanted.defaults.routes);
+        lacked += self.change_routes(switch, &found.defaults.routes, &wanted.defaults.routes);
         self.keep_groups(switch, found.defaults.groups, &mut wanted.defaults.groups);
         self.switches[switch.index()].fixed = wanted;
         self.count_rules(switch, 0);
+        if self.xid != first {
+            self.switches[switch.index()].watch.fixed_changed();
+        }
+        lacked
     }
 
     /// Lets groups that no rule names any more stand for a while, for packets may still be on their way to them.
@@ -85,6 +98,9 @@ impl Controller {
         let defaults = &state.fixed.defaults;
         let named = |id: &GroupId| defaults.routes.iter().any(|&(_, choice)| choice == Choice::Group(*id));
         let unnamed: Vec<GroupId> = defaults.groups.keys().copied().filter(|id| !named(id)).collect();
+        if !unnamed.is_empty() {
+            self.switches[switch.index()].watch.fixed_changed();
+        }
         for group in unnamed {
             self.switches[switch.index()].fixed.defaults.groups.remove(&group);
             let xid = self.next_xid();
@@ -92,24 +108,26 @@ impl Controller {
         }
     }
 
-    fn change_routes(&mut self, switch: NodeId, found: &[(Prefix, Choice)], wanted: &[(Prefix, Choice)]) {
+    fn change_routes(&mut self, switch: NodeId, found: &[(Prefix, Choice)], wanted: &[(Prefix, Choice)]) -> u64 {
         let choice_in = |table: &[(Prefix, Choice)], prefix: Prefix| {
             table.binary_search_by_key(&prefix, |&(other, _)| other).ok().map(|index| table[index].1)
         };
         let differs = |&&(prefix, choice): &&(Prefix, Choice)| choice_in(found, prefix) != Some(choice);
         let mut added: Vec<_> = wanted.iter().filter(differs).copied().collect();
         added.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len));
+        let lacked = added.len() as u64;
         for (prefix, choice) in added {
-            let rule = route_rule(&self.config.priorities, self.config.epoch, prefix, choice);
+            let rule = route_rule(&self.config, prefix, choice);
             self.add_rule(switch, rule, Purpose::Fixed);
         }
         let stale = |&&(prefix, _): &&(Prefix, Choice)| choice_in(wanted, prefix).is_none();
         let mut deleted: Vec<_> = found.iter().filter(stale).copied().collect();
         deleted.sort_by_key(|(prefix, _)| prefix.len);
         for (prefix, choice) in deleted {
-            let key = route_rule(&self.config.priorities, self.config.epoch, prefix, choice).key();
+            let key = route_rule(&self.config, prefix, choice).key();
             self.delete_rule(switch, key);
         }
+        lacked
     }
 
     fn wanted_fixed(&mut self, switch: NodeId) -> FixedRules {
@@ -130,7 +148,7 @@ impl Controller {
         let mut fixed = FixedRules::default();
         for rule in rules {
             let kind = Cookie::decode(rule.cookie).map(|cookie| cookie.kind);
-            let route = read_route(&self.config.priorities, rule).filter(|_| kind == Some(RuleKind::Default));
+            let route = read_route(&self.config, rule).filter(|_| kind == Some(RuleKind::Default));
             match (kind, route) {
                 (_, Some(route)) => fixed.defaults.routes.push(route),
                 (Some(RuleKind::Default | RuleKind::Detection), None) => {

@@ -287,6 +287,11 @@ impl FlowTable {
         self.records.iter().map(|(&id, flow)| (id, flow))
     }
 
+    /// All flows from this name on, in the order of their names.
+    pub(crate) fn range(&self, from: FlowId) -> impl Iterator<Item = (FlowId, &Flow)> {
+        self.records.range(from..).map(|(&id, flow)| (id, flow))
+    }
+
     pub(crate) fn for_each_mut(&mut self, change: impl FnMut(FlowId, &mut Flow)) {
         self.records.for_each_mut(change);
     }

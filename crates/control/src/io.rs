@@ -141,6 +141,26 @@ pub enum Input {
         /// All its meters.
         meters: Vec<Meter>,
     },
+    /// A part of the answer to [`Output::ReviewRequest`]. Parts come in any number.
+    Reviewed {
+        /// The switch.
+        switch: NodeId,
+        /// As in the request.
+        number: u32,
+        /// Some of its rules.
+        rules: Vec<Rule>,
+        /// All its groups, with the last part.
+        groups: Vec<Group>,
+        /// All its meters, with the last part.
+        meters: Vec<Meter>,
+        /// Whether this is the last part.
+        last: bool,
+    },
+    /// Switches are to be reviewed now.
+    Resync {
+        /// The one; `None` for all.
+        switch: Option<NodeId>,
+    },
     /// An application is about to send.
     TransferAnnounced {
         /// The connection it will use.
@@ -284,6 +304,22 @@ pub enum Output {
         /// The switch.
         switch: NodeId,
     },
+    /// Read all rules, groups and meters in parts, each of which is worked off when it comes.
+    ReviewRequest {
+        /// The switch.
+        switch: NodeId,
+        /// To be repeated in the answer.
+        number: u32,
+    },
+    /// A review of a switch found something that was not as it should be. For the log: nothing is to be done.
+    Repaired {
+        /// The switch.
+        at: NodeId,
+        /// Rules and groups that were put back.
+        restored: u64,
+        /// Rules that were deleted.
+        surplus: u64,
+    },
     /// Keep a flow from sending until released or until the lease is over.
     HoldFlow {
         /// Host that sends it.
@@ -340,7 +376,8 @@ impl Input {
             | Input::RuleRemoved { switch, .. }
             | Input::Refused { switch, .. }
             | Input::BarrierReply { switch, .. }
-            | Input::RuleDump { switch, .. } => Some(switch),
+            | Input::RuleDump { switch, .. }
+            | Input::Reviewed { switch, .. } => Some(switch),
             _ => None,
         }
     }
@@ -359,8 +396,10 @@ impl Output {
             | Output::Barrier { switch, .. }
             | Output::FlowStatsRequest { switch }
             | Output::PortStatsRequest { switch }
-            | Output::DumpRequest { switch } => Some(switch),
-            Output::HoldFlow { .. }
+            | Output::DumpRequest { switch }
+            | Output::ReviewRequest { switch, .. } => Some(switch),
+            Output::Repaired { .. }
+            | Output::HoldFlow { .. }
             | Output::ReleaseFlow { .. }
             | Output::PaceFlow { .. }
             | Output::Solve { .. }

@@ -54,6 +54,17 @@ impl LabelRule {
     }
 }
 
+/// What a review found of the rules of labels at a switch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Compared {
+    /// Rules that stand, or do again.
+    pub found: u32,
+    /// Rules that were put back.
+    pub restored: u64,
+    /// Rules that were deleted.
+    pub surplus: u64,
+}
+
 /// All rules, by switch and label.
 #[derive(Debug, Default)]
 pub(crate) struct Labels(BTreeMap<(NodeId, u16), LabelRule>);
@@ -182,7 +193,9 @@ impl Controller {
         let key = label_key(self.config.priorities.flow, label);
         let mut rule = tables::rule(key.table, key.priority, key.matches, actions, goto);
         rule.cookie = Cookie::fixed(RuleKind::Label, self.config.epoch).encode();
+        rule.notify_removal = self.config.is_watched();
         let xid = self.next_xid();
+        self.switches[switch.index()].watch.touch(|| key, true);
         if let Some(known) = self.labels.0.get_mut(&(switch, label)) {
             (known.xid, known.confirmed) = (xid, false);
         }
@@ -304,6 +317,54 @@ impl Controller {
             let at = self.now.saturating_add(self.config.drain.unwrap_or(UNKNOWN_DRAIN));
             self.timers.set(at, Timer::Label { switch, label });
         }
+    }
+
+    /// Whether a rule is the rule of a label that a switch should have.
+    pub(crate) fn wants_label(&self, switch: NodeId, key: &RuleKey) -> bool {
+        let rule = label_of(key).and_then(|label| self.labels.0.get(&(switch, label)));
+        rule.is_some_and(|rule| !rule.absent)
+    }
+
+    /// Compares the rules of labels that a review found with those that a switch should have, but for those that were
+    /// `touched` since it began.
+    pub(crate) fn compare_labels(
+        &mut self,
+        switch: NodeId,
+        rules: &[Rule],
+        touched: impl Fn(&RuleKey) -> bool,
+    ) -> Compared {
+        let mut compared = Compared::default();
+        let mut found: BTreeMap<u16, Next> = BTreeMap::new();
+        for rule in rules.iter().filter(|rule| !touched(&rule.key())) {
+            let label = read(rule).filter(|_| rule.priority == self.config.priorities.flow);
+            match label.filter(|_| self.wants_label(switch, &rule.key())) {
+                Some((label, next)) => drop(found.insert(label, next)),
+                // One that was changed is replaced, and not deleted before.
+                None if self.wants_label(switch, &rule.key()) => {}
+                None => {
+                    self.delete_rule(switch, rule.key());
+                    compared.surplus += 1;
+                }
+            }
+        }
+        let all = (switch, 0)..=(switch, u16::MAX);
+        let known: Vec<(u16, LabelRule)> = self.labels.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
+        for (label, rule) in known {
+            if rule.absent || touched(&label_key(self.config.priorities.flow, label)) {
+                continue;
+            }
+            match (found.get(&label), rule.next) {
+                (Some(&there), wanted) if wanted.is_none_or(|wanted| wanted == there) => compared.found += 1,
+                (_, Some(_)) => {
+                    self.send_label(switch, label);
+                    compared.found += 1;
+                    compared.restored += 1;
+                }
+                // What it did is not known, and it only waits to be deleted.
+                (_, None) => drop(self.label_absent(switch, label)),
+            }
+        }
+        compared
     }
 
     /// Nobody has claimed a rule that was found for so long that no packet can meet it, unless the rules of a switch that

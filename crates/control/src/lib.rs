@@ -29,6 +29,7 @@ pub mod plan;
 mod polling;
 mod reasons;
 mod reconcile;
+mod review;
 mod routing;
 mod sessions;
 pub mod sfmm;

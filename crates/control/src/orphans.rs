@@ -49,6 +49,11 @@ impl Orphans {
         self.flows.is_empty()
     }
 
+    /// Whether rules of this flow are among them.
+    pub(crate) fn holds(&self, id: FlowId) -> bool {
+        self.flows.contains_key(&id)
+    }
+
     /// Whether one of them has this five-tuple.
     pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
         self.tuples.contains_key(five_tuple)

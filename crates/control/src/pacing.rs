@@ -6,6 +6,7 @@
 //! not counted.
 
 use crate::controller::Controller;
+use crate::flows::Flow;
 use crate::io::Output;
 use crate::plan::Version;
 use crate::reasons::Decision;
@@ -225,6 +226,24 @@ impl Controller {
     pub(crate) fn forget_meter(&mut self, id: FlowId) {
         if let Some((tor, Some(name))) = self.flows.get(id).map(|flow| (flow.tor(), flow.key.meter)) {
             self.delete_meter(tor, name);
+        }
+    }
+
+    /// A review has read the meters of a switch: flows get theirs again that somebody deleted.
+    pub(crate) fn review_meters(&mut self, switch: NodeId, meters: &[Meter]) {
+        let there = |name: MeterId| meters.iter().any(|meter| meter.id == name);
+        if self.switches[switch.index()].meters.used.iter().all(|&name| there(MeterId(name))) {
+            return;
+        }
+        let lacks = |flow: &Flow| flow.tor() == switch && flow.key.meter.is_some_and(|name| !there(name));
+        let lacking: Vec<(FlowId, u64)> = self
+            .flows
+            .iter()
+            .filter(|(_, flow)| lacks(flow))
+            .filter_map(|(id, flow)| Some((id, flow.more().pace_bps?)))
+            .collect();
+        for (id, rate_bps) in lacking {
+            self.send_meter(id, rate_bps);
         }
     }
 

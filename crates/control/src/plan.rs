@@ -92,6 +92,8 @@ pub struct Planner<'a> {
     pub priorities: Priorities,
     /// Idle time-out of the rule at the source ToR.
     pub idle_timeout_s: u16,
+    /// Whether switches tell when a rule without a time-out is gone.
+    pub watched: bool,
 }
 
 impl Planner<'_> {
@@ -119,8 +121,9 @@ impl Planner<'_> {
         RuleKey { table: LONG_FLOWS, priority, matches: Match::five_tuple(flow.five_tuple) }
     }
 
-    /// The rules of a version at the switches after the source ToR, if it does not share them ([`crate::labels`]). They have no idle time-out: a switch beyond a lossy
-    /// queue sees less of the flow than the source does, and must not forget it first.
+    /// The rules of a version at the switches after the source ToR, if it does not share them ([`crate::labels`]). They have
+    /// no idle time-out: a switch beyond a lossy queue sees less of the flow than the source does, and must not forget it
+    /// first.
     pub fn hops<'b>(&'b self, flow: &'b FlowKey, version: &'b Version) -> impl Iterator<Item = (NodeId, Rule)> + 'b {
         let links = version.path.as_ref().filter(|_| !version.is_shared()).map_or(&[][..], Path::links);
         let cookie = Cookie { kind: RuleKind::Hop, flow: flow.id, plan: version.plan }.encode();
@@ -132,7 +135,7 @@ impl Planner<'_> {
                 None => [RuleAction::PopTag, RuleAction::Output(self.fabric.link(flow.dst.uplink).to_port)].into(),
             };
             let mut rule = tables::rule(key.table, key.priority, key.matches, actions, None);
-            rule.cookie = cookie;
+            (rule.cookie, rule.notify_removal) = (cookie, self.watched);
             (self.fabric.link(link).to, rule)
         })
     }
@@ -209,7 +212,8 @@ mod tests {
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
-        let planner = Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10 };
+        let planner =
+            Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10, watched: false };
         let spine = *fabric.switches().last().unwrap();
         let up = fabric.link_between(src.tor, spine).unwrap();
         let path = Path::new([up, fabric.link_between(spine, dst.tor).unwrap()]);
@@ -257,7 +261,8 @@ mod tests {
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
-        let planner = Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10 };
+        let planner =
+            Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10, watched: false };
         let spine = *fabric.switches().last().unwrap();
         let links = [(src.tor, spine), (spine, dst.tor)].map(|(a, b)| fabric.link_between(a, b).unwrap());
         // Four links, each with 100 frames of 1518 bytes at 10 Mbit/s before it, and 1 ms long.

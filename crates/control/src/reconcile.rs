@@ -5,7 +5,7 @@ use crate::cookies::{Cookie, RuleKind};
 use crate::flows::Flow;
 use crate::plan::Version;
 use crate::switches::{Purpose, Session};
-use pathloom_model::rules::{Group, Meter, Rule};
+use pathloom_model::rules::{Group, Meter, Rule, RuleKey};
 use pathloom_model::{FiveTuple, NodeId};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use std::collections::BTreeMap;
@@ -174,7 +174,7 @@ impl Controller {
     /// A rule of a flow was found in a switch: deletes it if the flow is known and has no use for it, and keeps it for
     /// [`crate::orphans`] if the flow is not known.
     fn found_rule(&mut self, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
-        let draining = five_tuple(&rule).is_some_and(|tuple| {
+        let draining = five_tuple(&rule.key()).is_some_and(|tuple| {
             let rules = self.draining.get(&(tuple, cookie.plan));
             rules.is_some_and(|rules| rules.iter().any(|&(at, _)| at == switch))
         });
@@ -201,8 +201,8 @@ impl Controller {
 }
 
 /// The five-tuple of a rule of a flow.
-fn five_tuple(rule: &Rule) -> Option<FiveTuple> {
-    let matches = &rule.matches;
+pub(crate) fn five_tuple(key: &RuleKey) -> Option<FiveTuple> {
+    let matches = &key.matches;
     Some(FiveTuple {
         src: matches.src?.address,
         dst: matches.dst?.address,

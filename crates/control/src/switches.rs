@@ -2,6 +2,7 @@
 
 use crate::defaults::DefaultTable;
 use crate::pacing::Meters;
+use crate::review::Watch;
 use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{FiveTuple, Headers, Nanos, PortNo};
 use pathloom_scheme::FlowId;
@@ -103,6 +104,8 @@ pub(crate) struct Switch {
     pub reread: bool,
     /// Whether its rules were read since the controller started.
     pub read: bool,
+    /// Reviews of its rules while the session stands.
+    pub watch: Watch,
 }
 
 impl Switch {
@@ -116,6 +119,7 @@ impl Switch {
         self.session = Session::Down;
         self.barriers.clear();
         self.wants_barrier = false;
+        self.watch.close();
         std::mem::take(&mut self.awaited)
     }
 }

@@ -21,6 +21,12 @@ pub(crate) enum Timer {
     Reread { switch: NodeId },
     /// Flows may still be on what is out of service.
     Drain,
+    /// The next switch in turn is to be reviewed.
+    Round,
+    /// A switch may have lost rules: it is to be reviewed.
+    Review { switch: NodeId },
+    /// A review goes on looking for what its switch lacks.
+    Scan { switch: NodeId, number: u32 },
 }
 
 /// Timers by time; those of one time fire in the order they were set.

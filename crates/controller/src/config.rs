@@ -4,10 +4,11 @@ use crate::addresses::{self, AddressesAt, At};
 use crate::api::{Api, ReadyApi};
 use crate::current::Current;
 use crate::hosts::HostsConfig;
+use crate::reading::Foreign;
 use crate::tls::Tls;
 use pathloom_control::Config as ControlConfig;
 use pathloom_model::builders::fabric_file;
-use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, NodeId, Prefix};
+use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, Nanos, NodeId, Prefix};
 use pathloom_schemes::SchemeSpec;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -47,6 +48,9 @@ pub struct Config {
     /// The controller proper; its epoch is given by the program.
     #[serde(default)]
     pub control: ControlConfig,
+    /// How what switches have is kept as it should be.
+    #[serde(default)]
+    pub reconcile: Reconcile,
     /// How sessions are kept.
     #[serde(default)]
     pub sessions: Sessions,
@@ -111,6 +115,26 @@ impl Default for Scheme {
         Scheme { spec: "ecmp".into(), seed: 1 }
     }
 }
+
+/// How what switches have is kept as it should be.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reconcile {
+    /// Every switch is read once in this time, 30 s at most; what it tells by itself is put right at once.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub period: Duration,
+    /// What becomes of rules that are not the controller's.
+    pub foreign: Foreign,
+}
+
+impl Default for Reconcile {
+    fn default() -> Reconcile {
+        Reconcile { period: Duration::from_secs(20), foreign: Foreign::Keep }
+    }
+}
+
+/// Longest time in which every switch is read once.
+const LONGEST_PERIOD: Duration = Duration::from_secs(30);
 
 /// How sessions are kept.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -311,7 +335,7 @@ pub fn read(path: &Path) -> Result<Ready, ConfigError> {
 
 /// Checks the text of a configuration; files that it names are looked for in `beside`.
 pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
-    let config: Config = toml::from_str(text).map_err(|problem| {
+    let mut config: Config = toml::from_str(text).map_err(|problem| {
         let at = problem.span().map_or(0, |span| span.start);
         let line = text[..at.min(text.len())].matches('\n').count() + 1;
         format!("line {line}: {}", problem.message().lines().collect::<Vec<_>>().join(" "))
@@ -326,6 +350,10 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     if config.sessions.echo_interval.is_zero() || config.sessions.echo_timeout <= config.sessions.echo_interval {
         return Err("sessions: echo_timeout must be longer than echo_interval, and that longer than 0s".into());
     }
+    if config.reconcile.period < Duration::from_secs(1) || config.reconcile.period > LONGEST_PERIOD {
+        return Err("reconcile.period: 1s to 30s was expected".into());
+    }
+    config.control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));
     if config.hosts.lines_per_host == 0 || config.hosts.agents == 0 {
         return Err(
             "hosts: lines_per_host and agents must be more than 0; leave unix and address out for no agents".into()
@@ -455,6 +483,8 @@ mod tests {
             (&format!("{LEAST}datapaths = {{ e0_0 = \"2\", e0_1 = \"2\" }}"), ["e0_0", "e0_1"]),
             (&format!("{LEAST}[listen]\naddress = \"localhost\""), ["line 4", ""]),
             (&format!("{LEAST}[hosts]\nagents = 0"), ["hosts", "more than 0"]),
+            (&format!("{LEAST}[reconcile]\nperiod = \"31s\""), ["reconcile.period", "30s"]),
+            (&format!("{LEAST}[reconcile]\nforeign = \"hide\""), ["`hide`", "remove"]),
             (&format!("{LEAST}[discovery]\nlinks = \"on\""), ["`on`", "verify"]),
             (&format!("{LEAST}[discovery]\nlinks = \"off\"\nhosts = \"learn\""), ["discovery", "verify"]),
             (&format!("{LEAST}[discovery]\nprefixes = [\"10.0.0.0/40\"]"), ["discovery.prefixes", "10.0.0.0/40"]),

@@ -9,6 +9,7 @@ use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
 use crate::places::{Places, Refused};
 use crate::quiet::{subject, Quiet};
+use crate::reading::Foreign;
 use crate::record::Recorder;
 use crate::refused::Ledger;
 use crate::scout::{Act, Scout};
@@ -80,6 +81,10 @@ pub struct HubCounts {
     pub crowded: u64,
     /// TLS handshakes that failed, came too late or were too many.
     pub handshakes: u64,
+    /// Rules for control traffic that somebody else had deleted, and that were put back.
+    pub punts_restored: u64,
+    /// Times that rules of others were deleted.
+    pub foreign_removed: u64,
     /// Errors that switches sent.
     pub errors: u64,
 }
@@ -116,6 +121,8 @@ pub struct Hub {
     pub(crate) refused: Ledger,
     /// What the log has heard of offenders.
     pub(crate) quiet: Quiet,
+    /// What becomes of rules that are not the controller's.
+    pub(crate) foreign: Foreign,
     /// Which certificates switches must have.
     pub(crate) binding: Binding,
     /// What has been counted.
@@ -158,6 +165,7 @@ impl Hub {
             gauges: Gauges::default(),
             refused: Ledger::default(),
             quiet: Quiet::default(),
+            foreign: Foreign::default(),
             binding: Binding::default(),
             counts: HubCounts::default(),
         }
@@ -184,6 +192,13 @@ impl Hub {
     /// All connections.
     pub(crate) fn all_links(&self) -> impl Iterator<Item = &Link> {
         self.links.iter().flatten()
+    }
+
+    /// Rules of a switch that are not the controller's, when it was last read.
+    pub(crate) fn foreign_at(&self, switch: NodeId) -> u64 {
+        let id = self.by_node.get(switch.index()).copied().flatten();
+        let link = id.and_then(|id| self.links.get(id.slot())?.as_ref().filter(|link| link.id == id));
+        link.map_or(0, |link| link.strangers.count)
     }
 
     /// Address of the session of a switch.

@@ -1,7 +1,9 @@
 //! What switches say, told to the controller.
 
 use crate::hub::{Brain, Hub};
-use crate::link::{Dump, Link, LinkId, Pending, Stage};
+use crate::link::{Link, LinkId, Pending, Stage};
+use crate::punts;
+use crate::reading::{Foreign, Why};
 use crate::refused;
 use crate::scout::Scout;
 use pathloom_control::{Input, PortStats, Removal, RuleStats};
@@ -241,6 +243,10 @@ impl Hub {
     }
 
     fn flow_removed(&mut self, now: Nanos, id: LinkId, removed: &FlowRemoved) {
+        if punts::is_own(removed.cookie) && matches!(removed.why, RemovedWhy::Deleted | RemovedWhy::GroupDeleted) {
+            // Unless the controller deleted it, the review that this leads to brings it back.
+            return self.up(now, id, |switch| Input::Resync { switch: Some(switch) });
+        }
         let Some(key) = convert::removed_key(removed) else { return };
         let counters = RuleCounters { packets: removed.packets, bytes: removed.bytes };
         let why = match removed.why {
@@ -256,6 +262,12 @@ impl Hub {
         let ErrorMessage { kind, code, .. } = *error;
         let Some(link) = self.link_mut(id) else { return };
         if link.pending.contains_key(&xid) {
+            if link.reading.as_ref().is_some_and(|reading| reading.rules_xid == xid && reading.why != Why::Dump) {
+                // That it does not tell its rules does not mean that it has none.
+                let reading = link.reading.take();
+                reading.iter().flat_map(|reading| &reading.waiting).for_each(|xid| drop(link.pending.remove(xid)));
+                return;
+            }
             // A switch without meters says so when it is asked for them: it has none.
             return self.answered(now, id, xid);
         }
@@ -286,31 +298,93 @@ impl Hub {
                 tx_dropped: Some(port.dropped[1]).filter(|&count| count != u64::MAX).unwrap_or(0),
             })),
             (Pending::Refused(rows), Reply::Flows(found)) => rows.extend(found.iter().filter_map(refused::row)),
-            (Pending::Dump, Reply::Flows(found)) => {
-                let rules = found.iter().filter_map(convert::read_rule);
-                link.dump.iter_mut().for_each(|dump| dump.rules.extend(rules.clone()));
-            }
-            (Pending::Dump, Reply::GroupDesc(found)) => {
+            (Pending::Reading, Reply::Flows(found)) => return self.rules_read(now, id, (xid, reply.more), &found),
+            (Pending::Reading, Reply::GroupDesc(found)) => {
                 link.groups.extend(found.iter().map(|group| group.id));
-                let groups = found.iter().filter_map(convert::read_group);
-                link.dump.iter_mut().for_each(|dump| dump.groups.extend(groups.clone()));
+                if let Some(reading) = &mut link.reading {
+                    reading.rows += found.len();
+                    reading.before[0].retain(|&id| found.iter().all(|group| group.id != id));
+                    reading.groups.extend(found.iter().filter_map(convert::read_group));
+                }
             }
-            (Pending::Dump, Reply::MeterConfigs(found)) => {
+            (Pending::Reading, Reply::MeterConfigs(found)) => {
                 link.meters.extend(found.iter().map(|meter| meter.id));
-                let meters = found.iter().filter_map(convert::read_meter);
-                link.dump.iter_mut().for_each(|dump| dump.meters.extend(meters.clone()));
+                if let Some(reading) = &mut link.reading {
+                    reading.rows += found.len();
+                    reading.before[1].retain(|&id| found.iter().all(|meter| meter.id != id));
+                    reading.meters.extend(found.iter().filter_map(convert::read_meter));
+                }
             }
             (pending, _) => {
                 let pending = format!("{pending:?}");
                 return self.offence(id, &format!("it answered something else than what was asked: {pending:.20}"));
             }
         }
-        let endless = link.pending.get(&xid).is_some_and(|pending| pending.is_endless(link.dump.as_ref()));
-        match (reply.more, endless) {
+        self.part_read(now, id, (xid, reply.more));
+    }
+
+    /// A part was read; it may have been the last.
+    fn part_read(&mut self, now: Nanos, id: LinkId, (xid, more): (u32, bool)) {
+        let Some(link) = self.link_mut(id) else { return };
+        let endless = link.pending.get(&xid).is_some_and(|pending| pending.is_endless(link.reading.as_ref()));
+        match (more, endless) {
             (true, true) => self.offence(id, "an answer of it has more rows than any switch, and goes on"),
             (true, false) => {}
             (false, _) => self.answered(now, id, xid),
         }
+    }
+
+    /// Some rules of a switch. Those of a review are worked off at once.
+    fn rules_read(&mut self, now: Nanos, id: LinkId, (xid, more): (u32, bool), rows: &[FlowStats]) {
+        let Some(reading) = self.link_mut(id).and_then(|link| link.reading.as_mut()) else { return };
+        let rules = reading.take_rules(rows);
+        match reading.why {
+            Why::Dump => reading.rules.extend(rules),
+            Why::Review(number) => {
+                let (groups, meters, last) = (Vec::new(), Vec::new(), false);
+                self.up(now, id, |switch| Input::Reviewed { switch, number, rules, groups, meters, last });
+            }
+        }
+        self.part_read(now, id, (xid, more));
+    }
+
+    /// All that a switch has was read.
+    fn all_read(&mut self, now: Nanos, id: LinkId) {
+        let foreign = self.foreign;
+        let Some(link) = self.link_mut(id) else { return };
+        let Some(mut reading) = link.reading.take() else { return };
+        // What was there before and is not any more: to be added again, not to be replaced.
+        link.groups.retain(|group| !reading.before[0].contains(group));
+        link.meters.retain(|meter| !reading.before[1].contains(meter));
+        if foreign == Foreign::Remove && reading.has_strangers() {
+            for deletion in reading.deletions() {
+                link.say(&deletion);
+            }
+            self.counts.foreign_removed += 1;
+            self.mark(id);
+        }
+        let (rules, groups) = (std::mem::take(&mut reading.rules), std::mem::take(&mut reading.groups));
+        let meters = std::mem::take(&mut reading.meters);
+        let (why, own) = (reading.why, std::mem::take(&mut reading.own));
+        let strangers = reading.into_strangers();
+        let name = self.name_of(id);
+        if let Some(link) = self.link_mut(id) {
+            strangers.name_new(&link.strangers, &name);
+            link.strangers = strangers;
+        }
+        match why {
+            Why::Dump => self.up(now, id, |switch| Input::RuleDump { switch, rules, groups, meters }),
+            Why::Review(number) => {
+                self.restore_own_rules(id, &own);
+                self.up(now, id, |switch| Input::Reviewed { switch, number, rules, groups, meters, last: true });
+            }
+        }
+    }
+
+    /// The name of the switch of a session.
+    pub(crate) fn name_of(&mut self, id: LinkId) -> String {
+        let node = self.link_mut(id).and_then(|link| link.node);
+        node.zip(self.fabric.as_ref()).map_or_else(String::new, |(node, fabric)| fabric.node(node).name.clone())
     }
 
     /// The answer is whole, or there will be none.
@@ -331,13 +405,11 @@ impl Hub {
                 self.up(now, id, |switch| Input::PortStats { switch, rows });
             }
             Pending::Refused(rows) => self.count_refused(now, id, &rows),
-            Pending::Dump => {
-                let Some(link) = self.link_mut(id) else { return };
-                let Some(dump) = &mut link.dump else { return };
-                dump.waiting.retain(|&waiting| waiting != xid);
-                if dump.waiting.is_empty() {
-                    let Dump { rules, groups, meters, .. } = link.dump.take().unwrap_or_default();
-                    self.up(now, id, |switch| Input::RuleDump { switch, rules, groups, meters });
+            Pending::Reading => {
+                let Some(reading) = self.link_mut(id).and_then(|link| link.reading.as_mut()) else { return };
+                reading.waiting.retain(|&waiting| waiting != xid);
+                if reading.waiting.is_empty() {
+                    self.all_read(now, id);
                 }
             }
         }

@@ -31,6 +31,7 @@ mod persist;
 mod places;
 mod punts;
 mod quiet;
+mod reading;
 pub mod record;
 mod refused;
 mod reload;
@@ -46,4 +47,5 @@ mod tls_tests;
 mod verify;
 
 pub use api::Api;
+pub use reading::Foreign;
 pub use tls::Tls;

@@ -1,8 +1,8 @@
 //! One connection to a switch, as the hub sees it.
 
 use crate::places::Place;
+use crate::reading::{Reading, Strangers};
 use pathloom_control::{PortStats, RuleStats};
-use pathloom_model::rules::{Group, Meter, Rule};
 use pathloom_model::{Nanos, NodeId};
 use pathloom_openflow::{Message, Port};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 const MOST_PORTS: usize = 4096;
 /// Rows that one answer may have.
 const MOST_ROWS: usize = 1 << 20;
+/// Rules, groups and meters that one switch may have.
+const MOST_RULES: usize = 1 << 23;
 /// So many complaints about one connection are logged each; after that the log names it ever more seldom.
 const PLAIN_COMPLAINTS: u64 = 16;
 
@@ -67,34 +69,23 @@ pub(crate) enum Pending {
     PortStats(Vec<PortStats>),
     /// What rules that drop frames have counted.
     Refused(Vec<crate::refused::Row>),
-    /// A third of a dump.
-    Dump,
+    /// A third of all that a switch has.
+    Reading,
 }
 
 impl Pending {
     /// Whether an answer with so many rows more has no end: no switch is that large.
-    pub(crate) fn is_endless(&self, dump: Option<&Dump>) -> bool {
+    pub(crate) fn is_endless(&self, reading: Option<&Reading>) -> bool {
         let (rows, most) = match self {
             Pending::Description => (0, 1),
             Pending::Ports(ports) => (ports.len(), MOST_PORTS),
             Pending::FlowStats { rows, .. } => (rows.len(), MOST_ROWS),
             Pending::PortStats(rows) => (rows.len(), MOST_PORTS),
             Pending::Refused(rows) => (rows.len(), MOST_ROWS),
-            Pending::Dump => {
-                (dump.map_or(0, |dump| dump.rules.len() + dump.groups.len() + dump.meters.len()), MOST_ROWS)
-            }
+            Pending::Reading => (reading.map_or(0, |reading| reading.rows), MOST_RULES),
         };
         rows > most
     }
-}
-
-/// Rules, groups and meters read so far, and the requests that are still to be answered.
-#[derive(Debug, Default)]
-pub(crate) struct Dump {
-    pub rules: Vec<Rule>,
-    pub groups: Vec<Group>,
-    pub meters: Vec<Meter>,
-    pub waiting: Vec<u32>,
 }
 
 /// A connection.
@@ -120,7 +111,9 @@ pub(crate) struct Link {
     pub drained: Rc<Notify>,
     pub dirty: bool,
     pub pending: BTreeMap<u32, Pending>,
-    pub dump: Option<Dump>,
+    pub reading: Option<Reading>,
+    /// Rules of others that it had when it was last read.
+    pub strangers: Strangers,
     /// Groups and meters that the switch has, as far as is known: to be replaced and not added.
     pub groups: BTreeSet<u32>,
     pub meters: BTreeSet<u32>,
@@ -149,7 +142,8 @@ impl Link {
             drained: Rc::default(),
             dirty: false,
             pending: BTreeMap::new(),
-            dump: None,
+            reading: None,
+            strangers: Strangers::default(),
             groups: BTreeSet::new(),
             meters: BTreeSet::new(),
             ports: BTreeSet::new(),

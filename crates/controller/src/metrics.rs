@@ -64,6 +64,7 @@ struct SwitchSample {
     name: String,
     connected: bool,
     rules: u64,
+    foreign: u64,
     rtt_s: Option<f64>,
 }
 
@@ -92,6 +93,7 @@ impl Hub {
         };
         let name = |node: NodeId| self.fabric.as_ref().map_or(String::new(), |fabric| fabric.node(node).name.clone());
         let refused = self.refused.totals().map(|(node, kind, frames)| (name(node), kind, frames)).collect();
+        let foreign: Vec<u64> = (0..self.by_node.len()).map(|node| self.foreign_at(NodeId(node as u32))).collect();
         let connected: Vec<bool> = self.by_node.iter().map(Option::is_some).collect();
         let Some((controller, fabric)) = self.fabric.clone().and_then(|fabric| Some((self.controller()?, fabric)))
         else {
@@ -115,10 +117,11 @@ impl Hub {
             links[if drained { 2 } else { usize::from(!view.links.is_up(link)) }] += 1;
         }
         sample.links = [("up", links[0]), ("down", links[1]), ("drained", links[2])];
-        let one = |&switch: &pathloom_model::NodeId| SwitchSample {
+        let one = |&switch: &NodeId| SwitchSample {
             name: fabric.node(switch).name.clone(),
             connected: connected[switch.index()],
             rules: u64::from(controller.rules_at(switch)),
+            foreign: foreign[switch.index()],
             rtt_s: view.switch_rtt[switch.index()].map(|rtt| rtt.0 as f64 / 1e9),
         };
         sample.switches = fabric.switches().iter().map(one).collect();
@@ -154,6 +157,8 @@ impl Sample {
         counter(out, "handshakes_failed", "TLS handshakes that failed, were late or too many.", hub.handshakes)?;
         counter(out, "agents_refused", "Agents of hosts sent away, or not let in.", self.agents_refused)?;
         family(out, "port_and_host_trouble", "What is wrong with ports and hosts.", "kind", &self.trouble)?;
+        counter(out, "punts_restored", "Rules for control traffic that were gone, put back.", hub.punts_restored)?;
+        counter(out, "foreign_removed", "Times that rules of others were deleted.", hub.foreign_removed)?;
         counter(out, "switch_errors", "Errors that switches sent.", hub.errors)?;
         family(out, "messages_in", "Messages from switches.", "kind", &self.kinds)?;
         family(out, "api_requests", "Requests to the API.", "status", &self.requests)
@@ -176,6 +181,9 @@ impl Sample {
             ("rules_refused", "Rules and groups that switches refused.", counts.refused),
             ("polls", "Rounds of reading flow counters.", counts.polls),
             ("polls_again", "Readings of flow counters asked for once more within a round.", counts.polls_again),
+            ("reviews", "Times that all rules of a switch were read and compared.", counts.reviews),
+            ("rules_restored", "Rules and groups that somebody else deleted or changed, put back.", counts.restored),
+            ("rules_surplus", "Rules with the controller's mark that nobody wanted, deleted.", counts.surplus),
             ("nonsense", "Inputs that made no sense.", counts.nonsense),
         ];
         for (name, help, total) in totals {
@@ -210,6 +218,12 @@ impl Sample {
         for switch in &self.switches {
             let labels = [("switch", switch.name.as_str())];
             ConstGauge::new(switch.rules as i64).encode(rules.encode_family(&labels)?)?;
+        }
+        let help = "Rules of a switch that are not the controller's.";
+        let mut foreign = out.encode_descriptor("switch_foreign_rules", help, None, MetricType::Gauge)?;
+        for switch in &self.switches {
+            let labels = [("switch", switch.name.as_str())];
+            ConstGauge::new(switch.foreign as i64).encode(foreign.encode_family(&labels)?)?;
         }
         let help = "Round-trip time to a switch.";
         let mut rtts = out.encode_descriptor("switch_rtt", help, Some(&Unit::Seconds), MetricType::Gauge)?;

@@ -2,15 +2,16 @@
 
 use crate::hub::{Hub, Job};
 use crate::incoming::ask;
-use crate::link::{Dump, Link, LinkId, Pending, Stage};
+use crate::link::{Link, LinkId, Pending, Stage};
 use crate::punts::{self, Punt};
+use crate::reading::{Reading, Why};
 use crate::refused::{self, Refusals, Row};
 use pathloom_control::{Input, Output, CONTROL, DEFAULTS, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
 use pathloom_model::rules::Refusal;
 use pathloom_model::{Nanos, NodeId, PortNo};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::convert::{self, Unsayable};
-use pathloom_openflow::{FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX};
+use pathloom_openflow::{FlowStats, FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX};
 use std::borrow::Cow;
 
 impl Hub {
@@ -51,7 +52,9 @@ impl Hub {
             Output::PortStatsRequest { switch } => self.ask(switch, |link| {
                 ask(link, Request::Ports, Pending::PortStats(Vec::new()));
             }),
-            Output::DumpRequest { switch } => self.ask(switch, dump),
+            Output::DumpRequest { switch } => self.ask(switch, |link| read_all(link, Why::Dump)),
+            Output::ReviewRequest { switch, number } => self.ask(switch, |link| read_all(link, Why::Review(number))),
+            Output::Repaired { at, restored, surplus } => self.say_repaired(at, restored, surplus),
             Output::Solve { ticket, input, .. } => {
                 if let Some(controller) = self.controller() {
                     let (solver, view) = (controller.solver(), controller.view().clone());
@@ -107,6 +110,21 @@ impl Hub {
         (wanted, unwanted)
     }
 
+    /// Adds the rules of the driver's own that a review did not find among these rows.
+    pub(crate) fn restore_own_rules(&mut self, id: LinkId, found: &[FlowStats]) {
+        let (mut missing, _) = self.own_rules(id);
+        missing.retain(|rule| !found.iter().any(|row| punts::stands_as(rule, row)));
+        if missing.is_empty() {
+            return;
+        }
+        let (switch, rules) = (self.name_of(id), missing.len());
+        tracing::warn!(switch, rules, "rules for control traffic or refused frames were gone, and are put back");
+        self.counts.punts_restored += rules as u64;
+        let Some(link) = self.link_mut(id) else { return };
+        missing.iter().for_each(|rule| link.say(rule));
+        self.mark(id);
+    }
+
     /// Refuses what comes in by a port that the fabric does not have.
     pub(crate) fn refuse_strange_port(&mut self, id: LinkId, port: u32) {
         let Some(node) = self.link_mut(id).and_then(|link| link.node) else { return };
@@ -146,6 +164,17 @@ impl Hub {
                 refused::say(&fabric.node(switch).name, row, frames);
             }
         }
+    }
+
+    /// Tells the log of rules that were not as they should be. A review comes at most a few times a second per switch.
+    fn say_repaired(&mut self, at: NodeId, restored: u64, surplus: u64) {
+        let name = self.fabric.as_ref().map_or("", |fabric| &fabric.node(at).name);
+        tracing::warn!(
+            switch = name,
+            restored,
+            surplus,
+            "rules were changed by somebody else; they are as they should be again"
+        );
     }
 
     /// Reads the port counters of every switch.
@@ -188,11 +217,15 @@ impl Hub {
     }
 }
 
-/// Asks for all rules, groups and meters.
-fn dump(link: &mut Link) {
-    link.groups.clear();
-    link.meters.clear();
-    let requests = [Request::Flows(FlowStatsRequest::ALL), Request::GroupDesc, Request::MeterConfigs];
-    let waiting = requests.into_iter().map(|request| ask(link, request, Pending::Dump)).collect();
-    link.dump = Some(Dump { waiting, ..Dump::default() });
+/// Asks for all rules, groups and meters. The rules come last: their answer is the longest.
+fn read_all(link: &mut Link, why: Why) {
+    if let Some(before) = link.reading.take() {
+        // It was not answered in time.
+        before.waiting.iter().for_each(|xid| drop(link.pending.remove(xid)));
+    }
+    let mut reading = Reading::new(why, [link.groups.clone(), link.meters.clone()]);
+    let requests = [Request::GroupDesc, Request::MeterConfigs, Request::Flows(FlowStatsRequest::ALL)];
+    reading.waiting = requests.into_iter().map(|request| ask(link, request, Pending::Reading)).collect();
+    reading.rules_xid = reading.waiting[2];
+    link.reading = Some(reading);
 }

@@ -6,6 +6,7 @@ use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, ETH_ARP, ETH_IPV4, ETH_LLDP};
 use pathloom_openflow::instruction::Instructions;
 use pathloom_openflow::{FlowCommand, FlowMod, Message, GROUP_ANY, NO_BUFFER, PORT_ANY, PORT_CONTROLLER, TABLE_ALL};
+use pathloom_openflow::{FlowStats, SEND_FLOW_REMOVED};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
@@ -13,6 +14,8 @@ use std::net::Ipv4Addr;
 const PRIORITY: u16 = 0xfff0;
 /// Marks the rules of the driver; the controller proper marks its own by `0xa` and leaves these alone.
 pub(crate) const COOKIE: u64 = 0xb << 60;
+/// The bits of a cookie that mark them.
+const OWN_MASK: u64 = 0xf << 60;
 /// The whole frame, not buffered (OpenFlow 1.3.5 §7.2.5, `OFPCML_NO_BUFFER`).
 const WHOLE: u16 = 0xffff;
 /// Marks the rule for fragments.
@@ -83,6 +86,20 @@ impl Punt {
     }
 }
 
+/// Whether a cookie is that of a rule of the driver's own.
+pub(crate) fn is_own(cookie: u64) -> bool {
+    cookie & OWN_MASK == COOKIE
+}
+
+/// Whether a row of a switch is this rule as it should be. Each rule of the driver's own has a cookie of its own, so what
+/// it matches need not be compared.
+pub(crate) fn stands_as(wanted: &Message<'_>, row: &FlowStats) -> bool {
+    let Message::FlowMod(wanted) = wanted else { return false };
+    (row.cookie, row.table, row.priority) == (wanted.cookie, wanted.table, wanted.priority)
+        && row.instructions == wanted.instructions
+        && row.flags & SEND_FLOW_REMOVED != 0
+}
+
 /// The rule that lets fragments of datagrams by: switches see port 0 in them (Open vSwitch in the first as well), and they
 /// would seem to be first packets of a flow. It stands below the rules of flows and above the one that copies unknown datagrams.
 pub(crate) fn fragments() -> Message<'static> {
@@ -95,7 +112,7 @@ pub(crate) fn fragments() -> Message<'static> {
     };
     let instructions = Instructions { goto_table: Some(DEFAULTS), ..Instructions::default() };
     let (cookie, table, priority) = (COOKIE | FRAGMENTS, LONG_FLOWS, BELOW_FLOWS);
-    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, ..NOTHING })
+    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, flags: SEND_FLOW_REMOVED, ..NOTHING })
 }
 
 /// Adds a rule of the driver's own, in a table and with a priority. Without actions, it drops what it is for.
@@ -106,7 +123,7 @@ pub(crate) fn add(
     actions: &'static [Action],
 ) -> Message<'static> {
     let instructions = Instructions { apply: Cow::Borrowed(actions), ..Instructions::default() };
-    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, ..NOTHING })
+    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, flags: SEND_FLOW_REMOVED, ..NOTHING })
 }
 
 /// Deletes the rules with a cookie.

@@ -6,7 +6,7 @@ use crate::config::{ConfigError, Ready};
 use crate::current::Current;
 use crate::session::Shared;
 use crate::tls::Binding;
-use pathloom_control::SchemeChange;
+use pathloom_control::{Input, SchemeChange};
 use rustls::ServerConfig;
 use std::path::PathBuf;
 use tokio::signal::unix::{signal, SignalKind};
@@ -77,6 +77,8 @@ fn take(shared: &Shared, in_use: &mut InUse, ready: &Ready) {
     if let (Some(_), Some(tls)) = (&in_use.listen_tls, &ready.config.listen.tls) {
         hub.binding = Binding::new(tls);
     }
+    // Who sends a SIGHUP may have seen that something is not as it should be.
+    hub.tell(Input::Resync { switch: None });
     tracing::info!("tokens and certificates were read again; settings beside them and the scheme take a restart");
     let change = scheme_of(ready);
     let before = std::mem::replace(&mut in_use.scheme, change.clone());

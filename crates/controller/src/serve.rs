@@ -106,6 +106,7 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Targ
     }
     hub.recorder = recorder;
     hub.binding = ready.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
+    hub.foreign = ready.config.reconcile.foreign;
     hub.gauges.started = now;
     hub.gauges.scheme = (ready.scheme.label.clone(), now);
     Ok((hub, out_of_service))

@@ -3,6 +3,7 @@
 
 use crate::switch::{FakeSwitch, Gone};
 use pathloom_control::{Controller, Input, Output, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{Fabric, Headers, LinkId, LinkState, Nanos, NodeId, PortNo};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 
 /// A packet that has crossed so many links is going round in circles.
 const MOST_HOPS: u32 = 64;
+/// Rules in one part of a review's answer.
+const REVIEW_PART: usize = 3;
 /// Bytes of every packet.
 const PACKET_BYTES: u64 = 1000;
 
@@ -401,6 +404,7 @@ impl Network {
             Output::DeleteMeter { meter, .. } => {
                 fake.meters.remove(&meter);
             }
+            Output::ReviewRequest { number, .. } => return self.review(session, switch, number),
             other => {
                 if let Some(answer) = answer(switch, fake, &other) {
                     if self.sessions[switch.index()] == session {
@@ -415,6 +419,37 @@ impl Network {
         self.plan_expiry(switch);
         if let Some(headers) = self.watched.filter(|&headers| !self.reaches(headers)) {
             self.failures.push((self.now, self.fates(headers)));
+        }
+    }
+
+    /// Answers a review in parts, as switches do.
+    fn review(&mut self, session: u32, switch: NodeId, number: u32) {
+        if self.sessions[switch.index()] != session {
+            return;
+        }
+        let fake = &self.switches[switch.index()];
+        let (rules, groups) = (fake.rules(), fake.groups.values().cloned().collect());
+        let meters = fake.meters.values().copied().collect();
+        for part in rules.chunks(REVIEW_PART) {
+            let (rules, groups, meters) = (part.to_vec(), Vec::new(), Vec::new());
+            self.report(switch, Input::Reviewed { switch, number, rules, groups, meters, last: false });
+        }
+        self.report(switch, Input::Reviewed { switch, number, rules: Vec::new(), groups, meters, last: true });
+    }
+
+    /// Somebody else deletes some rules of a switch. It tells of those that asked for it.
+    pub fn vanish(&mut self, switch: NodeId, which: impl Fn(&Rule) -> bool) {
+        let gone: Vec<RuleKey> = self.switches[switch.index()]
+            .entries
+            .iter()
+            .map(|entry| &entry.rule)
+            .filter(|rule| which(rule))
+            .map(Rule::key)
+            .collect();
+        for key in gone {
+            if let Some(gone) = self.switches[switch.index()].delete_rule(&key) {
+                self.report_gone(switch, gone);
+            }
         }
     }
 

@@ -80,12 +80,15 @@ def switches(
                 row["peer"] or "not connected",
                 f"{row['ports_up']}/{row['ports']}",
                 str(row["rules"]),
+                str(row["foreign_rules"]),
                 "" if row["rtt_us"] is None else f"{row['rtt_us']:.0f}",
                 "out of service" if row["drained"] else "",
             ]
             for row in rows
         ]
-        console.table(None, ["switch", "datapath id", "session", "ports up", "rules", "RTT, us", ""], lines, 3)
+        console.table(
+            None, ["switch", "datapath id", "session", "ports up", "rules", "of others", "RTT, us", ""], lines, 3
+        )
     return 0
 
 
@@ -208,6 +211,24 @@ def _serve(controller: Controller, name: str, verb: str) -> int:
     row = controller.ask("POST", f"/v1/{kind}/{quote(name)}/{verb}")
     state = row["state"] if kind == "links" else ("out of service" if row["drained"] else "in service")
     print(f"{name}: {state}")
+    return 0
+
+
+@app.command("resync")
+def resync(
+    name: Annotated[str | None, typer.Argument(metavar="SWITCH", help="One switch; all if it is left out.")] = None,
+    url: UrlOption = DEFAULT_URL,
+    token_file: TokenOption = None,
+    ca: CaOption = None,
+) -> int:
+    """Read the rules of switches again now, and put right what somebody else changed.
+
+    The controller does so by itself all the time, one switch after another. Its log and /metrics say what it found.
+    """
+    path = "/v1/resync" if name is None else f"/v1/switches/{quote(name)}/resync"
+    answer = _controller(url, token_file, ca).ask("POST", path)
+    connected = answer["sessions"] if name is None else int(answer["peer"] is not None)
+    print(f"{name or 'all switches'}: {connected} connected, being read")
     return 0
 
 

@@ -19,8 +19,8 @@ from pathloom.native import program
 
 OWN = "pathloom"
 """What stands for the native controller where a lab is told where its controller is."""
-_WITHIN = ("timeout", "solved", "solve", "load", "rtt")
-"""What crosses no channel."""
+_WITHIN = ("timeout", "solved", "solve", "load", "rtt", "reviewed", "review_request", "repaired", "resync")
+"""What crosses no channel, and the reading of rules all the time, which the simulator does not do."""
 ADDRESS = "127.0.0.1:6653"
 """Where those find it who are in the namespace of the first switches."""
 SWITCHES_SOCKET = "controller.sock"

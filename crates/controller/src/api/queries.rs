@@ -101,7 +101,7 @@ impl Hub {
     }
 
     pub(crate) fn switch_row(&mut self, switch: NodeId) -> Option<SwitchRow> {
-        let peer = self.peer_of(switch);
+        let (peer, foreign_rules) = (self.peer_of(switch), self.foreign_at(switch));
         let datapath_id = format!("{:016x}", self.dpid_of(switch)?);
         let (controller, fabric) = self.parts()?;
         let (node, view) = (fabric.node(switch), controller.view());
@@ -114,6 +114,7 @@ impl Hub {
             peer,
             drained: controller.is_switch_drained(switch),
             rules: controller.rules_at(switch),
+            foreign_rules,
             rtt_us: view.switch_rtt[switch.index()].map(|rtt| rtt.0 as f64 / 1e3),
             ports: node.ports.len(),
             ports_up: links.filter(|&link| view.links.is_up(link) || controller.is_drained(link)).count(),

@@ -50,6 +50,8 @@ type Answer<T> = Result<Json<T>, Problem>;
         switch,
         drain_switch,
         undrain_switch,
+        resync_switch,
+        resync,
         links,
         link,
         drain_link,
@@ -77,6 +79,8 @@ pub(crate) fn router(asker: Asker, book: Arc<Book>) -> Router {
         .route("/v1/switches/{name}", get(switch))
         .route("/v1/switches/{name}/drain", post(drain_switch))
         .route("/v1/switches/{name}/undrain", post(undrain_switch))
+        .route("/v1/switches/{name}/resync", post(resync_switch))
+        .route("/v1/resync", post(resync))
         .route("/v1/links", get(links))
         .route("/v1/links/{id}", get(link))
         .route("/v1/links/{id}/drain", post(drain_link))
@@ -231,6 +235,29 @@ async fn drain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answe
 #[utoipa::path(post, path = "/v1/switches/{name}/undrain", params(("name" = String, Path)), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
 async fn undrain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     serve_switch(api, name, false).await
+}
+
+/// Reads the rules of a switch again now and puts right what somebody else changed, without waiting for its turn.
+#[utoipa::path(post, path = "/v1/switches/{name}/resync", params(("name" = String, Path)), responses((status = 200, body = SwitchRow)))]
+async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
+    let node = find_switch(&*api.fabric().await?, &name)?;
+    api.ask(move |hub| {
+        hub.tell(Input::Resync { switch: Some(node) });
+        hub.switch_row(node)
+    })
+    .await
+    .map(Json)
+}
+
+/// The same for all switches.
+#[utoipa::path(post, path = "/v1/resync", responses((status = 200, body = StateRow)))]
+async fn resync(State(api): State<Api>) -> Answer<StateRow> {
+    api.ask(|hub| {
+        hub.tell(Input::Resync { switch: None });
+        hub.state_row()
+    })
+    .await
+    .map(Json)
 }
 
 async fn serve_switch(api: Api, name: String, out: bool) -> Answer<SwitchRow> {

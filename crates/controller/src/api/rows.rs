@@ -80,6 +80,8 @@ pub(crate) struct SwitchRow {
     pub drained: bool,
     /// Rules that it should have.
     pub rules: u32,
+    /// Rules that it had when it was last read and that are not the controller's.
+    pub foreign_rules: u64,
     pub rtt_us: Option<f64>,
     pub ports: usize,
     pub ports_up: usize,

@@ -1,0 +1,305 @@
+//! Rules that somebody else deletes, changes or adds while the sessions stand.
+
+use pathloom_control::{Config, Input, Output};
+use pathloom_model::rules::{Actions, Rule, RuleAction, RuleKey};
+use pathloom_model::{fabric_from_spec, Headers, Nanos, NodeId, PortNo, TCP_SYN};
+use pathloom_scheme::{Action, DefaultRoutes, Needs};
+use pathloom_testkit::{ms, strategies, World, LABEL, SECOND, SFMM, SHARED};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Every switch is read once in this time.
+const PERIOD: Nanos = Nanos::from_secs(5);
+
+fn watching() -> Config {
+    Config { reconcile: Some(PERIOD), ..Config::default() }
+}
+
+fn world(needs: Needs) -> World {
+    let fabric = fabric_from_spec("fat-tree:k=4").unwrap();
+    World::new(Arc::new(fabric), needs, watching(), 1)
+}
+
+/// All rules of a switch, without their cookies.
+fn rules(world: &World, switch: NodeId) -> BTreeMap<RuleKey, Rule> {
+    let rules = world.network.switches[switch.index()].rules();
+    rules.into_iter().map(|rule| (rule.key(), Rule { cookie: 0, ..rule })).collect()
+}
+
+fn all_rules(world: &World) -> Vec<BTreeMap<RuleKey, Rule>> {
+    world.network.fabric.switches().iter().map(|&switch| rules(world, switch)).collect()
+}
+
+/// Rules that the controller has sent since the log began.
+fn added(world: &World) -> usize {
+    world.outputs().filter(|output| matches!(output, Output::AddRule { .. })).count()
+}
+
+/// The way of the first flow, and steady traffic on it.
+fn on_its_path(needs: Needs) -> World {
+    let mut world = world(needs);
+    let path = world.walk(&[2]).unwrap();
+    world.route(&path);
+    world.traffic(SECOND);
+    assert_eq!(world.network.controller.view().flows[&world.id()].route, Some(path));
+    world
+}
+
+#[test]
+fn where_nothing_is_changed_reviews_change_nothing() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let mut world = on_its_path(needs);
+        let before = all_rules(&world);
+        world.network.log.clear();
+        world.traffic(Nanos(3 * PERIOD.0));
+        assert_eq!(added(&world), 0);
+        assert_eq!(all_rules(&world), before);
+        let counts = world.network.controller.counts();
+        assert!(counts.reviews >= 40, "{counts:?}");
+        assert_eq!((counts.restored, counts.surplus), (0, 0));
+        world.nothing_is_lost_or_left();
+    }
+}
+
+#[test]
+fn a_switch_whose_rules_are_all_deleted_has_them_again_within_a_second() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let mut world = on_its_path(needs);
+        let id = world.id();
+        let switches = world.network.fabric.switches().to_vec();
+        for switch in switches {
+            let before = rules(&world, switch);
+            world.network.vanish(switch, |_| true);
+            assert!(rules(&world, switch).is_empty());
+            world.traffic(SECOND);
+            assert_eq!(rules(&world, switch), before, "{switch:?}");
+        }
+        assert!(world.network.controller.view().flows.contains_key(&id), "its flow did not end");
+        assert!(world.network.controller.counts().restored > 100);
+        world.pass(Nanos::from_secs(60));
+        assert_eq!(world.leaked(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn each_kind_of_rule_is_put_back() {
+    let mut world = on_its_path(LABEL);
+    let switches = world.network.fabric.switches().to_vec();
+    for switch in switches {
+        let before = rules(&world, switch);
+        for key in before.keys() {
+            world.network.vanish(switch, |rule| rule.key() == *key);
+            assert_eq!(rules(&world, switch).len(), before.len() - 1);
+            world.traffic(SECOND);
+            assert_eq!(rules(&world, switch), before, "{switch:?}: {key:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_changed_without_a_word_is_found_in_the_period() {
+    let mut world = on_its_path(LABEL);
+    let before = all_rules(&world);
+    let switches = world.network.fabric.switches().to_vec();
+    for &switch in &switches {
+        for entry in &mut world.network.switches[switch.index()].entries {
+            (entry.rule.actions, entry.rule.goto) = (Actions::from([RuleAction::Output(PortNo(1))]), None);
+        }
+    }
+    world.traffic(PERIOD + SECOND);
+    // The rule that counts the flow waits for a second review.
+    world.traffic(Nanos::from_secs(2));
+    assert_eq!(all_rules(&world), before);
+    // Gone without a word, as where a switch started anew within its session.
+    for &switch in &switches {
+        world.network.switches[switch.index()].entries.clear();
+    }
+    world.traffic(PERIOD + Nanos::from_secs(3));
+    assert_eq!(all_rules(&world), before);
+}
+
+#[test]
+fn groups_come_back() {
+    let mut world = world(LABEL);
+    let scheme = world.script.scheme_with(LABEL, vec![Action::SetDefaults(DefaultRoutes::Ecmp)]);
+    world.network.set_scheme(scheme);
+    world.traffic(SECOND);
+    let switches = world.network.fabric.switches().to_vec();
+    let groups = |world: &World| -> Vec<_> {
+        switches.iter().map(|switch| world.network.switches[switch.index()].groups.clone()).collect()
+    };
+    let (before, rules_before) = (groups(&world), all_rules(&world));
+    assert!(before.iter().any(|groups| !groups.is_empty()));
+    for &switch in &switches {
+        world.network.switches[switch.index()].groups.clear();
+    }
+    world.traffic(PERIOD + SECOND);
+    assert_eq!(groups(&world), before);
+    for &switch in &switches {
+        for group in world.network.switches[switch.index()].groups.values_mut() {
+            group.buckets.truncate(1);
+        }
+    }
+    world.traffic(PERIOD + SECOND);
+    assert_eq!((groups(&world), all_rules(&world)), (before, rules_before));
+}
+
+#[test]
+fn an_operator_need_not_wait_for_the_turn() {
+    let mut world = world(LABEL);
+    let before = all_rules(&world);
+    let switches = world.network.fabric.switches().to_vec();
+    switches.iter().for_each(|switch| world.network.switches[switch.index()].entries.clear());
+    world.network.tell(Input::Resync { switch: None });
+    // The rule that counts the flow waits for a second review.
+    world.traffic(Nanos::from_secs(2));
+    assert_eq!(all_rules(&world), before);
+}
+
+#[test]
+fn rules_with_our_mark_that_nobody_wants_go() {
+    let mut world = on_its_path(LABEL);
+    let before = all_rules(&world);
+    let switches = world.network.fabric.switches().to_vec();
+    // A rule of the flow's path turns up at every switch.
+    let hop = world.network.switches.iter().flat_map(|switch| switch.rules()).find(|rule| rule.matches.tag.is_some());
+    let (now, mut strays) = (world.network.now(), 0);
+    for &switch in &switches {
+        let place = &mut world.network.switches[switch.index()];
+        if place.entries.iter().all(|entry| entry.rule.key() != hop.as_ref().unwrap().key()) {
+            place.add_rule(now, hop.clone().unwrap()).unwrap();
+            strays += 1;
+        }
+    }
+    world.traffic(PERIOD + SECOND);
+    assert_eq!(all_rules(&world), before);
+    assert_eq!(world.network.controller.counts().surplus, strays);
+    world.nothing_is_lost_or_left();
+}
+
+/// Something happens behind the controller's back, or before its eyes.
+#[derive(Clone, Debug)]
+enum Theft {
+    /// Rules are deleted, one in so many.
+    Delete(prop::sample::Index, usize),
+    /// The same without a word.
+    Steal(prop::sample::Index, usize),
+    /// Rules do something else.
+    Twist(prop::sample::Index, usize),
+    First(u16),
+    Route(u16, Vec<u8>),
+    Unroute(u16),
+    Session(prop::sample::Index, bool),
+}
+
+fn thefts() -> impl Strategy<Value = Vec<(u64, Theft)>> {
+    let index = any::<prop::sample::Index>;
+    let turns = prop::collection::vec(any::<u8>(), 1..6);
+    let theft = prop_oneof![
+        4 => (index(), 1..4usize).prop_map(|(which, one)| Theft::Delete(which, one)),
+        2 => (index(), 1..4usize).prop_map(|(which, one)| Theft::Steal(which, one)),
+        2 => (index(), 1..4usize).prop_map(|(which, one)| Theft::Twist(which, one)),
+        4 => (0..4u16).prop_map(Theft::First),
+        6 => (0..4u16, turns).prop_map(|(flow, turns)| Theft::Route(flow, turns)),
+        1 => (0..4u16).prop_map(Theft::Unroute),
+        1 => (index(), any::<bool>()).prop_map(|(which, up)| Theft::Session(which, up)),
+    ];
+    prop::collection::vec((0..400u64, theft), 1..25)
+}
+
+fn headers(world: &World, flow: u16) -> Headers {
+    let five_tuple = pathloom_model::FiveTuple { src_port: 1000 + flow, ..world.flow.five_tuple };
+    Headers { five_tuple, ..world.flow }
+}
+
+fn commit(world: &mut World, theft: &Theft) {
+    let switches = world.network.fabric.switches().to_vec();
+    let known = |world: &World, flow: u16| {
+        let five_tuple = headers(world, flow).five_tuple;
+        let views = &world.network.controller.view().flows;
+        views.iter().find(|(_, view)| view.five_tuple == five_tuple).map(|(&id, _)| id)
+    };
+    match theft {
+        Theft::Delete(which, one) => {
+            let switch = *which.get(&switches);
+            let keys: Vec<RuleKey> = rules(world, switch).into_keys().step_by(*one).collect();
+            world.network.vanish(switch, |rule| keys.contains(&rule.key()));
+        }
+        Theft::Steal(which, one) => {
+            let mut number = 0;
+            world.network.switches[which.get(&switches).index()].entries.retain(|_| {
+                number += 1;
+                number % one != 0
+            });
+        }
+        Theft::Twist(which, one) => {
+            // To one port and nowhere else: a packet that is doubled at every switch would never end.
+            let entries = &mut world.network.switches[which.get(&switches).index()].entries;
+            for entry in entries.iter_mut().step_by(*one) {
+                (entry.rule.actions, entry.rule.goto) = (Actions::from([RuleAction::Output(PortNo(1))]), None);
+            }
+        }
+        Theft::First(flow) => {
+            world.network.send(Headers { tcp_flags: TCP_SYN, ..headers(world, *flow) });
+        }
+        Theft::Route(flow, turns) => {
+            if let (Some(flow), Some(path)) = (known(world, *flow), world.walk(turns)) {
+                world.act(Action::Route { flow, path, rate_bps: None });
+            }
+        }
+        Theft::Unroute(flow) => {
+            if let Some(flow) = known(world, *flow) {
+                world.act(Action::Unroute { flow });
+            }
+        }
+        Theft::Session(which, true) => world.network.connect(*which.get(&switches)),
+        Theft::Session(which, false) => world.network.disconnect(*which.get(&switches)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 30 },
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn after_a_period_every_rule_is_back_and_none_is_doubled(
+        fabric in strategies::fabrics(),
+        needs in prop_oneof![Just(LABEL), Just(SFMM), Just(SHARED)],
+        thefts in thefts(),
+        seed: u64,
+    ) {
+        let mut world = World::new(fabric, needs, watching(), seed);
+        for (wait, theft) in &thefts {
+            commit(&mut world, theft);
+            world.traffic(ms(*wait));
+        }
+        world.connect_all();
+        world.traffic(SECOND);
+        // Two periods: what was stolen a moment before a review may look like a flow that ended.
+        for _ in 0..4 * PERIOD.0 / SECOND.0 {
+            for flow in 0..4 {
+                let headers = headers(&world, flow);
+                world.network.send(headers);
+            }
+            world.pass(SECOND);
+        }
+        for flow in 0..4 {
+            let headers = headers(&world, flow);
+            prop_assert!(world.network.reaches(headers), "{:?}: {:?}", headers, world.network.fates(headers));
+        }
+        // What stands is what the controller counts, and stays so.
+        for &switch in world.network.fabric.switches() {
+            let (now, counted) = (rules(&world, switch).len(), world.network.controller.rules_at(switch) as usize);
+            prop_assert_eq!((switch, now), (switch, counted));
+        }
+        world.network.log.clear();
+        world.pass(PERIOD + SECOND);
+        prop_assert_eq!(added(&world), 0, "all is back");
+        world.pass(Nanos::from_secs(80));
+        prop_assert_eq!(world.leaked(), Vec::<String>::new());
+        prop_assert!(world.network.controller.view().flows.is_empty());
+    }
+}
