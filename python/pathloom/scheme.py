@@ -69,7 +69,7 @@ SECOND_NS = 1_000_000_000
 class Needs:
     """What a scheme needs from its controller."""
 
-    detection: Literal["nothing", "label", "announced", "measured"] = "label"
+    detection: Literal["nothing", "label", "announced", "measured", "any"] = "label"
     """How long flows are found: not at all, by the DSCP that hosts give them, by announcement, by their rate."""
     nic_share: float = 0.1
     """`measured`: a flow at this share of its access rate or more is long."""

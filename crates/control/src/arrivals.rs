@@ -22,9 +22,20 @@ impl Controller {
             self.counts.nonsense += 1;
             return;
         }
-        match meaning(&self.needs, headers) {
+        match meaning(&self.config, &self.needs, headers) {
+            // Known by now, or over: this packet was on its way.
+            Meaning::Standing { .. } if self.flows.find(&five_tuple).is_some() => {}
+            Meaning::Standing { long } => {
+                let arrived = self.arrive(five_tuple, long);
+                self.counts.standing += u64::from(arrived.is_some());
+                if let Some(flow) = arrived.filter(|_| long) {
+                    self.counts.labelled += 1;
+                    self.tell(Event::FlowArrived { flow });
+                }
+            }
             Meaning::First { long, token, further } => {
                 if let Some(id) = self.arrive(five_tuple, long) {
+                    self.counts.labelled += u64::from(long && token.is_none());
                     if let Some(view) = self.view.flows.get_mut(&id) {
                         view.mptcp_token = token;
                     }
@@ -45,7 +56,7 @@ impl Controller {
         let long = match self.needs.detection {
             Detection::Nothing => return,
             Detection::Measured { .. } => false,
-            Detection::Label | Detection::Announced => true,
+            Detection::Label | Detection::Announced | Detection::Any { .. } => true,
         };
         let tor = self.attachment(five_tuple.src).map(|at| at.tor);
         if let Some(tor) = tor.filter(|&tor| !self.is_ready(tor)) {

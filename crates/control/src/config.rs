@@ -40,6 +40,14 @@ pub struct Config {
     /// Time in which every switch is read again, and what somebody else changed there is put right ([`crate::review`]).
     /// `None` where nobody else can change rules.
     pub reconcile: Option<Nanos>,
+    /// How often connections are looked for that began unseen ([`crate::sweep`]). `None` where every first packet is seen.
+    pub sweep: Option<Nanos>,
+    /// Whether what the accepting side of a TCP connection sends is a flow as well, found by its SYN+ACK. The hosts of a
+    /// simulator send data one way.
+    pub both_directions: bool,
+    /// Whether hosts may leave long flows unlabelled: what [`Detection::Any`] stands for. Without, it is
+    /// [`Detection::Label`].
+    pub unlabelled: bool,
     /// Priorities of the rules.
     pub priorities: Priorities,
 }
@@ -59,6 +67,9 @@ impl Default for Config {
             enforcement: Enforcement::Host,
             max_flows_per_host: 20_000,
             reconcile: None,
+            sweep: None,
+            both_directions: false,
+            unlabelled: false,
             priorities: Priorities::default(),
         }
     }
@@ -72,8 +83,11 @@ impl Config {
 
     /// What the scheme asks for, with the overrides of these settings.
     pub(crate) fn needs(&self, asked: Needs) -> Needs {
-        let detection = self.detection.unwrap_or(asked.detection);
-        let least = matches!(detection, Detection::Measured { .. }).then_some(MEASURED_PERIOD);
+        let detection = match self.detection.unwrap_or(asked.detection) {
+            Detection::Any { .. } if !self.unlabelled => Detection::Label,
+            detection => detection,
+        };
+        let least = detection.nic_share().map(|_| MEASURED_PERIOD);
         let poll_period = self.poll_period.or(asked.poll_period).filter(|&period| period > Nanos::ZERO).or(least);
         let migration = self.migration.unwrap_or(asked.migration);
         Needs { detection, poll_period, migration, rules: self.rules.unwrap_or(asked.rules), ..asked }

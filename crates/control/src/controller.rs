@@ -15,6 +15,7 @@ use crate::polling::{Polling, Reading};
 use crate::reasons::{Cause, Decision, Reasons};
 use crate::review::Reviews;
 use crate::sfmm::{self, CutoverOrder};
+use crate::sweep::Sweeps;
 use crate::switches::{Purpose, Session, Switch};
 use crate::timers::{Timer, Timers};
 use crate::times::DurationHistogram;
@@ -65,6 +66,7 @@ pub struct Controller {
     pub(crate) stale: bool,
     pub(crate) polling: Polling,
     pub(crate) reviews: Reviews,
+    pub(crate) sweeps: Sweeps,
     pub(crate) timers: Timers,
     /// In which order a move in place deletes the old rules.
     pub(crate) order: CutoverOrder,
@@ -113,6 +115,7 @@ impl Controller {
             stale: false,
             polling: Polling::new(nodes),
             reviews: Reviews::default(),
+            sweeps: Sweeps::default(),
             timers: Timers::default(),
             order: sfmm::bottleneck_first,
             loads: None,
@@ -181,6 +184,7 @@ impl Controller {
         self.lift_limits();
         if self.started {
             self.polling.start(self.now, self.needs.poll_period);
+            self.start_sweeps();
             self.stale = true;
             self.events.push_back(Event::Started);
             // A flow that had finished leaves with the scheme that was to be told.
@@ -255,6 +259,7 @@ impl Controller {
         self.started = true;
         self.polling.begin(self.now);
         self.next_round();
+        self.start_sweeps();
         self.polling.start(self.now, self.needs.poll_period);
         self.tell(Event::Started);
         self.pump();
@@ -332,6 +337,8 @@ impl Controller {
                 Timer::Groups { switch } => self.delete_unnamed_groups(switch),
                 Timer::Reread { switch } => self.reread(switch),
                 Timer::Drain => self.drain_rest(),
+                Timer::Sweep { number } => self.sweep(number),
+                Timer::SweepOver => self.sweep_over(),
                 Timer::Round => self.round(),
                 Timer::Review { switch } => self.review_if_due(switch),
                 Timer::Scan { switch, number } => self.scan(switch, number),

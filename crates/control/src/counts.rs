@@ -47,6 +47,12 @@ pub struct Counts {
     /// When the last of the rounds began.
     #[serde(default)]
     pub last_poll: Nanos,
+    /// Of the flows that came to be known, those with the label of long ones.
+    #[serde(default)]
+    pub labelled: u64,
+    /// Those that came to be known while they stood, not by their first packet.
+    #[serde(default)]
+    pub standing: u64,
     /// Times that all rules of a switch were read and compared while its session stood.
     #[serde(default)]
     pub reviews: u64,

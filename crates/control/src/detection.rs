@@ -6,7 +6,7 @@ use crate::places::Places;
 use crate::tables::{self, CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_model::rules::{Actions, Match, Rule, RuleAction};
 use pathloom_model::{
-    Fabric, Headers, MptcpOption, NodeId, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_SYN,
+    Fabric, Headers, MptcpOption, NodeId, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
 };
 use pathloom_scheme::{Detection, Needs};
 
@@ -22,14 +22,16 @@ pub(crate) fn rules(config: &Config, needs: &Needs, (fabric, places): (&Fabric, 
     for prefix in own.into_iter().chain(places.sources_at(switch, own)) {
         let from_here = Match { src: Some(prefix), ..Match::default() };
         let labelled = (needs.detection == Detection::Label).then_some(LONG_FLOW_DSCP);
-        let finds = matches!(needs.detection, Detection::Label | Detection::Measured { .. });
+        let finds = !matches!(needs.detection, Detection::Nothing | Detection::Announced);
         let mut copy = |table: u8, priority, matches| {
             rules.push(tables::rule(table, priority, matches, [RuleAction::Copy].into(), Some(table + 1)));
         };
         let tcp = Match { proto: Some(PROTO_TCP), ..from_here };
         if finds || needs.subflows {
             let dscp = labelled.filter(|_| !needs.subflows);
-            let flags = Some((TCP_SYN, TCP_SYN | TCP_ACK));
+            // The SYN+ACK begins what the accepting side sends. That of a subflow is not looked at.
+            let both = config.both_directions && !needs.subflows;
+            let flags = Some((TCP_SYN, if both { TCP_SYN } else { TCP_SYN | TCP_ACK }));
             copy(CONTROL, priorities.first, Match { tcp_flags: flags, dscp, ..tcp });
             copy(CONTROL, priorities.last, Match { tcp_flags: Some((TCP_FIN, TCP_FIN)), dscp, ..tcp });
         }
@@ -59,17 +61,32 @@ pub(crate) enum Meaning {
     },
     /// A flow ends.
     Last,
+    /// A flow goes on of which nothing is known.
+    Standing {
+        /// As above.
+        long: bool,
+    },
     /// Nothing that was asked for.
     Nothing,
 }
 
 /// Tells what a packet means to a scheme with these needs.
-pub(crate) fn meaning(needs: &Needs, headers: &Headers) -> Meaning {
+pub(crate) fn meaning(config: &Config, needs: &Needs, headers: &Headers) -> Meaning {
     let tcp = headers.five_tuple.proto == PROTO_TCP;
     if tcp && headers.tcp_flags & TCP_FIN != 0 {
         return Meaning::Last;
     }
-    if tcp && headers.tcp_flags & (TCP_SYN | TCP_ACK) != TCP_SYN {
+    let labelled = headers.dscp == LONG_FLOW_DSCP;
+    if tcp && headers.tcp_flags & TCP_SYN == 0 {
+        let swept = config.sweep.is_some() && headers.tcp_flags & TCP_RST == 0;
+        return match needs.detection {
+            Detection::Label if swept && labelled => Meaning::Standing { long: true },
+            Detection::Measured { .. } if swept => Meaning::Standing { long: false },
+            Detection::Any { .. } if swept => Meaning::Standing { long: labelled },
+            _ => Meaning::Nothing,
+        };
+    }
+    if tcp && headers.tcp_flags & TCP_ACK != 0 && (needs.subflows || !config.both_directions) {
         return Meaning::Nothing;
     }
     if let (true, Some(option)) = (needs.subflows, headers.mptcp) {
@@ -79,10 +96,9 @@ pub(crate) fn meaning(needs: &Needs, headers: &Headers) -> Meaning {
         };
     }
     match needs.detection {
-        Detection::Label if headers.dscp == LONG_FLOW_DSCP => {
-            Meaning::First { long: true, token: None, further: false }
-        }
+        Detection::Label if labelled => Meaning::First { long: true, token: None, further: false },
         Detection::Measured { .. } => Meaning::First { long: false, token: None, further: false },
+        Detection::Any { .. } => Meaning::First { long: labelled, token: None, further: false },
         _ => Meaning::Nothing,
     }
 }

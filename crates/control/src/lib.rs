@@ -35,6 +35,7 @@ mod sessions;
 pub mod sfmm;
 mod snapshot;
 mod spread;
+mod sweep;
 mod switches;
 mod tables;
 mod timers;

@@ -12,7 +12,7 @@ use crate::timers::Timer;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::search::ShortestPaths;
 use pathloom_model::{FiveTuple, LinkId, LinkState, Nanos, NodeId, Path};
-use pathloom_scheme::{Detection, Event, FlowId, FlowView};
+use pathloom_scheme::{Event, FlowId, FlowView};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -284,7 +284,7 @@ impl Controller {
             self.claim_version(&version);
             flow.versions.push(version);
         }
-        let measured = matches!(self.needs.detection, Detection::Measured { .. });
+        let measured = self.needs.detection.nic_share().is_some();
         let long = on_path || !measured;
         self.insert_flow(flow, long);
         self.counts.adopted += 1;

@@ -5,7 +5,7 @@ use crate::cookies::{Cookie, RuleKind};
 use crate::io::{Output, RuleStats};
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Nanos, NodeId};
-use pathloom_scheme::{Detection, Event};
+use pathloom_scheme::Event;
 use std::collections::BTreeSet;
 
 /// A round that asks nobody is over after this, so that a scheme that asks again and again lets time pass.
@@ -133,10 +133,7 @@ impl Controller {
 
     fn finish_round(&mut self) {
         let Some(round) = self.polling.round.take() else { return };
-        let share = match self.needs.detection {
-            Detection::Measured { nic_share } => Some(nic_share),
-            _ => None,
-        };
+        let share = self.needs.detection.nic_share();
         self.flows.for_each_mut(|id, flow| {
             let (now, Some(before)) = self.polling.read[flow.key.src.tor.index()] else { return };
             let bytes = flow.bytes();

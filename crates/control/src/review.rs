@@ -89,8 +89,8 @@ pub(crate) struct Watch {
     review: Option<Box<Review>>,
     /// When the last one began.
     begun: Nanos,
-    /// Whether a timer will start one.
-    due: bool,
+    /// When a timer will start one.
+    due: Option<Nanos>,
     /// Rules of flows that the last review missed, or that the switch told to be gone.
     suspects: FxHashSet<(FlowId, u8)>,
     /// Whether the switch told of something since the last review.
@@ -173,8 +173,11 @@ impl Controller {
         let watch = &mut self.switches[switch.index()].watch;
         if let Some(review) = &mut watch.review {
             review.again = true;
-        } else if !std::mem::replace(&mut watch.due, true) {
-            let at = self.now.saturating_add(wait).max(watch.begun.saturating_add(GAP));
+            return;
+        }
+        let at = self.now.saturating_add(wait).max(watch.begun.saturating_add(GAP));
+        if watch.due.is_none_or(|due| at < due) {
+            watch.due = Some(at);
             self.timers.set(at, Timer::Review { switch });
         }
     }
@@ -182,7 +185,7 @@ impl Controller {
     /// The time has come that [`Controller::hurry`] set.
     pub(crate) fn review_if_due(&mut self, switch: NodeId) {
         let state = &mut self.switches[switch.index()];
-        if !std::mem::take(&mut state.watch.due) || state.watch.review.is_some() {
+        if state.watch.due.take_if(|due| *due <= self.now).is_none() || state.watch.review.is_some() {
             return;
         }
         match state.session {
@@ -210,13 +213,8 @@ impl Controller {
     /// Whether a rule is gone that should not be: the controller did not delete it. It comes back with the review that this
     /// leads to.
     pub(crate) fn is_lost(&mut self, switch: NodeId, key: &RuleKey, cookie: u64, why: Removal) -> bool {
-        let Some(cookie) = Cookie::decode(cookie) else { return false };
-        if !self.config.is_watched()
-            || why != Removal::Deleted
-            || self.switches[switch.index()].session == Session::Down
-        {
-            return false;
-        }
+        let told = why == Removal::Deleted && self.switches[switch.index()].session != Session::Down;
+        let Some(cookie) = Cookie::decode(cookie).filter(|_| told && self.config.is_watched()) else { return false };
         let fixed = &self.switches[switch.index()].fixed;
         let flow = self.flows.get(cookie.flow);
         let lost = match cookie.kind {
@@ -281,6 +279,8 @@ impl Controller {
     fn found_again(&mut self, switch: NodeId, review: &mut Review, rule: Rule) {
         let Some(cookie) = Cookie::decode(rule.cookie) else { return };
         match cookie.kind {
+            // Of a sweep that is under way, or a moment ago was ([`crate::sweep`]).
+            RuleKind::Detection if rule.hard_timeout_s > 0 => return,
             RuleKind::Default | RuleKind::Detection => return review.fixed.push(rule),
             RuleKind::Label => return review.labels.push(rule),
             RuleKind::Source | RuleKind::Hop => {}

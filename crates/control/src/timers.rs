@@ -21,6 +21,10 @@ pub(crate) enum Timer {
     Reread { switch: NodeId },
     /// Flows may still be on what is out of service.
     Drain,
+    /// Connections that stand are to be found, for the scheme of this number.
+    Sweep { number: u32 },
+    /// That is over for now.
+    SweepOver,
     /// The next switch in turn is to be reviewed.
     Round,
     /// A switch may have lost rules: it is to be reviewed.

@@ -63,6 +63,16 @@ fn where_nothing_is_changed_reviews_change_nothing() {
 }
 
 #[test]
+fn the_rules_of_a_sweep_are_no_surplus() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let mut world = World::new(fabric, LABEL, Config { sweep: Some(SECOND), ..watching() }, 1);
+    world.traffic(Nanos(4 * PERIOD.0));
+    let counts = world.network.controller.counts();
+    assert!(counts.reviews >= 60, "{counts:?}");
+    assert_eq!((counts.restored, counts.surplus), (0, 0));
+}
+
+#[test]
 fn a_switch_whose_rules_are_all_deleted_has_them_again_within_a_second() {
     for needs in [LABEL, SFMM, SHARED] {
         let mut world = on_its_path(needs);

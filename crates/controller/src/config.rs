@@ -51,6 +51,9 @@ pub struct Config {
     /// How what switches have is kept as it should be.
     #[serde(default)]
     pub reconcile: Reconcile,
+    /// How connections are found.
+    #[serde(default)]
+    pub flows: Flows,
     /// How sessions are kept.
     #[serde(default)]
     pub sessions: Sessions,
@@ -125,6 +128,24 @@ pub struct Reconcile {
     pub period: Duration,
     /// What becomes of rules that are not the controller's.
     pub foreign: Foreign,
+}
+
+/// How connections are found.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Flows {
+    /// How often connections are looked for that began unseen: before their scheme was in charge, or whose rule ran out while
+    /// they were silent. 0s for never.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub sweep: Duration,
+    /// Whether what the accepting side of a connection sends is a flow as well.
+    pub both_directions: bool,
+}
+
+impl Default for Flows {
+    fn default() -> Flows {
+        Flows { sweep: Duration::from_secs(5), both_directions: true }
+    }
 }
 
 impl Default for Reconcile {
@@ -354,6 +375,13 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
         return Err("reconcile.period: 1s to 30s was expected".into());
     }
     config.control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));
+    if !config.flows.sweep.is_zero() && config.flows.sweep < Duration::from_secs(1) {
+        return Err("flows.sweep: 1s or more was expected, or 0s for never".into());
+    }
+    let sweep = Nanos(u64::try_from(config.flows.sweep.as_nanos()).unwrap_or(u64::MAX));
+    config.control.sweep = Some(sweep).filter(|&sweep| sweep > Nanos::ZERO);
+    config.control.both_directions = config.flows.both_directions;
+    config.control.unlabelled = true;
     if config.hosts.lines_per_host == 0 || config.hosts.agents == 0 {
         return Err(
             "hosts: lines_per_host and agents must be more than 0; leave unix and address out for no agents".into()

@@ -32,6 +32,8 @@ const CONTEST: Nanos = Nanos::from_secs(2);
 const FAREWELL: Nanos = Nanos::from_secs(1);
 /// How long the messages of one connection are worked off before it is the turn of others.
 const TURN: Nanos = Nanos::from_millis(4);
+/// By this time after a scheme was put in charge, some flow should have had the label of long ones.
+const LABELS_BY: Nanos = Nanos::from_secs(60);
 /// Sessions that are few.
 const FEW: usize = 4;
 
@@ -121,6 +123,8 @@ pub struct Hub {
     pub(crate) refused: Ledger,
     /// What the log has heard of offenders.
     pub(crate) quiet: Quiet,
+    /// The scheme for which was said that no host labels its flows, by the time at which it was put in charge.
+    unlabelled: Option<Nanos>,
     /// What becomes of rules that are not the controller's.
     pub(crate) foreign: Foreign,
     /// Which certificates switches must have.
@@ -165,6 +169,7 @@ impl Hub {
             gauges: Gauges::default(),
             refused: Ledger::default(),
             quiet: Quiet::default(),
+            unlabelled: None,
             foreign: Foreign::default(),
             binding: Binding::default(),
             counts: HubCounts::default(),
@@ -527,7 +532,31 @@ impl Hub {
         if let Some(scout) = &mut self.scout {
             scout.review(now);
         }
+        self.warn_unlabelled(now);
         self.settle();
+    }
+
+    /// Says once per scheme that no host labels its long flows, where the scheme in charge counts on that.
+    fn warn_unlabelled(&mut self, now: Nanos) {
+        let (scheme, since) = self.gauges.scheme.clone();
+        let standing = !self.by_dpid.is_empty() && now.saturating_sub(since) >= LABELS_BY;
+        if !standing || self.unlabelled == Some(since) {
+            return;
+        }
+        let Some(controller) = self.controller() else { return };
+        let way_out = match controller.needs().detection {
+            Detection::Label => {
+                "mark long flows with DSCP 8 (TOS 0x20), or let the scheme find them otherwise: detect=any"
+            }
+            Detection::Any { .. } => {
+                "flows are found by what they send, up to a polling period late; DSCP 8 (TOS 0x20) marks them at once"
+            }
+            Detection::Nothing | Detection::Announced | Detection::Measured { .. } => return,
+        };
+        if controller.counts().labelled == 0 {
+            tracing::warn!(%scheme, way_out, "no flow with the label of long flows was seen yet");
+        }
+        self.unlabelled = Some(since);
     }
 
     pub(crate) fn echo(&mut self, now: Nanos, id: LinkId) {

@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::BTreeSet;
 use std::fmt::Error;
 
 /// Names of the messages that switches send.
@@ -171,6 +172,8 @@ impl Sample {
             ("outputs", "What the controller wanted done.", counts.messages_out),
             ("packet_ins", "Packet-ins that the controller looked at.", counts.packet_ins),
             ("flows_found", "Flows that came to be known.", counts.flows),
+            ("flows_labelled", "Of the flows found, those with the label of long ones.", counts.labelled),
+            ("flows_found_standing", "Flows found while they stood, not by their first packet.", counts.standing),
             ("flows_refused", "First packets left alone because their host had too many flows.", counts.flows_refused),
             ("flows_adopted", "Flows found standing after a restart.", counts.adopted),
             ("routes", "Paths confirmed for flows that were on the default routes.", counts.routes),
@@ -232,6 +235,32 @@ impl Sample {
         }
         Ok(())
     }
+}
+
+/// The text format of OpenMetrics in the older one of Prometheus (0.0.4), in which the help of a counter bears its whole name.
+pub(crate) fn in_plain_text(open: &str) -> String {
+    let words = |line: &str| -> Option<[String; 3]> {
+        let mut words = line.splitn(4, ' ').skip(1).map(str::to_owned);
+        Some([words.next()?, words.next()?, words.next().unwrap_or_default()])
+    };
+    let counter = |line: &str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
+    let counters: BTreeSet<String> = open.lines().filter_map(counter).collect();
+    let mut plain = String::with_capacity(open.len());
+    for line in open.lines() {
+        match words(line).filter(|_| line.starts_with("# ")) {
+            Some([kind, name, rest]) if kind == "HELP" || kind == "TYPE" => {
+                let total = if counters.contains(&name) { "_total" } else { "" };
+                plain.push_str(&format!("# {kind} {name}{total} {rest}\n"));
+            }
+            Some(_) => {}
+            None if line == "# EOF" => {}
+            None => {
+                plain.push_str(line);
+                plain.push('\n');
+            }
+        }
+    }
+    plain
 }
 
 impl Collector for Sample {

@@ -19,6 +19,22 @@ pub enum Detection {
         /// Share of the access rate, 0..1 (Hedera §III.A: 0.1).
         nic_share: f64,
     },
+    /// By whichever comes first: its label, its announcement, or what the edge switches count of it. Where every host labels
+    /// its long flows, as in a simulator, this is the same as [`Detection::Label`].
+    Any {
+        /// As in [`Detection::Measured`].
+        nic_share: f64,
+    },
+}
+
+impl Detection {
+    /// The share of the access rate from which on a flow that is measured is long; `None` where flows are not measured.
+    pub fn nic_share(self) -> Option<f64> {
+        match self {
+            Detection::Measured { nic_share } | Detection::Any { nic_share } => Some(nic_share),
+            Detection::Nothing | Detection::Label | Detection::Announced => None,
+        }
+    }
 }
 
 /// How the controller moves a flow from one path to another. Either way no packet is lost, doubled or sent round.

@@ -7,10 +7,12 @@ use super::problem::Problem;
 use super::queries::{Cut, FlowName};
 use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
 use crate::hub::Hub;
+use crate::metrics::in_plain_text;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
-use axum::http::{header, StatusCode};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{header, HeaderMap, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -93,6 +95,7 @@ pub(crate) fn router(asker: Asker, book: Arc<Book>) -> Router {
         .route("/v1/scheme/fall-back", post(fall_back))
         .fallback(nowhere)
         .method_not_allowed_fallback(no_such_method)
+        .layer(axum::middleware::from_fn(readable))
         .with_state(Api { asker, book })
 }
 
@@ -112,12 +115,44 @@ async fn page() -> Response {
     (headers, PAGE).into_response()
 }
 
-async fn metrics(State(api): State<Api>) -> Result<Response, Problem> {
+async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     let mut sample = api.asker.ask(Hub::sample).await?;
     sample.requests = api.book.answered();
     let text = sample.into_text().map_err(|_| Problem::busy("the metrics could not be written"))?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (kind, text) = if accepted.contains("application/openmetrics-text") {
+        ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    } else {
+        ("text/plain; version=0.0.4; charset=utf-8", in_plain_text(&text))
+    };
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// Answers a request whose path is no text by a problem. Handlers see the others.
+async fn readable(request: Request, next: Next) -> Response {
+    if is_text(request.uri().path()) {
+        return next.run(request).await;
+    }
+    Problem::bad("the path is not UTF-8").at("path").expected("names as the lists give them").into_response()
+}
+
+/// Whether a path is UTF-8 when its escapes (RFC 3986 §2.1) are taken out.
+fn is_text(path: &str) -> bool {
+    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.as_bytes());
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    std::str::from_utf8(&bytes).is_ok()
 }
 
 impl Api {

@@ -224,12 +224,36 @@ fn one_who_sends_too_much_too_slowly_or_too_often_holds_nobody_up() {
 }
 
 #[test]
+fn a_path_that_is_no_text_is_a_problem() {
+    let lab = standing("");
+    for path in ["/v1/switches/%ff", "/v1/flows/%c3%28/why", "/%ff"] {
+        let answer = lab.call("GET", path, &format!("Bearer {READ}"), "");
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        assert!(answer.head.contains("application/problem+json") && answer.json()["place"] == "path", "{path}");
+    }
+    let answer = lab.call("GET", "/v1/switches/%65%30_0", &format!("Bearer {READ}"), "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+#[test]
 fn metrics_are_in_the_text_format() {
     let lab = standing(ANNOUNCED);
     announce(&lab, 4000);
     wait("the flow is on its path", || lab.get("/v1/state")["flows"]["own_path"] == 1);
-    let answer = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "");
-    assert!(answer.head.contains("application/openmetrics-text"));
+    let plain = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "");
+    assert!(plain.head.contains("text/plain; version=0.0.4"), "{}", plain.head);
+    let lines: Vec<&str> = plain.body.lines().collect();
+    for line in lines.iter().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+        let told = |kind: &str| lines.iter().any(|line| line.starts_with(&format!("# {kind} {family} ")));
+        assert!(told("HELP") && told("TYPE"), "{name} has no help");
+    }
+    assert!(!plain.body.contains("# EOF") && !plain.body.contains("# UNIT"));
+    // Whoever understands the newer format asks for it.
+    let wanted = format!("Bearer {READ}\r\nAccept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+    let answer = lab.call("GET", "/metrics", &wanted, "");
+    assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);
     assert!(answer.body.ends_with("# EOF\n"));
     for line in [
         "pathloom_sessions 20",

@@ -39,9 +39,10 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
     if poll_period == Some(0) {
         return Err("poll_period_ns: expected a time above 0, or None".to_owned());
     }
-    let measured = Detection::Measured { nic_share };
+    let (measured, any) = (Detection::Measured { nic_share }, Detection::Any { nic_share });
     let (nothing, label, announced) = (Detection::Nothing, Detection::Label, Detection::Announced);
-    let known = [("nothing", nothing), ("label", label), ("announced", announced), ("measured", measured)];
+    let known =
+        [("nothing", nothing), ("label", label), ("announced", announced), ("measured", measured), ("any", any)];
     let detection = choice(given, "detection", &known)?;
     if matches!(detection, Detection::Measured { .. }) && poll_period.is_none() {
         return Err("detection: `measured` needs a poll_period_ns".to_owned());

@@ -45,6 +45,7 @@ pub(crate) const ENTRY: Entry = Entry {
             ALPHA_KEY,
             router::SIZES_KEY,
             router::DEFAULTS_KEY,
+            router::DETECT_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
             router::LONG_KEY,
@@ -64,7 +65,7 @@ struct Settings {
 
 impl Settings {
     fn read(spec: &Spec) -> Result<Settings, SpecError> {
-        Ok(Settings { detection: router::read_sizes(spec)?, router: RouterSettings::read(spec)? })
+        Ok(Settings { detection: router::read_detection(spec)?, router: RouterSettings::read(spec)? })
     }
 }
 

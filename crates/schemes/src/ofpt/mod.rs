@@ -63,6 +63,7 @@ pub(crate) const ENTRY: Entry = Entry {
         keys: &[
             PERIOD_KEY,
             router::SIZES_KEY,
+            router::DETECT_KEY,
             SCHEDULE_KEY,
             ENFORCE_KEY,
             HEADROOM_KEY,
@@ -115,7 +116,7 @@ impl Settings {
         };
         Ok(Settings {
             period,
-            detection: router::read_sizes(spec)?,
+            detection: router::read_detection(spec)?,
             migration: migration.unwrap_or(Migration::Sfmm),
             rules: rules.unwrap_or(RuleSharing::PerFlow),
             router,

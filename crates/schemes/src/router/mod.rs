@@ -44,10 +44,27 @@ pub(crate) const DEFAULTS_KEY: KeyInfo = (
     "ecmp (switches hash five-tuples over all shortest paths) or per-host (OFPT §4.3: the hosts of a rack take the spines in turn), how flows without a path of their own are routed",
 );
 
-/// How flows are found, by whether their sizes are to be known.
-pub(crate) fn read_sizes(spec: &Spec) -> Result<Detection, SpecError> {
-    let words = [("unknown", Detection::Label), ("announced", Detection::Announced)];
-    Ok(spec.choice("sizes", &words)?.unwrap_or(Detection::Label))
+pub(crate) const DETECT_KEY: KeyInfo = (
+    "detect",
+    "any",
+    "how long flows are found: label (DSCP set by hosts), announced, measured (a tenth of the host's rate), or any of these; \
+     simulated hosts label all long flows, so any is label there",
+);
+/// Share of a host's rate from which on a flow is long (Hedera §III.A).
+const NIC_SHARE: f64 = 0.1;
+
+/// How flows are found. Where sizes are to be known, applications announce them.
+pub(crate) fn read_detection(spec: &Spec) -> Result<Detection, SpecError> {
+    let sizes = [("unknown", None), ("announced", Some(Detection::Announced))];
+    let sizes = spec.choice("sizes", &sizes)?.flatten();
+    let ways = [
+        ("label", Detection::Label),
+        ("announced", Detection::Announced),
+        ("measured", Detection::Measured { nic_share: NIC_SHARE }),
+        ("any", Detection::Any { nic_share: NIC_SHARE }),
+    ];
+    let detect = spec.choice("detect", &ways)?;
+    Ok(sizes.or(detect).unwrap_or(Detection::Any { nic_share: NIC_SHARE }))
 }
 
 /// A polling period.

@@ -1,0 +1,116 @@
+"""Real applications, which label nothing, send both ways, fall silent and stand before anybody looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from live import Live, alive, permutation, run_on, until
+from pathloom.lab import system
+from support import figures
+
+K4 = "fat-tree:k=4,rate=10Mbps,buffer=150"
+PAYLOAD_MBPS = 10 * 1448 / 1514
+"""What TCP carries over a link of 10 Mbit/s."""
+SINK = """
+import socket, sys
+door = socket.create_server(("", int(sys.argv[1])))
+one, _ = door.accept()
+while one.recv(1 << 16):
+    pass
+"""
+TALKER = """
+import socket, sys, time
+line = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+for seconds, send in ((1, True), (float(sys.argv[3]), False), (8, True)):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if send:
+            line.sendall(bytes(30_000))
+        time.sleep(0.05)
+"""
+
+
+def iperf3(live: Live, host: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Starts it on a host."""
+    chosen = next(one for one in live.blueprint.hosts if one.name == host)
+    command = ["ip", "netns", "exec", chosen.namespace, "iperf3", "--json", *arguments]
+    environment = {**os.environ, system.MARK: str(live.lab.directory)}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+
+
+def address_of(live: Live, host: str) -> str:
+    """Its address."""
+    return next(one.ports[0].address for one in live.blueprint.hosts if one.name == host)
+
+
+def carried_mbps(live: Live, seconds: int, after_s: int, reverse: bool) -> float:
+    """What eight connections across the fabric carry together from so many seconds on."""
+    pairs = permutation(live, 8)
+    servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
+    time.sleep(1)
+    more = ["-R"] if reverse else []
+    words = ["-t", str(seconds), "-i", "1", *more]
+    clients = [iperf3(live, source, "-c", address_of(live, target), *words) for source, target in pairs]
+    total = 0.0
+    for client in clients:
+        said = json.loads(client.communicate(timeout=seconds + 30)[0])
+        late = [one["sum"]["bits_per_second"] for one in said["intervals"] if one["sum"]["start"] >= after_s - 0.5]
+        total += sum(late) / max(1, len(late)) / 1e6
+    for server in servers:
+        server.communicate(timeout=30)
+    return total
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("scheme", ["hedera:period=2s", "ofpt", "lessor"])
+def test_unlabelled_connections_get_paths_of_their_own(name: str, scheme: str, reverse: bool) -> None:
+    with alive(name, K4, scheme) as live:
+        carried = carried_mbps(live, 24, 14, reverse)
+        optimum = 8 * PAYLOAD_MBPS
+        figures(
+            f"8 x iperf3{' -R' if reverse else ''} under {scheme}", mbps=round(carried, 1), optimum=round(optimum, 1)
+        )
+        # A machine that is busy with other work does not carry 80 Mbit/s through these switches at all times.
+        assert carried > 0.8 * optimum
+
+
+def test_a_connection_that_was_silent_is_found_again(name: str) -> None:
+    with alive(name, K4, "hedera:period=1s", more="[control]\nidle_timeout_s = 3\n[flows]\nsweep = '2s'\n") as live:
+        (source, target), *_ = permutation(live, 1)
+        sink = run_on(live, target, SINK, "7000")
+        time.sleep(1)
+        talker = run_on(live, source, TALKER, address_of(live, target), "7000", "7")
+        own = "tp_dst=7000"
+        until(lambda: any(own in line for line in live.rules_of("tcp")), "its rule")
+        until(lambda: not any(own in line for line in live.rules_of("tcp")), "its rule gone")
+        until(lambda: any(own in line for line in live.rules_of("tcp")), "its rule again")
+        talker.communicate(timeout=30)
+        sink.communicate(timeout=30)
+
+
+def test_connections_that_stand_are_found_when_a_scheme_is_put_in_charge(name: str) -> None:
+    with alive(name, K4, "ecmp") as live:
+        pairs = permutation(live, 4)
+        servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
+        time.sleep(1)
+        clients = [iperf3(live, source, "-c", address_of(live, target), "-t", "12") for source, target in pairs]
+        time.sleep(3)
+        assert live.rules_of("tcp") == [], "nobody looks for flows"
+        live.configure("hedera:period=1s")
+        assert live.process is not None
+        live.process.send_signal(signal.SIGHUP)
+        sources = {address_of(live, source) for source, _ in pairs}
+
+        def found() -> bool:
+            lines = live.rules_of("tcp")
+            return all(any(f"nw_src={one}," in line and "tp_dst=5201" in line for line in lines) for one in sources)
+
+        until(found, "a rule for each connection", 8)
+        for process in [*clients, *servers]:
+            process.communicate(timeout=30)
