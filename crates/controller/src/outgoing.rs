@@ -11,7 +11,9 @@ use pathloom_model::rules::Refusal;
 use pathloom_model::{Nanos, NodeId, PortNo};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::convert::{self, Unsayable};
-use pathloom_openflow::{FlowStats, FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX};
+use pathloom_openflow::{
+    FlowStats, FlowStatsRequest, Message, PacketOut, Request, NO_BUFFER, PORT_CONTROLLER, PORT_MAX,
+};
 use std::borrow::Cow;
 
 impl Hub {
@@ -121,7 +123,9 @@ impl Hub {
         tracing::warn!(switch, rules, "rules for control traffic or refused frames were gone, and are put back");
         self.counts.punts_restored += rules as u64;
         let Some(link) = self.link_mut(id) else { return };
-        missing.iter().for_each(|rule| link.say(rule));
+        for rule in &missing {
+            link.say(rule);
+        }
         self.mark(id);
     }
 
