@@ -50,7 +50,7 @@ fn a_dry_run_foretells_what_a_change_of_scheme_does_and_changes_nothing() {
 #[test]
 fn default_paths_are_those_that_packets_take() {
     let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,fail=0.1,fail_seed=3").unwrap());
-    for spec in ["spt", "ofpt", "ecmp"] {
+    for spec in ["spt", "ofpt:defaults=per-host", "ecmp"] {
         let mut network = standing(&fabric, spec);
         let view = network.controller.view().clone();
         let mut guesses = 0;

@@ -389,10 +389,14 @@ mod tests {
 
     impl World {
         fn new(spec: &str) -> World {
+            World::with(spec, &config::Discovery::default())
+        }
+
+        fn with(spec: &str, how: &config::Discovery) -> World {
             let fabric = Arc::new(fabric_from_spec(spec).unwrap());
             let nodes = fabric.switches().iter().map(|&node| (FIRST + u64::from(node.0), node)).collect();
             let learnt = Learnt::new(fabric.clone(), (true, Vec::new(), 9), &[]);
-            let scout = Scout::new(&config::Discovery::default(), fabric.clone(), nodes, learnt, [7; 32]).unwrap();
+            let scout = Scout::new(how, fabric.clone(), nodes, learnt, [7; 32]).unwrap();
             let (now, mute) = (Nanos::from_secs(1), BTreeSet::new());
             let mut world = World { fabric, scout, now, mute, told: Vec::new(), to_hosts: Vec::new() };
             for node in world.fabric.switches().to_vec() {
@@ -476,7 +480,8 @@ mod tests {
 
     #[test]
     fn hosts_are_answered_and_stay_where_they_are_configured() {
-        let mut world = World::new("dumbbell:hosts=2");
+        let pinned = config::Discovery { addresses: Addresses::Fabric, ..config::Discovery::default() };
+        let mut world = World::with("dumbbell:hosts=2", &pinned);
         world.run_for(2);
         let [a, b, c] = [0, 1, 2].map(|index| world.fabric.attachments()[index]);
         let place = |world: &World, at: &pathloom_model::Attachment| {
