@@ -18,7 +18,8 @@ PAYLOAD_BPS = 4e6 * 1448 / 1514
 def test_ofpt_fills_the_fabric_live_and_ecmp_does_not() -> None:
     # A machine with other work still carries this rate in full.
     fabric = ["--fabric", "fat-tree:k=4,rate=4Mbps,buffer=150", "--traffic", "long-lived:pattern=stride"]
-    content = compared(*fabric, "--schemes", "ofpt,ecmp", "--duration", "6s", *LIVE)
+    # Acknowledgements ride the default routes, and ecmp hashes some of them onto full links.
+    content = compared(*fabric, "--schemes", "ofpt:defaults=per-host,ecmp", "--duration", "6s", *LIVE)
     ofpt, ecmp = content["schemes"]
     assert ofpt["throughput"]["mean"] > 0.93
     assert ofpt["throughput"]["min"] > 0.9

@@ -162,7 +162,9 @@ def test_an_interrupted_start_cleans_up(name: str, number: signal.Signals, after
         time.sleep(0.001)
     time.sleep(after_s)
     process.send_signal(number)
-    assert process.wait(30) in (130, 0)
+    # An interpreter that is about to exit hears no handler any more: the lab stands then.
+    assert process.wait(30) in (130, 0, -number)
+    assert process.returncode != -number or Lab(name).blueprint().hosts
     if process.returncode == 130:
         assert left_of(name) == []
 
