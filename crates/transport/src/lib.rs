@@ -1,4 +1,4 @@
-//! TCP NewReno as pure state machines.
+//! TCP as pure state machines: NewReno, CUBIC and DCTCP, with or without selective acknowledgements.
 //!
 //! A [`Sender`] and a [`Receiver`] are the two ends of one direction of one connection. They know no addresses, no queues
 //! and no clock: a driver hands them what arrived and the time, takes the segments they want to send, and calls them
@@ -24,12 +24,16 @@
 //! ```
 
 mod keys;
+mod ranges;
 mod receiver;
 mod rtt;
+mod sack;
 mod sender;
 mod settings;
+mod window;
 
 pub use keys::{transports, TransportKey, TransportName};
 pub use receiver::Receiver;
+pub use sack::SackBlocks;
 pub use sender::{Segment, SegmentKind, Sender, TimeoutWait};
-pub use settings::{Settings, TransportSpec, HEADER_BYTES};
+pub use settings::{CongestionControl, Settings, TransportSpec, HEADER_BYTES};

@@ -1,5 +1,7 @@
-//! The receiving half: cumulative and duplicate acknowledgements (RFC 5681 §4.2).
+//! The receiving half: cumulative, duplicate (RFC 5681 §4.2) and selective (RFC 2018) acknowledgements.
 
+use crate::ranges::Ranges;
+use crate::sack::SackBlocks;
 use crate::Settings;
 use pathloom_model::Nanos;
 
@@ -8,14 +10,19 @@ use pathloom_model::Nanos;
 pub struct Receiver {
     /// All bytes before this one have arrived.
     next: u64,
-    /// Bytes that have arrived beyond `next`: disjoint, not touching, ascending.
-    beyond: Vec<(u64, u64)>,
+    /// Bytes that have arrived beyond `next`.
+    beyond: Ranges,
+    /// A byte of each range that a segment arrived in last, the most recent one first (RFC 2018 §4).
+    recent: [u64; SackBlocks::MOST],
+    sack: bool,
     reordered: u32,
     /// In-order segments since the last acknowledgement.
     unacknowledged: u32,
     ack_every: u32,
     delayed_ack: Nanos,
     ack_due: Option<Nanos>,
+    /// Whether the last segment had a congestion mark (DCTCP.CE of RFC 8257 §3.2).
+    marked: bool,
 }
 
 impl Receiver {
@@ -23,12 +30,15 @@ impl Receiver {
     pub fn new(settings: &Settings) -> Receiver {
         Receiver {
             next: 0,
-            beyond: Vec::new(),
+            beyond: Ranges::default(),
+            recent: [0; SackBlocks::MOST],
+            sack: settings.sack,
             reordered: 0,
             unacknowledged: 0,
             ack_every: settings.ack_every,
             delayed_ack: settings.delayed_ack,
             ack_due: None,
+            marked: false,
         }
     }
 
@@ -58,6 +68,20 @@ impl Receiver {
         self.handle_out_of_order(seq, seq + u64::from(len))
     }
 
+    /// A segment with or without a congestion mark arrives; [`Receiver::handle_data`] follows. Where that is a change,
+    /// returns the acknowledgement to send at once for what came before, with an echo of what that was: the opposite
+    /// (RFC 8257 §3.2).
+    pub fn handle_mark(&mut self, marked: bool) -> Option<u64> {
+        let changed = std::mem::replace(&mut self.marked, marked) != marked;
+        (changed && self.unacknowledged > 0).then(|| self.acknowledge())
+    }
+
+    /// Whether acknowledgements sent now echo a congestion mark.
+    #[inline]
+    pub fn echoes(&self) -> bool {
+        self.marked
+    }
+
     /// The end of the stream has arrived, and all before it: a FIN is acknowledged when it comes (RFC 9293 §3.10.7.4), and
     /// never with the delay of data. Returns the acknowledgement number to send now.
     pub fn handle_fin(&mut self) -> u64 {
@@ -67,40 +91,53 @@ impl Receiver {
     /// RFC 5681 §4.2: what is out of order, repeated or fills a gap is acknowledged at once.
     #[cold]
     fn handle_out_of_order(&mut self, start: u64, end: u64) -> Option<u64> {
-        match self.beyond.last_mut() {
-            // Behind a loss, segments keep coming in order: they only lengthen the last range.
-            Some(last) if last.1 == start => {
-                last.1 = end;
-                return Some(self.acknowledge());
-            }
-            _ => {
-                self.reordered += u32::from(self.is_late(start, end));
-                match start > self.next {
-                    true => self.note(start, end),
-                    false => self.next = self.next.max(end),
-                }
-            }
+        if self.sack && start > self.next {
+            self.remember(start);
         }
-        let reached = self.beyond.iter().take_while(|(from, _)| *from <= self.next).count();
-        for (_, to) in self.beyond.drain(..reached) {
-            self.next = self.next.max(to);
+        if self.beyond.extend_last(start, end) {
+            return Some(self.acknowledge());
+        }
+        self.reordered += u32::from(self.is_late(start, end));
+        if start > self.next {
+            self.beyond.insert(start, end);
+        } else {
+            self.next = self.beyond.take_reached(self.next.max(end));
         }
         Some(self.acknowledge())
     }
 
     /// Whether a range has something new, and one from further on has arrived.
     fn is_late(&self, start: u64, end: u64) -> bool {
-        let known = |&(from, to): &(u64, u64)| from <= start && end <= to;
-        let overtaken = self.beyond.last().is_some_and(|last| start < last.0);
-        overtaken && end > self.next && !self.beyond.iter().any(known)
+        let overtaken = self.beyond.as_slice().last().is_some_and(|last| start < last.0);
+        overtaken && end > self.next && !self.beyond.holds(start, end)
     }
 
-    /// Adds a range to `beyond`, merging it with the ranges it overlaps or touches.
-    fn note(&mut self, start: u64, end: u64) {
-        let from = self.beyond.partition_point(|&(_, to)| to < start);
-        let until = self.beyond.partition_point(|&(first, _)| first <= end);
-        let merged = self.beyond[from..until].iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
-        self.beyond.splice(from..until, [merged]);
+    /// Puts the range of this byte first among those to report.
+    fn remember(&mut self, byte: u64) {
+        let same = |&old: &u64| self.beyond.around(old).is_some_and(|(start, end)| start <= byte && byte <= end);
+        let place = self.recent.iter().position(same).unwrap_or(SackBlocks::MOST - 1);
+        self.recent[..=place].rotate_right(1);
+        self.recent[0] = byte;
+    }
+
+    /// Whether an acknowledgement has ranges to report.
+    #[inline]
+    pub fn has_sack_blocks(&self) -> bool {
+        self.sack && !self.beyond.is_empty()
+    }
+
+    /// The SACK option of an acknowledgement that is sent now: the range of the segment that arrived last, then those
+    /// reported before it (RFC 2018 §4).
+    pub fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        let mut used = 0;
+        for range in self.recent.iter().filter_map(|&byte| self.beyond.around(byte)) {
+            if !blocks.0[..used].contains(&range) {
+                blocks.0[used] = range;
+                used += 1;
+            }
+        }
+        blocks
     }
 
     /// When a delayed acknowledgement is due.
@@ -151,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_marks_is_acknowledged_at_once() {
+        let mut r = receiver(2);
+        assert_eq!((r.handle_mark(false), r.handle_data(Nanos(0), 0, 100)), (None, None));
+        assert_eq!(r.handle_mark(true), Some(100), "what came without a mark is told apart");
+        assert_eq!((r.handle_data(Nanos(0), 100, 100), r.echoes()), (None, true));
+        assert_eq!((r.handle_mark(true), r.handle_data(Nanos(0), 200, 100)), (None, Some(300)));
+        assert_eq!((r.handle_mark(false), r.echoes()), (None, false), "nothing is left to acknowledge");
+    }
+
+    #[test]
     fn answers_gaps_and_their_filling_at_once() {
         let mut r = receiver(2);
         assert_eq!(r.handle_data(Nanos(0), 100, 100), Some(0));
@@ -159,6 +206,23 @@ mod tests {
         assert_eq!(r.handle_data(Nanos(0), 0, 100), Some(200), "a repeat is answered");
         assert_eq!(r.handle_data(Nanos(0), 200, 100), Some(400));
         assert_eq!((r.delivered_bytes(), r.reordered()), (400, 2));
+    }
+
+    #[test]
+    fn reports_the_range_that_grew_last_first() {
+        let mut r = Receiver::new(&Settings { sack: true, ..Settings::default() });
+        let mut blocks = |seq| {
+            r.handle_data(Nanos(0), seq, 100);
+            r.sack_blocks().blocks().collect::<Vec<_>>()
+        };
+        assert_eq!(blocks(200), [(200, 300)]);
+        assert_eq!(blocks(600), [(600, 700), (200, 300)]);
+        assert_eq!(blocks(300), [(200, 400), (600, 700)]);
+        assert_eq!(blocks(800), [(800, 900), (200, 400), (600, 700)]);
+        assert_eq!(blocks(1000), [(1000, 1100), (800, 900), (200, 400)]);
+        assert_eq!(blocks(900), [(800, 1100), (200, 400)], "two ranges became one");
+        assert_eq!(blocks(0), [(800, 1100), (200, 400)]);
+        assert_eq!(blocks(100), [(800, 1100)], "what is acknowledged is not reported");
     }
 
     proptest! {

@@ -47,6 +47,13 @@ pub struct Settings {
     /// few acknowledgements come. Without it, RFC 5681 §3.1: at most one segment more per acknowledgement.
     #[serde(default)]
     pub byte_counting: bool,
+    /// Whether receivers report what has arrived out of order and senders mend losses by it (RFC 2018, RFC 6675). Without
+    /// it, NewReno's recovery (RFC 6582).
+    #[serde(default)]
+    pub sack: bool,
+    /// What decides how far the window opens and falls.
+    #[serde(default)]
+    pub congestion: CongestionControl,
     /// Before a host sends a packet on an idle card it works on it for a time drawn from 0 up to this. Without it, flows
     /// of one round-trip time keep step with each other, and which of them a full queue drops never changes (Floyd and
     /// Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
@@ -73,35 +80,62 @@ impl Default for Settings {
             impatient: true,
             small_queues: true,
             byte_counting: false,
+            sack: false,
+            congestion: CongestionControl::NewReno,
             jitter: Nanos::ZERO,
             pace_bps: None,
         }
     }
 }
 
+/// What decides how far a congestion window opens and falls.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CongestionControl {
+    /// RFC 5681.
+    #[default]
+    NewReno,
+    /// RFC 9438.
+    Cubic,
+    /// RFC 8257; for links that mark packets.
+    Dctcp {
+        /// Weight of a new sample in the estimate of how much is marked (g of RFC 8257 §3.3).
+        gain: f64,
+    },
+}
+
+/// g of RFC 8257 §4.2.
+const DCTCP_GAIN: f64 = 1.0 / 16.0;
+
 /// A parsed `--transport`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportSpec {
-    /// TCP NewReno.
-    NewReno(Settings),
+    /// TCP, with any congestion control.
+    Tcp(Settings),
 }
 
 impl Default for TransportSpec {
     fn default() -> TransportSpec {
-        TransportSpec::NewReno(Settings::default())
+        TransportSpec::Tcp(Settings::default())
     }
 }
 
 impl TransportSpec {
-    /// Reads `newreno:iw=12KB,…`. [`crate::transports`] lists the keys.
+    /// Reads `newreno:iw=12KB,…`, `cubic:…` or `dctcp:…`. [`crate::transports`] lists the keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
-        if spec.name() != "newreno" {
-            let names: Vec<&str> = crate::transports().iter().map(|transport| transport.name).collect();
-            return Err(spec.unknown_name(&names));
-        }
-        let d = Settings::default();
+        let congestion = match spec.name() {
+            "newreno" => CongestionControl::NewReno,
+            "cubic" => CongestionControl::Cubic,
+            "dctcp" => CongestionControl::Dctcp { gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(DCTCP_GAIN) },
+            _ => {
+                let names: Vec<&str> = crate::transports().iter().map(|transport| transport.name).collect();
+                return Err(spec.unknown_name(&names));
+            }
+        };
+        // NewReno is a way to mend losses without selective acknowledgements; the others were defined with them.
+        let d = Settings { sack: congestion != CongestionControl::NewReno, congestion, ..Settings::default() };
         let settings = Settings {
             mss_bytes: spec.size_bytes("mss")?.map_or(Ok(d.mss_bytes), |mss| bounded_mss(&spec, mss))?,
             initial_window_bytes: spec.size_bytes("iw")?.unwrap_or(d.initial_window_bytes),
@@ -117,6 +151,8 @@ impl TransportSpec {
             impatient: spec.flag("impatient")?.unwrap_or(d.impatient),
             small_queues: spec.flag("small_queues")?.unwrap_or(d.small_queues),
             byte_counting: spec.flag("byte_counting")?.unwrap_or(d.byte_counting),
+            sack: spec.flag("sack")?.unwrap_or(d.sack),
+            congestion,
             jitter: spec.time("jitter")?.unwrap_or(d.jitter),
             pace_bps: spec.rate_bps("pace")?,
         };
@@ -124,13 +160,13 @@ impl TransportSpec {
         if settings.min_rto > settings.max_rto {
             return Err(spec.error("min_rto is greater than max_rto"));
         }
-        Ok(TransportSpec::NewReno(settings))
+        Ok(TransportSpec::Tcp(settings))
     }
 
     /// The settings of each of its TCP connections.
     pub fn settings(&self) -> &Settings {
         match self {
-            TransportSpec::NewReno(settings) => settings,
+            TransportSpec::Tcp(settings) => settings,
         }
     }
 }

@@ -1,0 +1,183 @@
+//! Selective acknowledgements: the option (RFC 2018), and what a sender concludes from it (RFC 6675).
+
+use crate::ranges::Ranges;
+
+/// Blocks of one SACK option: ranges that have arrived out of order, the most recent one first (RFC 2018 §4). Three fit
+/// into a header beside the timestamp option (RFC 2018 §3). Unused places are empty ranges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SackBlocks(pub [(u64, u64); SackBlocks::MOST]);
+
+impl SackBlocks {
+    /// Blocks in one option.
+    pub const MOST: usize = 3;
+
+    /// The blocks that are not empty.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter().copied().filter(|(start, end)| start < end)
+    }
+}
+
+/// What a sender knows to have arrived beyond the cumulative acknowledgement.
+#[derive(Clone, Debug)]
+pub(crate) struct Scoreboard {
+    sacked: Ranges,
+    mss: u64,
+    /// One past the highest byte sent again in this recovery (HighRxt of RFC 6675 §2, plus one).
+    pub(crate) high_rxt: u64,
+    /// Whether this recovery has used its rescue retransmission (RescueRxt of RFC 6675 §2).
+    pub(crate) rescued: bool,
+}
+
+/// Duplicate acknowledgements, or segments that overtook, after which a segment counts as lost (DupThresh, RFC 6675 §2).
+pub(crate) const DUP_THRESH: u32 = 3;
+
+impl Scoreboard {
+    pub(crate) fn new(mss: u64) -> Scoreboard {
+        Scoreboard { sacked: Ranges::default(), mss, high_rxt: 0, rescued: false }
+    }
+
+    /// Enters the blocks of an acknowledgement that are above `una` and below `high` (RFC 6675 §4, Update). Returns how
+    /// many bytes it reports for the first time. What was never sent is ignored.
+    pub(crate) fn update(&mut self, una: u64, high: u64, blocks: &SackBlocks) -> u64 {
+        let usable = blocks.blocks().filter(|&(start, end)| start > una && end <= high);
+        usable.map(|(start, end)| self.sacked.insert(start, end)).sum()
+    }
+
+    /// All before `una` is acknowledged.
+    pub(crate) fn acknowledge(&mut self, una: u64) {
+        if !self.sacked.is_empty() {
+            self.sacked.take_reached(una);
+        }
+    }
+
+    /// Recovery begins: nothing has been sent again yet.
+    pub(crate) fn begin_recovery(&mut self, una: u64) {
+        self.high_rxt = una;
+        self.rescued = false;
+    }
+
+    /// The segment from `start` on and before `end` was sent again in recovery. With nothing above it that arrived, or sent
+    /// again before, it is the rescue of NextSeg (4), which leaves HighRxt as it was.
+    pub(crate) fn sent_again(&mut self, start: u64, end: u64) {
+        if end <= self.high_rxt || start >= self.sacked.end() {
+            self.rescued = true;
+        } else {
+            self.high_rxt = end;
+        }
+    }
+
+    /// Bytes from `start` on and before `end` that have arrived.
+    pub(crate) fn sacked_within(&self, start: u64, end: u64) -> u64 {
+        if self.sacked.is_empty() {
+            return 0;
+        }
+        self.sacked.bytes_within(start, end)
+    }
+
+    /// Everything before this byte that has not arrived is lost (IsLost of RFC 6675 §4): above it three separate ranges, or
+    /// more than two segments' bytes, have arrived. 0 if nothing is lost.
+    pub(crate) fn lost_before(&self) -> u64 {
+        let (mut ranges, mut bytes) = (0, 0);
+        for &(start, end) in self.sacked.as_slice().iter().rev() {
+            ranges += 1;
+            bytes += end - start;
+            if ranges >= DUP_THRESH || bytes > u64::from(DUP_THRESH - 1) * self.mss {
+                return start;
+            }
+        }
+        0
+    }
+
+    /// Bytes in the network (SetPipe of RFC 6675 §4) between `una` and `high`.
+    pub(crate) fn pipe(&self, una: u64, high: u64) -> u64 {
+        let missing = |start: u64, end: u64| (end - start) - self.sacked_within(start, end);
+        let lost = self.lost_before().clamp(una, high);
+        missing(lost, high) + missing(una, self.high_rxt.clamp(una, high))
+    }
+
+    /// The first segment behind what was sent again that is lost (rule 1 of NextSeg, RFC 6675 §4).
+    pub(crate) fn next_lost(&self, una: u64) -> Option<(u64, u64)> {
+        self.next_missing(una).filter(|&(start, _)| start < self.lost_before())
+    }
+
+    /// The first segment behind what was sent again with something above it that has arrived (rule 3 of NextSeg).
+    pub(crate) fn next_missing(&self, una: u64) -> Option<(u64, u64)> {
+        let (start, end) = self.sacked.gap_from(self.high_rxt.max(una))?;
+        Some((start, end.min(start + self.mss)))
+    }
+
+    /// The last segment before `high` that has not arrived (rule 4 of NextSeg).
+    pub(crate) fn last_missing(&self, una: u64, high: u64) -> Option<(u64, u64)> {
+        let mut end = high;
+        while let Some((start, _)) = end.checked_sub(1).and_then(|byte| self.sacked.around(byte)) {
+            end = start;
+        }
+        let below = self.sacked.as_slice().iter().rev().find(|range| range.1 <= end).map_or(una, |range| range.1);
+        (end > una).then(|| (end.saturating_sub(self.mss).max(below).max(una), end))
+    }
+
+    /// Where to go on with what is sent again after a time-out: behind the range around `next`, if there is one, and how
+    /// far that gap goes.
+    pub(crate) fn skip_arrived(&self, next: u64) -> (u64, u64) {
+        match self.sacked.gap_from(next) {
+            Some(gap) => gap,
+            None => (next.max(self.sacked.end()), u64::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(ranges: &[(u64, u64)]) -> Scoreboard {
+        let mut board = Scoreboard::new(100);
+        ranges.iter().for_each(|&range| {
+            board.update(0, 10_000, &SackBlocks([range, (0, 0), (0, 0)]));
+        });
+        board
+    }
+
+    #[test]
+    fn a_segment_is_lost_when_three_ranges_or_more_than_two_segments_arrived_above() {
+        assert_eq!(board(&[]).lost_before(), 0);
+        assert_eq!(board(&[(100, 300)]).lost_before(), 0, "two segments are not enough");
+        assert_eq!(board(&[(100, 301)]).lost_before(), 100);
+        assert_eq!(board(&[(100, 150), (200, 250), (300, 350)]).lost_before(), 100);
+        assert_eq!(board(&[(100, 150), (500, 900)]).lost_before(), 500);
+    }
+
+    #[test]
+    fn the_pipe_leaves_out_what_arrived_and_what_is_lost() {
+        let mut b = board(&[(100, 500), (600, 700)]);
+        // 0..100 is lost; 500..600 and 700..1000 are under way.
+        assert_eq!(b.pipe(0, 1000), 400);
+        b.high_rxt = 100;
+        assert_eq!(b.pipe(0, 1000), 500, "what was sent again is under way as well");
+    }
+
+    #[test]
+    fn next_seg_follows_its_four_rules() {
+        let mut b = board(&[(100, 200), (300, 600), (700, 800)]);
+        assert_eq!(b.next_lost(0), Some((0, 100)));
+        b.high_rxt = 100;
+        assert_eq!(b.next_lost(0), Some((200, 300)));
+        b.high_rxt = 300;
+        assert_eq!((b.next_lost(0), b.next_missing(0)), (None, Some((600, 700))));
+        b.high_rxt = 700;
+        assert_eq!((b.next_missing(0), b.last_missing(0, 950)), (None, Some((850, 950))));
+        assert_eq!(b.last_missing(0, 800), Some((600, 700)));
+        assert_eq!(board(&[(50, 100)]).last_missing(0, 100), Some((0, 50)));
+        assert_eq!(board(&[]).last_missing(100, 100), None);
+    }
+
+    #[test]
+    fn blocks_of_what_was_never_sent_or_is_acknowledged_are_ignored() {
+        let mut b = Scoreboard::new(100);
+        let wild = SackBlocks([(0, 100), (900, 1100), (u64::MAX - 1, u64::MAX)]);
+        assert_eq!(b.update(50, 1000, &wild), 0);
+        assert_eq!(b.update(50, 1000, &SackBlocks([(200, 300), (250, 350), (0, 0)])), 150);
+        b.acknowledge(220);
+        assert_eq!(b.sacked_within(0, 1000), 0, "an acknowledgement that ends in a block covers it");
+    }
+}

@@ -1,0 +1,539 @@
+//! The sending half: what is sent when, loss recovery by duplicate (RFC 6582) or selective (RFC 6675, `selective.rs`)
+//! acknowledgements, retransmission timer (RFC 6298). How far the window opens is the business of `window`.
+//!
+//! Byte numbers count from 0 and are 64 bits wide; the SYN and the FIN take none. The FIN rides on the last segment, so a
+//! transfer is over when its last byte is acknowledged.
+
+mod selective;
+
+use crate::rtt::RttEstimator;
+use crate::sack::{Scoreboard, DUP_THRESH};
+use crate::settings::{Settings, HEADER_BYTES};
+use crate::window::Window;
+use pathloom_model::Nanos;
+
+/// Round trips at its pace that a sender may have in flight, and the least number of segments: as many as come and go
+/// within the jitter of a path without standing in a queue for long.
+const FLIGHT_ROUND_TRIPS: u128 = 2;
+const LEAST_FLIGHT_SEGMENTS: u32 = 12;
+/// And this part of what has been acknowledged. A flow that goes on for long needs a queue to keep its share beside the
+/// acknowledgements on its links; others then wait for a small part of the time that it took itself.
+const FLIGHT_OF_ACKED: u64 = 256;
+
+/// What a segment is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentKind {
+    /// Opens the connection; answered by a SYN+ACK, which goes to [`Sender::handle_syn_ack`].
+    Syn,
+    /// Carries payload.
+    Data,
+}
+
+/// A segment to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// What it is for.
+    pub kind: SegmentKind,
+    /// Its first byte.
+    pub seq: u64,
+    /// Payload bytes.
+    pub len: u32,
+    /// Whether it ends the transfer (carries the FIN).
+    pub last: bool,
+    /// Whether some of it was sent before.
+    pub retransmission: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Closed,
+    SynSent,
+    Open,
+    Finished,
+}
+
+/// The sending end of one direction of a connection.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    phase: Phase,
+    /// A SYN (in [`Phase::SynSent`]) or the first unacknowledged segment (in [`Phase::Open`]) is to be sent at once.
+    send_first: bool,
+    limited_transmit: bool,
+    impatient: bool,
+    in_recovery: bool,
+    partial_ack_seen: bool,
+    paced_out: bool,
+    /// Told to wait: nothing is sent, timers go on.
+    held: bool,
+    dup_acks: u32,
+    mss: u64,
+    /// First byte not acknowledged.
+    una: u64,
+    /// Next byte to send; falls back to `una` after a time-out.
+    next: u64,
+    /// One past the last byte ever sent.
+    high: u64,
+    /// One past the last byte there is to send; `u64::MAX` when the transfer has no end.
+    limit: u64,
+    /// Whether `limit` is where the transfer ends. If not, more may come ([`Sender::extend`]).
+    ended: bool,
+    /// What arrived out of order, where receivers report it.
+    scoreboard: Option<Box<Scoreboard>>,
+    window: Window,
+    receive_window: u64,
+    /// `high` when the last loss was noticed (RFC 6582 §3.2).
+    recover: Option<u64>,
+    rtt: RttEstimator,
+    /// Segment being timed: one past its last byte, and when it was sent (RFC 6298 §3; never a retransmission).
+    timing: Option<(u64, Nanos)>,
+    rto_at: Option<Nanos>,
+    backoffs: u32,
+    pace_bps: Option<u64>,
+    pace_at: Nanos,
+    /// Whether the pace is what the network provides, not a setting of the host.
+    provided: bool,
+    /// Bytes that may be in flight at that pace, and at least; the receiver's window where nobody says how fast to send.
+    flight_limit: u64,
+    least_flight: u64,
+    retransmits: u32,
+    timeouts: u32,
+    /// When something was last sent, or an acknowledgement arrived.
+    active_at: Nanos,
+    waited: TimeoutWait,
+}
+
+/// Time that a sender has spent in silence, from the last segment or acknowledgement on, for its retransmission timer to
+/// expire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TimeoutWait {
+    /// For time-outs that came of the initial one (`initial_rto`), for want of an RTT sample: those of the SYN above all.
+    pub initial: Nanos,
+    /// For all others, which are `min_rto` or longer.
+    pub sampled: Nanos,
+}
+
+impl Sender {
+    /// A closed sender of `size_bytes`, or of data without end.
+    pub fn new(settings: &Settings, size_bytes: Option<u64>) -> Sender {
+        Sender {
+            phase: Phase::Closed,
+            send_first: false,
+            limited_transmit: settings.limited_transmit,
+            impatient: settings.impatient,
+            in_recovery: false,
+            partial_ack_seen: false,
+            paced_out: false,
+            held: false,
+            dup_acks: 0,
+            mss: u64::from(settings.mss_bytes),
+            una: 0,
+            next: 0,
+            high: 0,
+            limit: size_bytes.unwrap_or(u64::MAX),
+            ended: true,
+            scoreboard: settings.sack.then(|| Box::new(Scoreboard::new(u64::from(settings.mss_bytes)))),
+            window: Window::new(settings),
+            receive_window: settings.receive_window_bytes.max(u64::from(settings.mss_bytes)),
+            recover: None,
+            rtt: RttEstimator::new(settings),
+            timing: None,
+            rto_at: None,
+            backoffs: 0,
+            pace_bps: settings.pace_bps,
+            pace_at: Nanos::ZERO,
+            provided: false,
+            flight_limit: settings.receive_window_bytes.max(u64::from(settings.mss_bytes)),
+            least_flight: u64::from(settings.mss_bytes)
+                * u64::from(LEAST_FLIGHT_SEGMENTS.max(settings.ack_every.saturating_mul(2))),
+            retransmits: 0,
+            timeouts: 0,
+            active_at: Nanos::ZERO,
+            waited: TimeoutWait::default(),
+        }
+        .with_handshake(settings.handshake)
+    }
+
+    fn with_handshake(mut self, handshake: bool) -> Sender {
+        self.send_first = handshake;
+        self
+    }
+
+    /// A closed sender whose application has no data yet: [`Sender::extend`] gives it some, [`Sender::finish`] ends it.
+    pub fn without_data(settings: &Settings) -> Sender {
+        Sender { ended: false, ..Sender::new(settings, Some(0)) }
+    }
+
+    /// The application has `bytes` more to send. Tells whether they were taken: nothing comes after the end.
+    pub fn extend(&mut self, bytes: u64) -> bool {
+        if !self.ended {
+            self.limit = self.limit.saturating_add(bytes);
+        }
+        !self.ended
+    }
+
+    /// The application has no more data. The last segment bears the FIN; if all has been sent before, the transfer is over
+    /// when that is acknowledged.
+    pub fn finish(&mut self) {
+        self.ended = true;
+        if self.phase == Phase::Open && self.una >= self.limit {
+            self.phase = Phase::Finished;
+            self.rto_at = None;
+        }
+    }
+
+    /// The application has data: starts with the SYN, or with data where the handshake is left out.
+    pub fn open(&mut self, now: Nanos) {
+        if self.phase == Phase::Closed {
+            self.phase = if self.send_first { Phase::SynSent } else { Phase::Open };
+            self.pace_at = now;
+            self.active_at = now;
+            if self.limit == 0 && self.ended && self.phase == Phase::Open {
+                self.phase = Phase::Finished;
+            }
+        }
+    }
+
+    /// Whether every byte has been acknowledged.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// Segments sent again so far.
+    pub fn retransmits(&self) -> u32 {
+        self.retransmits
+    }
+
+    /// Expiries of the retransmission timer so far.
+    pub fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
+    /// Time lost in waiting for the retransmission timer so far. The present silence counts once it is longer than the
+    /// time-out that the RTT samples make by themselves: nothing but the timer will end it.
+    pub fn timeout_wait(&self, now: Nanos) -> TimeoutWait {
+        let mut waited = self.waited;
+        let silence = now.saturating_sub(self.active_at);
+        if self.rto_at.is_some() && self.rtt.unbounded().is_none_or(|rto| silence > rto) {
+            *self.part_of(&mut waited) += silence;
+        }
+        waited
+    }
+
+    /// What a time-out that expires now counts as.
+    fn part_of<'a>(&self, waited: &'a mut TimeoutWait) -> &'a mut Nanos {
+        if self.rtt.smoothed().is_none() {
+            &mut waited.initial
+        } else {
+            &mut waited.sampled
+        }
+    }
+
+    /// Bytes acknowledged.
+    pub fn acked_bytes(&self) -> u64 {
+        self.una
+    }
+
+    /// Congestion window in bytes.
+    pub fn cwnd_bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+
+    /// Smoothed round-trip time, once there is a sample.
+    pub fn smoothed_rtt(&self) -> Option<Nanos> {
+        self.rtt.smoothed()
+    }
+
+    /// Keeps the sender from sending anything, or lets it go on.
+    pub fn set_hold(&mut self, held: bool) {
+        self.held = held;
+        // Whoever lets it go on asks what it sends; until then no pace is waited for.
+        self.paced_out = false;
+    }
+
+    /// Limits the rate of what is sent from now on, headers included, to what the network provides for it; `None` lifts the
+    /// limit. What is in flight beyond two round trips at that rate, of the least RTT seen lately, and beyond 12 segments
+    /// stands in a queue: so much is sent before acknowledgements come, and a 256th of what was acknowledged. (BBR keeps to
+    /// two round trips for the same reason: Cardwell et al., CACM 60(2), 2017.)
+    pub fn set_pace(&mut self, now: Nanos, rate_bps: Option<u64>) {
+        self.pace_bps = rate_bps.map(|rate| rate.max(1));
+        self.pace_at = self.pace_at.min(now + Nanos(1));
+        self.paced_out = false;
+        self.provided = rate_bps.is_some();
+        self.limit_flight();
+    }
+
+    /// The pace or the RTT is new.
+    fn limit_flight(&mut self) {
+        self.flight_limit = match (self.pace_bps.filter(|_| self.provided), self.rtt.least()) {
+            (Some(rate_bps), Some(rtt)) => {
+                let bytes = FLIGHT_ROUND_TRIPS * u128::from(rate_bps) * u128::from(rtt.0) / 8_000_000_000;
+                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(self.least_flight);
+                bytes.saturating_add(self.una / FLIGHT_OF_ACKED).min(self.receive_window)
+            }
+            // Before there is an RTT the initial window is what is in flight.
+            _ => self.receive_window,
+        };
+    }
+
+    fn sample_rtt(&mut self, rtt: Nanos) {
+        self.rtt.sample(rtt);
+        if self.provided {
+            self.limit_flight();
+        }
+    }
+
+    /// The answer to the SYN has arrived.
+    pub fn handle_syn_ack(&mut self, now: Nanos) {
+        if self.phase != Phase::SynSent {
+            return;
+        }
+        self.phase = if self.limit == 0 && self.ended { Phase::Finished } else { Phase::Open };
+        self.send_first = false;
+        self.rto_at = None;
+        match self.timing.take() {
+            Some((_, sent)) => self.sample_rtt(now.saturating_sub(sent)),
+            // RFC 6298 §5.7 and RFC 5681 §3.1: a lost SYN means a window of one segment and a time-out of 3 s.
+            None => {
+                self.rtt.after_repeated_syn();
+                self.window.on_repeated_syn();
+            }
+        }
+        self.backoffs = 0;
+    }
+
+    /// An acknowledgement of all bytes before `ack` has arrived.
+    // Always inlined, not only by a hint: the Python module has two kinds of run (with a capture and without), so two
+    // callers, and would call it for each packet. That costs five instructions a hop.
+    #[inline(always)]
+    pub fn handle_ack(&mut self, now: Nanos, ack: u64) {
+        if self.phase != Phase::Open || ack > self.high {
+            return;
+        }
+        self.active_at = now;
+        if ack > self.una {
+            self.handle_new_ack(now, ack);
+        } else if ack == self.una && self.high > self.una && self.scoreboard.is_none() {
+            // With selective acknowledgements a duplicate without a block tells nothing (RFC 6675 §2).
+            self.handle_duplicate_ack();
+        }
+    }
+
+    /// An acknowledgement has arrived that echoes a congestion mark, or may do so and does not (RFC 8257 §3.3). Comes
+    /// before [`Sender::handle_ack`] or [`Sender::handle_sack`] with the same number.
+    pub fn handle_echo(&mut self, ack: u64, echo: bool) {
+        if self.phase == Phase::Open && ack <= self.high && !self.in_recovery {
+            self.window.on_echo(ack.saturating_sub(self.una), echo, self.una.max(ack), self.next.max(ack));
+        }
+    }
+
+    /// Whether it wants [`Sender::handle_echo`]: DCTCP does.
+    #[inline]
+    pub fn hears_echoes(&self) -> bool {
+        self.window.hears_echoes()
+    }
+
+    // As `handle_ack`.
+    #[inline(always)]
+    fn handle_new_ack(&mut self, now: Nanos, ack: u64) {
+        let acked = ack - self.una;
+        self.una = ack;
+        self.next = self.next.max(ack);
+        if let Some((end, sent)) = self.timing {
+            if ack >= end {
+                self.sample_rtt(now.saturating_sub(sent));
+                self.timing = None;
+            }
+        }
+        self.backoffs = 0;
+        if let Some(board) = &mut self.scoreboard {
+            board.acknowledge(ack);
+        }
+        let mut restart_timer = true;
+        if self.in_recovery {
+            restart_timer = self.handle_ack_in_recovery(acked);
+        } else {
+            self.dup_acks = 0;
+            self.window.on_ack(now, acked, ack, self.rtt.smoothed());
+        }
+        if ack >= self.limit && self.ended {
+            self.phase = Phase::Finished;
+            self.rto_at = None;
+        } else if self.una == self.high {
+            self.rto_at = None; // RFC 6298 §5.2
+        } else if restart_timer {
+            self.rto_at = Some(now + self.rtt.rto()); // RFC 6298 §5.3
+        }
+    }
+
+    /// RFC 6582 §3.2 step 3. Returns whether the retransmission timer restarts.
+    #[cold]
+    fn handle_ack_in_recovery(&mut self, acked: u64) -> bool {
+        if self.recover.is_none_or(|recover| self.una >= recover) {
+            self.window.on_recovered(self.flight());
+            self.in_recovery = false;
+            self.dup_acks = 0;
+            return true;
+        }
+        if self.scoreboard.is_some() {
+            return true;
+        }
+        // Partial acknowledgement: the next hole is sent at once.
+        self.send_first = true;
+        self.window.on_partial_ack(acked);
+        // "Impatient" variant: only the first partial acknowledgement restarts the timer (RFC 6582 §4).
+        !std::mem::replace(&mut self.partial_ack_seen, true) || !self.impatient
+    }
+
+    /// RFC 6582 §3.2 steps 2 and 3, RFC 3042.
+    fn handle_duplicate_ack(&mut self) {
+        self.dup_acks += 1;
+        if self.in_recovery {
+            self.window.inflate();
+        } else if self.dup_acks == DUP_THRESH {
+            self.begin_recovery();
+        }
+    }
+
+    /// A loss was noticed: the first missing segment is sent again, unless that loss was noticed before.
+    fn begin_recovery(&mut self) {
+        if self.recover.is_some_and(|recover| self.una <= recover) {
+            return;
+        }
+        self.window.on_loss(self.flight());
+        self.recover = Some(self.high);
+        self.in_recovery = true;
+        self.partial_ack_seen = false;
+        self.send_first = true;
+        self.timing = None;
+        if let Some(board) = &mut self.scoreboard {
+            board.begin_recovery(self.una);
+        }
+    }
+
+    fn flight(&self) -> u64 {
+        self.next - self.una
+    }
+
+    /// When [`Sender::handle_timeout`] or, for a paced sender, [`Sender::poll_transmit`] is to be called next.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        match (self.rto_at, self.paced_out) {
+            (Some(rto), true) => Some(rto.min(self.pace_at)),
+            (None, true) => Some(self.pace_at),
+            (rto, false) => rto,
+        }
+    }
+
+    /// Acts on an expired retransmission timer (RFC 6298 §5.4-5.6, RFC 5681 §3.1); does nothing if it has not expired.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if self.rto_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.rto_at = None;
+        self.timeouts += 1;
+        let mut waited = self.waited;
+        *self.part_of(&mut waited) += now.saturating_sub(self.active_at);
+        (self.waited, self.active_at) = (waited, now);
+        self.timing = None;
+        self.rtt.back_off();
+        if self.phase == Phase::SynSent {
+            self.send_first = true;
+            self.backoffs += 1;
+            return;
+        }
+        self.window.on_timeout((self.backoffs == 0).then(|| self.flight()), self.in_recovery);
+        self.backoffs += 1;
+        self.recover = Some(self.high);
+        self.in_recovery = false;
+        self.send_first = false;
+        self.dup_acks = 0;
+        self.next = self.una;
+    }
+
+    /// The next segment to send now, if any.
+    // As `handle_ack`.
+    #[inline(always)]
+    pub fn poll_transmit(&mut self, now: Nanos) -> Option<Segment> {
+        if self.phase != Phase::Open || self.held {
+            return self.poll_syn(now);
+        }
+        let choice = if self.scoreboard.is_some() { self.choose_selectively() } else { self.choose() };
+        let Some((seq, len)) = choice else {
+            // It is the window that is waited for, not the pace: a pace that has passed would wake the sender for ever.
+            self.paced_out = false;
+            return None;
+        };
+        if self.pace_bps.is_some() && !self.pass_pace(now, len) {
+            return None;
+        }
+        let retransmission = seq < self.high;
+        self.send_first = false;
+        self.active_at = now;
+        let end = seq + len;
+        if self.in_recovery && retransmission {
+            if let Some(board) = &mut self.scoreboard {
+                board.sent_again(seq, end);
+            }
+        }
+        self.next = self.next.max(end);
+        self.high = self.high.max(end);
+        if retransmission {
+            self.retransmits += 1;
+        } else if self.timing.is_none() {
+            self.timing = Some((end, now));
+        }
+        if self.rto_at.is_none() {
+            self.rto_at = Some(now + self.rtt.rto()); // RFC 6298 §5.1
+        }
+        let last = self.ended && end >= self.limit;
+        Some(Segment { kind: SegmentKind::Data, seq, len: len as u32, last, retransmission })
+    }
+
+    /// What to send next where losses are mended by duplicate acknowledgements: its first byte and its length.
+    #[inline]
+    fn choose(&self) -> Option<(u64, u64)> {
+        let (seq, first) = if self.send_first { (self.una, true) } else { (self.next, false) };
+        let len = self.mss.min(self.limit - seq);
+        (len > 0 && (first || seq + len <= self.una + self.allowed())).then_some((seq, len))
+    }
+
+    fn poll_syn(&mut self, now: Nanos) -> Option<Segment> {
+        if self.phase != Phase::SynSent || !self.send_first || self.held {
+            return None;
+        }
+        self.send_first = false;
+        self.active_at = now;
+        self.timing = (self.backoffs == 0).then_some((0, now));
+        self.rto_at = Some(now + self.rtt.rto());
+        let retransmission = self.backoffs > 0;
+        self.retransmits += u32::from(retransmission);
+        Some(Segment { kind: SegmentKind::Syn, seq: 0, len: 0, last: false, retransmission })
+    }
+
+    /// Bytes that may be outstanding. The first two duplicate acknowledgements allow a segment more each (RFC 3042 §2).
+    #[inline]
+    fn allowed(&self) -> u64 {
+        let extra = match self.limited_transmit && !self.in_recovery {
+            true => self.mss * u64::from(self.dup_acks.min(2)),
+            false => 0,
+        };
+        (self.window.bytes() + extra).min(self.flight_limit)
+    }
+
+    #[cold]
+    fn pass_pace(&mut self, now: Nanos, len: u64) -> bool {
+        let Some(rate_bps) = self.pace_bps else { return true };
+        self.paced_out = now < self.pace_at;
+        if !self.paced_out {
+            let bits = u128::from(len + u64::from(HEADER_BYTES)) * 8;
+            let gap = bits * 1_000_000_000 / u128::from(rate_bps);
+            self.pace_at = self.pace_at.max(now) + Nanos(gap.min(u128::from(u64::MAX / 4)) as u64);
+        }
+        !self.paced_out
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod transfers;

@@ -1,0 +1,65 @@
+//! Loss recovery by selective acknowledgements (RFC 6675).
+//!
+//! Departures from the RFC: after a time-out what was reported stays known, and slow start leaves it out (RFC 6675 §5.1
+//! permits that; simulated receivers never take back what they reported).
+
+use super::{Phase, Sender};
+use crate::sack::{SackBlocks, DUP_THRESH};
+use pathloom_model::Nanos;
+
+impl Sender {
+    /// An acknowledgement of all bytes before `ack` has arrived, with the ranges that arrived beyond it.
+    // Never inlined: it holds a copy of `handle_ack`.
+    #[inline(never)]
+    pub fn handle_sack(&mut self, now: Nanos, ack: u64, blocks: &SackBlocks) {
+        if self.phase != Phase::Open || ack > self.high {
+            return;
+        }
+        let una = self.una.max(ack);
+        let Some(board) = &mut self.scoreboard else { return self.handle_ack(now, ack) };
+        let new_bytes = board.update(una, self.high, blocks);
+        self.handle_ack(now, ack);
+        if self.phase != Phase::Open || self.in_recovery || new_bytes == 0 {
+            return;
+        }
+        // RFC 6675 §2: a duplicate is an acknowledgement that reports something new, whatever its number.
+        self.dup_acks += 1;
+        let lost = self.scoreboard.as_ref().is_some_and(|board| board.lost_before() > self.una);
+        if self.dup_acks >= DUP_THRESH || lost {
+            self.begin_recovery();
+        }
+    }
+
+    /// What to send next: its first byte and its length.
+    pub(super) fn choose_selectively(&mut self) -> Option<(u64, u64)> {
+        let board = self.scoreboard.as_mut()?;
+        let (una, high) = (self.una, self.high);
+        if self.send_first {
+            // RFC 6675 §5 (4.3): the first missing segment goes at once.
+            return (self.limit > una).then(|| (una, self.mss.min(self.limit - una)));
+        }
+        if !self.in_recovery {
+            // After a time-out, what arrived before it is not sent again.
+            let (seq, until) = board.skip_arrived(self.next);
+            self.next = seq;
+            let len = self.mss.min(until - self.next).min(self.limit - self.next);
+            let outstanding = (self.next - una) - board.sacked_within(una, self.next);
+            let fits = outstanding + len <= self.window.bytes().min(self.flight_limit) && self.next + len <= una + self.receive_window;
+            return (len > 0 && fits).then_some((self.next, len));
+        }
+        // RFC 6675 §5 (C) and NextSeg of §4.
+        if self.window.bytes().min(self.flight_limit) < board.pipe(una, high) + self.mss {
+            return None;
+        }
+        let new = (high, self.mss.min(self.limit - high));
+        let new = (new.1 > 0 && high + new.1 <= una + self.receive_window).then_some(new);
+        let range = |(start, end): (u64, u64)| (start, end - start);
+        let rescue = || if board.rescued { None } else { board.last_missing(una, high) };
+        board
+            .next_lost(una)
+            .map(range)
+            .or(new)
+            .or_else(|| board.next_missing(una).map(range))
+            .or_else(|| rescue().map(range))
+    }
+}

@@ -1,0 +1,166 @@
+//! Whole transfers over wires that drop, reorder and mark, under every congestion control.
+
+use crate::{CongestionControl, Receiver, SackBlocks, Segment, SegmentKind, Sender, Settings, TimeoutWait};
+use pathloom_model::Nanos;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const MSS: u64 = 1000;
+const ONE_WAY: Nanos = Nanos::from_micros(500);
+
+/// What is on its way.
+enum Frame {
+    Segment(Segment, bool),
+    SynAck,
+    Ack(u64, SackBlocks, bool),
+}
+
+/// Frames by the time they arrive, with a round trip of 1 ms. What becomes of a segment is drawn from a list: 0 drops it,
+/// 1 delays it behind later ones, 2 marks it. After three passes through the list nothing is dropped any more.
+struct Wire<'a> {
+    frames: BTreeMap<(Nanos, u64), Frame>,
+    fates: &'a [u8],
+    /// Frames so far.
+    count: u64,
+    /// Segments so far, and how many of them were dropped.
+    segments: u64,
+    dropped: u32,
+}
+
+impl Wire<'_> {
+    fn send(&mut self, now: Nanos, segment: Segment) {
+        self.count += 1;
+        self.segments += 1;
+        let fate = self.fates[self.segments as usize % self.fates.len()];
+        let delay = ONE_WAY + Nanos::from_micros(if fate == 1 { 300 } else { 0 });
+        if fate == 0 && self.segments <= 3 * self.fates.len() as u64 {
+            self.dropped += 1;
+        } else {
+            self.frames.insert((now + delay, self.count), Frame::Segment(segment, fate == 2));
+        }
+    }
+
+    fn answer(&mut self, now: Nanos, frame: Frame) {
+        self.count += 1;
+        self.frames.insert((now + ONE_WAY, self.count), frame);
+    }
+
+    fn take_due(&mut self, now: Nanos) -> Option<Frame> {
+        self.frames.first_entry().filter(|entry| entry.key().0 <= now).map(|entry| entry.remove())
+    }
+}
+
+struct Transfer {
+    sender: Sender,
+    receiver: Receiver,
+    took: Nanos,
+    /// Segments that the wire dropped.
+    dropped: u32,
+}
+
+fn transfer(settings: &Settings, size: u64, fates: &[u8]) -> Transfer {
+    let (mut sender, mut receiver) = (Sender::new(settings, Some(size)), Receiver::new(settings));
+    let mut wire = Wire { frames: BTreeMap::new(), fates, count: 0, segments: 0, dropped: 0 };
+    let mut now = Nanos::ZERO;
+    sender.open(now);
+    for _ in 0..200_000 {
+        while let Some(segment) = sender.poll_transmit(now) {
+            wire.send(now, segment);
+        }
+        if sender.is_finished() {
+            return Transfer { sender, receiver, took: now, dropped: wire.dropped };
+        }
+        let due = [wire.frames.keys().next().map(|key| key.0), sender.poll_timeout(), receiver.poll_timeout()];
+        now = due.into_iter().flatten().min().expect("a transfer that is not over waits for something");
+        if let Some(ack) = receiver.handle_timeout(now) {
+            wire.answer(now, Frame::Ack(ack, receiver.sack_blocks(), receiver.echoes()));
+        }
+        while let Some(frame) = wire.take_due(now) {
+            match frame {
+                Frame::Segment(segment, _) if segment.kind == SegmentKind::Syn => wire.answer(now, Frame::SynAck),
+                Frame::Segment(segment, marked) => {
+                    if let Some(ack) = receiver.handle_mark(marked) {
+                        wire.answer(now, Frame::Ack(ack, receiver.sack_blocks(), !marked));
+                    }
+                    if let Some(ack) = receiver.handle_data(now, segment.seq, segment.len) {
+                        wire.answer(now, Frame::Ack(ack, receiver.sack_blocks(), receiver.echoes()));
+                    }
+                }
+                Frame::SynAck => sender.handle_syn_ack(now),
+                Frame::Ack(ack, blocks, echo) => {
+                    sender.handle_echo(ack, echo);
+                    sender.handle_sack(now, ack, &blocks);
+                }
+            }
+        }
+        sender.handle_timeout(now);
+    }
+    panic!("the transfer does not end");
+}
+
+fn settings(congestion: CongestionControl, sack: bool) -> Settings {
+    Settings {
+        mss_bytes: MSS as u32,
+        initial_window_bytes: 4 * MSS,
+        initial_ssthresh_bytes: 64 * MSS,
+        ack_every: 2,
+        congestion,
+        sack,
+        ..Settings::default()
+    }
+}
+
+fn controls() -> impl Strategy<Value = CongestionControl> {
+    prop::sample::select(vec![
+        CongestionControl::NewReno,
+        CongestionControl::Cubic,
+        CongestionControl::Dctcp { gain: 0.0625 },
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn every_transfer_ends_whole_over_any_wire(
+        size in 0u64..200_000, fates in prop::collection::vec(0u8..12, 1..200), handshake: bool, control in controls(), sack: bool,
+    ) {
+        let settings = Settings { handshake, ..settings(control, sack) };
+        let Transfer { sender, receiver, .. } = transfer(&settings, size, &fates);
+        prop_assert_eq!(receiver.delivered_bytes(), size);
+        prop_assert_eq!(sender.acked_bytes(), size);
+    }
+
+    /// Where nothing is reordered, no segment that arrived is sent again but after a time-out.
+    #[test]
+    fn selective_recovery_sends_nothing_in_vain(losses in prop::collection::btree_set(20u64..150, 0..25), control in controls()) {
+        let fates: Vec<u8> = (0..400u64).map(|at| if losses.contains(&at) { 0 } else { 5 }).collect();
+        let settings = Settings { ack_every: 1, handshake: false, ..settings(control, true) };
+        let Transfer { sender, receiver, dropped, .. } = transfer(&settings, 300 * MSS, &fates);
+        prop_assert_eq!(receiver.delivered_bytes(), 300 * MSS);
+        prop_assume!(sender.timeouts() == 0);
+        // The last segments of a transfer may be rescued though they are only late (RFC 6675 §4, NextSeg (4)).
+        prop_assert!(sender.retransmits() <= dropped + 1, "{} for {dropped}", sender.retransmits());
+    }
+}
+
+#[test]
+fn a_clean_wire_needs_no_retransmission() {
+    for control in [CongestionControl::NewReno, CongestionControl::Cubic, CongestionControl::Dctcp { gain: 0.0625 }] {
+        let Transfer { sender, took, .. } = transfer(&settings(control, true), 1_000_000, &[5]);
+        assert_eq!((sender.retransmits(), sender.timeouts()), (0, 0));
+        assert_eq!(sender.timeout_wait(took), TimeoutWait::default());
+        assert!(took < Nanos::from_millis(25), "{took:?}");
+    }
+}
+
+/// Many losses of one window: selective acknowledgements mend them in two round trips, duplicates one per round trip.
+#[test]
+fn selective_recovery_is_faster_where_many_are_lost() {
+    let fates: Vec<u8> = (0..500).map(|at| if (60..100).contains(&at) && at % 3 == 0 { 0 } else { 5 }).collect();
+    let time = |sack| {
+        let settings =
+            Settings { impatient: false, handshake: false, ack_every: 1, ..settings(CongestionControl::NewReno, sack) };
+        transfer(&settings, 400 * MSS, &fates).took
+    };
+    assert!(time(true) + Nanos::from_millis(4) < time(false), "{:?}, {:?}", time(true), time(false));
+}
