@@ -1,6 +1,8 @@
 //! The connections under way, by slot. A slot is used again once its connection is over and none of its packets is in the
 //! network any more; `use_count` tells the users apart.
 
+use crate::packet::Packet;
+use crate::sack_options::SackOptions;
 use crate::time::{Ps, NEVER};
 use pathloom_model::{LinkId, Nanos};
 use pathloom_transport::{Receiver, Sender, Settings};
@@ -8,6 +10,8 @@ use pathloom_transport::{Receiver, Sender, Settings};
 pub(crate) struct Connection {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
+    /// SACK options under way; none before the first loss.
+    sack_options: Option<Box<SackOptions>>,
     /// Index in the workload.
     pub(crate) flow: u32,
     /// One past the last byte to deliver; `u64::MAX` for a long-lived flow.
@@ -56,6 +60,7 @@ impl Connections {
         let mut connection = Connection {
             sender: Sender::new(settings, ends.size),
             receiver: Receiver::new(settings),
+            sack_options: None,
             flow: ends.flow,
             size: ends.size.unwrap_or(u64::MAX),
             data_uplink: ends.data_uplink.0,
@@ -119,6 +124,33 @@ impl Connection {
     /// Whether its slot can be given back.
     pub(crate) fn is_over(&self) -> bool {
         self.closed && self.under_way == 0
+    }
+
+    /// Number and bytes of the SACK option of an acknowledgement that is sent now; 0 and 0 if it has none.
+    #[inline]
+    pub(crate) fn sack_option(&mut self) -> (u16, u16) {
+        if !self.receiver.has_sack_blocks() {
+            return (0, 0);
+        }
+        let blocks = self.receiver.sack_blocks();
+        let number = self.sack_options.get_or_insert_default().put(blocks);
+        // RFC 2018 §3: kind, length and eight bytes per block, with two of padding.
+        (number, 4 + 8 * blocks.blocks().count() as u16)
+    }
+
+    /// An acknowledgement of the sender's data has arrived.
+    #[inline]
+    pub(crate) fn handle_ack(&mut self, now: Nanos, packet: &Packet) {
+        if self.sender.hears_echoes() {
+            self.sender.handle_echo(packet.seq, packet.is_marked());
+        }
+        match packet.payload_or_option() {
+            0 => self.sender.handle_ack(now, packet.seq),
+            option => {
+                let blocks = self.sack_options.as_mut().and_then(|options| options.take(option));
+                self.sender.handle_sack(now, packet.seq, &blocks.unwrap_or_default());
+            }
+        }
     }
 
     /// Whether the host's card takes a further segment now. If not, the time to ask again, unless an event for that is in

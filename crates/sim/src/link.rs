@@ -3,7 +3,7 @@
 //! A FIFO with a fixed rate knows at enqueue when a packet will have left it, so a packet-hop costs one event, its arrival
 //! at the other end. The ring holds every packet that is waiting, being sent or under way, in that order.
 
-use crate::packet::Packet;
+use crate::packet::{Direction, Packet};
 use crate::settings::Handover;
 use crate::time::{Ps, NEVER};
 use crate::trusted::{fetch, item, item_mut};
@@ -32,9 +32,11 @@ pub(crate) struct LinkQueue {
     buffer: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
     busy_until: Ps,
-    /// Packets from `waiting` on that the port takes: the buffer and, if it counts, the one being sent; 0 while the link is
-    /// down.
-    room: u64,
+    /// Packets from `waiting` on that the port takes without looking any closer: up to the buffer, or to where it begins to
+    /// mark, and, if it counts, the one being sent; 0 while the link is down.
+    room: u32,
+    /// Packets that may wait before those that come are marked; [`UNMARKED`] if none are.
+    mark_above: u32,
     /// Time to send a byte, in units of 2^-20 ps.
     ps_per_byte: u64,
     delay: Ps,
@@ -47,6 +49,9 @@ pub(crate) struct LinkQueue {
     /// Sum over packets of the time they wait before being sent, also of those that wait still.
     waited: Ps,
 }
+
+/// No packet is marked, however many wait.
+const UNMARKED: u32 = u32::MAX;
 
 impl Scheduled for LinkQueue {
     #[inline(always)]
@@ -66,16 +71,19 @@ impl Scheduled for LinkQueue {
 }
 
 impl LinkQueue {
-    pub(crate) fn new(link: &Link, to_host: bool, handover: Handover) -> LinkQueue {
+    /// `mark_above` is how many packets may wait before those that come are marked, if ever.
+    pub(crate) fn new(link: &Link, to_host: bool, handover: Handover, mark_above: Option<u32>) -> LinkQueue {
         let settings = &link.settings;
         let begin = handover == Handover::Begin;
+        let mark_above = mark_above.unwrap_or(UNMARKED);
         let ps_per_byte = ((8_000_000_000_000u128 << FRACTION) / u128::from(settings.rate_bps.max(1))) as u64;
         LinkQueue {
             ring: Box::new([]),
             head: 0,
             tail: 0,
             waiting: 0,
-            room: room(settings.buffer_packets, begin),
+            room: room(settings.buffer_packets.min(mark_above), begin),
+            mark_above,
             busy_until: 0,
             ps_per_byte,
             // Whatever is sent arrives later than it was.
@@ -103,7 +111,8 @@ impl LinkQueue {
             self.waiting = self.tail;
             now
         } else {
-            if self.tail - self.waiting >= self.room && !self.make_room(now) {
+            let crowded = self.tail - self.waiting >= u64::from(self.room) && !self.make_room(now);
+            if crowded && !self.marks(&mut packet) {
                 self.refused += 1;
                 return Taken::Dropped;
             }
@@ -150,7 +159,19 @@ impl LinkQueue {
         while self.waiting != self.tail && self.ring[self.waiting as usize & mask].deliver_at <= now + self.delay {
             self.waiting += 1;
         }
-        self.tail - self.waiting < self.room
+        self.tail - self.waiting < u64::from(self.room)
+    }
+
+    /// Marks a packet that comes when more wait than may without; tells whether there is room for it at all.
+    /// Acknowledgements are not marked: that bit of theirs is the echo.
+    #[cold]
+    fn marks(&self, packet: &mut Packet) -> bool {
+        let most = u64::from(room(self.buffer, self.hands_on_at_begin()));
+        let taken = self.room > 0 && self.tail - self.waiting < most;
+        if taken && packet.direction() == Direction::Data {
+            packet.mark();
+        }
+        taken
     }
 
     #[cold]
@@ -220,7 +241,7 @@ impl LinkQueue {
 
     /// The link works again.
     pub(crate) fn restore(&mut self, now: Ps) {
-        self.room = room(self.buffer, self.hands_on_at_begin());
+        self.room = room(self.buffer.min(self.mark_above), self.hands_on_at_begin());
         self.busy_until = now;
     }
 
@@ -244,8 +265,8 @@ impl LinkQueue {
 }
 
 /// Packets that a port takes beside those that have left it, or have begun to.
-fn room(buffer: u32, begin: bool) -> u64 {
-    u64::from(buffer) + u64::from(!begin)
+fn room(buffer: u32, begin: bool) -> u32 {
+    buffer.saturating_add(u32::from(!begin))
 }
 
 /// What became of a packet offered to a link.
@@ -273,7 +294,7 @@ mod tests {
     fn handing_on_at(handover: Handover, rate_bps: u64, delay_ps: u64, buffer_packets: u32) -> LinkQueue {
         let settings = LinkSettings { rate_bps, delay_ps, buffer_packets };
         let (from, to, from_port, to_port) = (NodeId(0), NodeId(1), PortNo(1), PortNo(1));
-        LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false, handover)
+        LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false, handover, None)
     }
 
     fn packet(wire: u16) -> Packet {
@@ -313,6 +334,28 @@ mod tests {
         let mut bare = handing_on_at(Handover::Begin, 1_000_000_000, 0, 0);
         assert_eq!(bare.enqueue(0, p), Taken::First(1), "no event is at the time of its cause");
         assert_eq!((bare.enqueue(5, p), bare.backlog(5)), (Taken::Dropped, 7_999_995));
+    }
+
+    #[test]
+    fn marks_data_above_its_threshold_and_drops_above_its_buffer() {
+        let settings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 0, buffer_packets: 3 };
+        let (from, to, from_port, to_port) = (NodeId(0), NodeId(1), PortNo(1), PortNo(1));
+        let mut l = LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false, Handover::End, Some(1));
+        let p = packet(1000);
+        let taken: Vec<bool> = (0..5).map(|_| l.enqueue(0, p) != Taken::Dropped).collect();
+        assert_eq!(taken, [true, true, true, true, false]);
+        assert_ne!(l.enqueue(8_000_000, Packet::new(1, 0, 0, 66, 0)), Taken::Dropped);
+        let marked: Vec<bool> = (0..5).map(|_| l.dequeue().0.is_marked()).collect();
+        assert_eq!(
+            marked,
+            [false, false, true, true, false],
+            "one is sent, one waits; an acknowledgement is not marked"
+        );
+        l.fail(40_000_000);
+        assert_eq!(l.enqueue(40_000_000, p), Taken::Dropped);
+        l.restore(40_000_000);
+        (0..3).for_each(|_| assert_ne!(l.enqueue(40_000_000, p), Taken::Dropped));
+        assert!(!l.dequeue().0.is_marked() && !l.dequeue().0.is_marked() && l.dequeue().0.is_marked());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::cache::{Cache, Entry};
 use crate::link::{LinkQueue, Taken};
+use crate::marks::Marks;
 use crate::outcome::PacketTotals;
 use crate::packet::{Direction, Packet, TagBits};
 use crate::settings::ControlSettings;
@@ -80,8 +81,15 @@ pub(crate) struct Network<T: Tap> {
 }
 
 impl<T: Tap> Network<T> {
-    pub(crate) fn new(fabric: Arc<Fabric>, control: &ControlSettings, path_switches: usize, tap: T) -> Network<T> {
-        let queue = |link: &Link| LinkQueue::new(link, fabric.is_host(link.to), control.handover);
+    pub(crate) fn new(
+        fabric: Arc<Fabric>,
+        control: &ControlSettings,
+        marks: Marks,
+        path_switches: usize,
+        tap: T,
+    ) -> Network<T> {
+        let queue =
+            |link: &Link| LinkQueue::new(link, fabric.is_host(link.to), control.handover, marks.threshold(link));
         let links: Vec<LinkQueue> = fabric.links().iter().map(queue).collect();
         let mut typical: Vec<Ps> =
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();

@@ -2,6 +2,11 @@
 
 use crate::time::Ps;
 
+/// Bits of a payload, which fits a frame of 32 KB.
+const PAYLOAD_BITS: u64 = 0x7FFF;
+/// The congestion mark.
+const MARK: u64 = 1 << 47;
+
 /// Which way along its flow a packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
@@ -22,7 +27,8 @@ pub(crate) struct Packet {
     pub deliver_at: Ps,
     /// First payload byte, or for an acknowledgement the next byte expected.
     pub seq: u64,
-    /// Lane (32 bits), payload bytes (16), bytes on the wire (16), from the lowest bit on.
+    /// Lane (32 bits), payload bytes or the number of a SACK option (15), congestion mark (1), bytes on the wire (16), from
+    /// the lowest bit on.
     fixed: u64,
     /// Switches passed (8 bits), TCP flags (8), VLAN tag plus one (17), from the lowest bit on.
     state: u64,
@@ -34,6 +40,7 @@ impl Packet {
     /// acknowledgements.
     #[inline(always)]
     pub(crate) fn new(lane: u32, seq: u64, payload: u16, wire: u16, flags: u8) -> Packet {
+        debug_assert!(u64::from(payload) <= PAYLOAD_BITS, "{payload} bytes do not fit a packet");
         let fixed = u64::from(lane) | u64::from(payload) << 32 | u64::from(wire) << 48;
         Packet { deliver_at: 0, seq, fixed, state: u64::from(flags) << 8 }
     }
@@ -57,9 +64,31 @@ impl Packet {
         }
     }
 
+    /// Payload bytes; none in an acknowledgement.
     #[inline(always)]
     pub(crate) fn payload(&self) -> u16 {
-        (self.fixed >> 32) as u16
+        match self.direction() {
+            Direction::Data => self.payload_or_option(),
+            Direction::Ack => 0,
+        }
+    }
+
+    /// Payload bytes, or in an acknowledgement the number of its SACK option; 0 if it has none.
+    #[inline(always)]
+    pub(crate) fn payload_or_option(&self) -> u16 {
+        (self.fixed >> 32 & PAYLOAD_BITS) as u16
+    }
+
+    /// Whether a queue on its way was above its threshold (CE of RFC 3168); in an acknowledgement, the echo (ECE).
+    #[inline(always)]
+    pub(crate) fn is_marked(&self) -> bool {
+        self.fixed & MARK != 0
+    }
+
+    /// Sets the congestion mark, or the echo of one.
+    #[inline(always)]
+    pub(crate) fn mark(&mut self) {
+        self.fixed |= MARK;
     }
 
     #[inline(always)]
@@ -110,8 +139,11 @@ mod tests {
 
     #[test]
     fn keeps_its_fields_apart() {
-        let mut p = Packet::new(0xFFFF_FFFF, 7, 0xFFFF, 0xFFFE, 0x03);
-        assert_eq!((p.lane(), p.payload(), p.wire(), p.hop(), p.flags()), (u32::MAX, u16::MAX, 0xFFFE, 0, 3));
+        let mut p = Packet::new(0xFFFF_FFFF, 7, 0x7FFF, 0xFFFE, 0x03);
+        assert_eq!((p.lane(), p.payload(), p.wire(), p.hop(), p.flags()), (u32::MAX, 0, 0xFFFE, 0, 3));
+        assert_eq!((p.payload_or_option(), p.is_marked()), (0x7FFF, false));
+        p.mark();
+        assert_eq!((p.payload_or_option(), p.is_marked(), p.wire(), p.lane()), (0x7FFF, true, 0xFFFE, u32::MAX));
         assert_eq!((p.direction(), p.tag()), (Direction::Ack, None));
         p.pass(TagBits::of(Some(u16::MAX)));
         assert_eq!((p.hop(), p.flags(), p.tag()), (1, 3, Some(u16::MAX)));

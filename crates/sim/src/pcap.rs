@@ -2,7 +2,7 @@
 //! after its ends, so that a reader can tell where on its way a packet was seen.
 //!
 //! Of the bytes of a frame only the headers exist in the simulator; they are written as they would be on the wire, and the
-//! payload is cut off, as by a snapshot length. A packet that the link dropped is written with the option `epb_dropcount`
+//! payload is cut off, as by a snapshot length, and so are SACK options, which stand behind the packet like padding. A packet that the link dropped is written with the option `epb_dropcount`
 //! of 1.
 
 use crate::tap::{Fate, SeenPacket, Tap};
@@ -120,6 +120,9 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
         .map_err(io::Error::other)?;
     ip.dscp = etherparse::IpDscp::try_new(packet.headers.dscp).unwrap_or_default();
     ip.dont_fragment = true;
+    if packet.marked && !packet.is_ack {
+        ip.ecn = etherparse::IpEcn::CongestionExperienced;
+    }
     let ip = etherparse::IpHeaders::Ipv4(ip, Default::default());
     let step = match packet.headers.tag.and_then(|tag| etherparse::VlanId::try_new(tag).ok()) {
         Some(tag) => ethernet.single_vlan(tag).ip(ip),
@@ -138,6 +141,9 @@ fn frame(now_ps: u64, packet: &SeenPacket) -> io::Result<Vec<u8>> {
     }
     if is(TCP_ACK) || !is(TCP_SYN) {
         tcp = tcp.ack(ack);
+    }
+    if packet.marked && packet.is_ack {
+        tcp = tcp.ece();
     }
     let payload = vec![0; usize::from(packet.payload)];
     let mut bytes = Vec::with_capacity(tcp.size(payload.len()));

@@ -5,6 +5,7 @@ use crate::before::{check, longest_way};
 use crate::connection::{Connections, Endpoints};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::flows::Flows;
+use crate::marks::Marks;
 use crate::network::{Arrival, LaneHeaders, Network};
 use crate::outcome::{LinkOutcome, Outcome};
 use crate::packet::{Direction, Packet};
@@ -41,6 +42,8 @@ pub struct Simulation<T: Tap = NoTap> {
     /// What hosts draw the time from that they work on a packet.
     rng: Pcg64,
     jitter: Ps,
+    /// Whether links mark packets.
+    marking: bool,
     pub(crate) faults: Vec<Fault>,
     link_state: LinkState,
     damage: Damage,
@@ -72,7 +75,8 @@ impl<T: Tap> Simulation<T> {
         let transport = transport.settings().clone();
         let Needs { detection, paces, .. } = central.needs();
         let paces = paces && control.enforcement == Enforcement::Host;
-        let network = Network::new(fabric.clone(), &control, longest_way(&fabric), tap);
+        let marks = Marks::of(&transport);
+        let network = Network::new(fabric.clone(), &control, marks, longest_way(&fabric), tap);
         let rule_limit = control.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let config = Config { rule_limit, enforcement: control.enforcement, ..Config::default() };
         let controller = Controller::new(config, fabric.clone(), central);
@@ -86,6 +90,7 @@ impl<T: Tap> Simulation<T> {
             flows: Flows::new(&fabric, workload, &transport, seed),
             agenda: Agenda::default(),
             jitter: to_ps(transport.jitter),
+            marking: marks != Marks::Never,
             rng: Pcg64::seed_from_u64(seed),
             transport,
             detection,
@@ -219,6 +224,10 @@ impl<T: Tap> Simulation<T> {
             if packet.flags() & TCP_SYN != 0 {
                 return self.send_ack(now, slot, 0, TCP_SYN | TCP_ACK);
             }
+            if self.marking {
+                self.note_mark(now, slot, packet.is_marked());
+            }
+            let connection = self.connections.get(slot);
             let mut ack = connection.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload()));
             if connection.receiver.delivered_bytes() >= connection.size && !connection.delivered {
                 // The last segment bears the FIN.
@@ -233,7 +242,7 @@ impl<T: Tap> Simulation<T> {
             if packet.flags() & TCP_SYN != 0 {
                 connection.sender.handle_syn_ack(nanos);
             } else {
-                connection.sender.handle_ack(nanos, packet.seq);
+                connection.handle_ack(nanos, &packet);
             }
             self.pump(now, slot);
         }
@@ -282,12 +291,29 @@ impl<T: Tap> Simulation<T> {
         now + self.rng.random_range(0..=self.jitter)
     }
 
+    /// Data arrive with or without a congestion mark: where that changes, what came before is acknowledged first.
+    fn note_mark(&mut self, now: Ps, slot: usize, marked: bool) {
+        if let Some(number) = self.connections.get(slot).receiver.handle_mark(marked) {
+            self.send_ack_with_echo(now, slot, number, 0, !marked);
+        }
+    }
+
     #[inline]
     fn send_ack(&mut self, now: Ps, slot: usize, number: u64, flags: u8) {
+        let echo = self.connections.get(slot).receiver.echoes();
+        self.send_ack_with_echo(now, slot, number, flags, echo);
+    }
+
+    #[inline]
+    fn send_ack_with_echo(&mut self, now: Ps, slot: usize, number: u64, flags: u8, echo: bool) {
         let connection = self.connections.get(slot);
         connection.packets_sent += 1;
         let lane = (slot as u32) << 1 | 1;
-        let packet = Packet::new(lane, number, 0, HEADER_BYTES as u16, flags);
+        let (option, option_bytes) = connection.sack_option();
+        let mut packet = Packet::new(lane, number, option, HEADER_BYTES as u16 + option_bytes, flags);
+        if echo {
+            packet.mark();
+        }
         let link = connection.ack_uplink;
         let ready = self.worked_on(now);
         if self.network.send(ready, link, packet) {

@@ -15,6 +15,8 @@ pub struct SeenPacket {
     pub payload: u16,
     /// Bytes on the wire.
     pub wire: u16,
+    /// Whether it has a congestion mark (CE) or, as an acknowledgement, the echo of one (ECE).
+    pub marked: bool,
 }
 
 /// Whether a link took a packet.
@@ -47,6 +49,7 @@ impl Tap for NoTap {
 impl crate::packet::Packet {
     pub(crate) fn describe(&self, headers: Headers) -> SeenPacket {
         let is_ack = self.direction() == crate::packet::Direction::Ack;
-        SeenPacket { headers, seq: self.seq, is_ack, payload: self.payload(), wire: self.wire() as u16 }
+        let (payload, wire) = (self.payload(), self.wire() as u16);
+        SeenPacket { headers, seq: self.seq, is_ack, payload, wire, marked: self.is_marked() }
     }
 }

@@ -54,6 +54,10 @@ pub struct Settings {
     /// What decides how far the window opens and falls.
     #[serde(default)]
     pub congestion: CongestionControl,
+    /// Packets that may wait at a port before those that come are marked (K of RFC 8257 §3.1), where the congestion control
+    /// listens to marks. `None` for what fits the port's rate.
+    #[serde(default)]
+    pub mark_packets: Option<u32>,
     /// Before a host sends a packet on an idle card it works on it for a time drawn from 0 up to this. Without it, flows
     /// of one round-trip time keep step with each other, and which of them a full queue drops never changes (Floyd and
     /// Jacobson, On Traffic Phase Effects in Packet-Switched Gateways, 1992).
@@ -82,6 +86,7 @@ impl Default for Settings {
             byte_counting: false,
             sack: false,
             congestion: CongestionControl::NewReno,
+            mark_packets: None,
             jitter: Nanos::ZERO,
             pace_bps: None,
         }
@@ -153,6 +158,7 @@ impl TransportSpec {
             byte_counting: spec.flag("byte_counting")?.unwrap_or(d.byte_counting),
             sack: spec.flag("sack")?.unwrap_or(d.sack),
             congestion,
+            mark_packets: mark_packets(&spec)?,
             jitter: spec.time("jitter")?.unwrap_or(d.jitter),
             pace_bps: spec.rate_bps("pace")?,
         };
@@ -171,9 +177,17 @@ impl TransportSpec {
     }
 }
 
-/// A frame must fit 16 bits of length.
+/// The key that only transports have that listen to marks.
+fn mark_packets(spec: &Spec) -> Result<Option<u32>, SpecError> {
+    match spec.name() {
+        "dctcp" => Ok(spec.count("mark", 1, 1_000_000)?.map(|packets| packets as u32)),
+        _ => Ok(None),
+    }
+}
+
+/// Simulated packets have 15 bits for their payload.
 fn bounded_mss(spec: &Spec, mss: u64) -> Result<u32, SpecError> {
-    let most = u64::from(u16::MAX) - u64::from(HEADER_BYTES);
+    let most = u64::from(u16::MAX >> 1);
     match (100..=most).contains(&mss) {
         true => Ok(mss as u32),
         false => Err(spec.error(format!("mss: {mss} B is not from 100 B to {most} B"))),
@@ -198,6 +212,10 @@ mod tests {
         assert_eq!((s.initial_window_bytes, s.ack_every, s.min_rto), (15_000, 1, Nanos::from_millis(10)));
         assert_eq!((s.handshake, s.pace_bps), (false, Some(1_000_000_000)));
         assert_eq!(TransportSpec::parse("newreno").unwrap(), TransportSpec::default());
+        let settings = |text: &str| TransportSpec::parse(text).unwrap().settings().clone();
+        assert!(settings("cubic").sack && !settings("cubic:sack=off").sack && settings("newreno:sack=on").sack);
+        let dctcp = settings("dctcp:mark=30");
+        assert_eq!((dctcp.congestion, dctcp.mark_packets), (CongestionControl::Dctcp { gain: 0.0625 }, Some(30)));
     }
 
     #[test]
@@ -210,6 +228,8 @@ mod tests {
             assert!(error.contains(&format!("unknown key `{key}`; did you mean `{meant}`?")), "{error}");
         }
         assert!(message("newreno:mss=1B").contains("mss"));
+        assert!(message("newreno:mark=20").contains("unknown key `mark`"));
+        assert!(message("dctcp:gain=2").contains("gain"));
         assert!(message("newreno:min_rto=0s").contains("more than 0s"));
         assert!(message("newreno:min_rto=2s,max_rto=1s").contains("greater than max_rto"));
     }

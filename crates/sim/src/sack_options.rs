@@ -1,0 +1,70 @@
+//! The SACK options of the acknowledgements of one connection that are under way. A packet has room for a number only.
+
+use pathloom_transport::SackBlocks;
+use std::collections::VecDeque;
+
+/// Greatest number: what fits a packet beside its congestion mark.
+const LAST: u16 = 0x7FFF;
+
+/// Options by number, in the order in which they were sent.
+#[derive(Debug, Default)]
+pub(crate) struct SackOptions {
+    under_way: VecDeque<SackBlocks>,
+    /// Number of the newest; 0 before the first.
+    newest: u16,
+}
+
+impl SackOptions {
+    /// Keeps an option; returns its number, which is not 0.
+    pub(crate) fn put(&mut self, blocks: SackBlocks) -> u16 {
+        self.newest = self.newest % LAST + 1;
+        if self.under_way.len() == usize::from(LAST) {
+            self.under_way.pop_front();
+        }
+        self.under_way.push_back(blocks);
+        self.newest
+    }
+
+    /// Takes the option of this number, and forgets older ones: their acknowledgements are lost, or overtaken and tell
+    /// nothing new. `None` if it was overtaken itself.
+    pub(crate) fn take(&mut self, number: u16) -> Option<SackBlocks> {
+        let behind = (self.newest + LAST - number) % LAST;
+        let place = self.under_way.len().checked_sub(usize::from(behind) + 1)?;
+        self.under_way.drain(..=place).last()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks(start: u64) -> SackBlocks {
+        SackBlocks([(start, start + 1), (0, 0), (0, 0)])
+    }
+
+    #[test]
+    fn keeps_what_is_under_way_and_forgets_what_was_overtaken() {
+        let mut options = SackOptions::default();
+        let numbers: Vec<u16> = (0..4).map(|start| options.put(blocks(start))).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        assert_eq!(options.take(3), Some(blocks(2)));
+        assert_eq!((options.take(3), options.take(1)), (None, None));
+        assert_eq!(options.take(4), Some(blocks(3)));
+        assert!(options.under_way.is_empty());
+    }
+
+    #[test]
+    fn numbers_come_round() {
+        let mut options = SackOptions::default();
+        for start in 0..100_000 {
+            let number = options.put(blocks(start));
+            assert!(number != 0 && number <= LAST);
+            if start % 3 == 0 {
+                assert_eq!(options.take(number), Some(blocks(start)));
+            }
+        }
+        let last: Vec<u16> = (0..40_000).map(|start| options.put(blocks(start))).collect();
+        assert_eq!(options.under_way.len(), usize::from(LAST));
+        assert_eq!(options.take(last[39_990]), Some(blocks(39_990)));
+    }
+}

@@ -1,0 +1,124 @@
+//! What CUBIC, DCTCP and selective acknowledgements make of a shared cable.
+
+use pathloom_model::{fabric_from_spec, Nanos, NodeId};
+use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::{FlowSpec, Start, Workload};
+use std::sync::Arc;
+
+const RATE_BPS: f64 = 100e6;
+const FRAME: f64 = 1514.0;
+
+/// Flows that share one cable of 100 Mbit/s.
+struct Shared<'a> {
+    flows: usize,
+    delay: &'a str,
+    buffer: usize,
+    transport: &'a str,
+    seconds: u64,
+}
+
+impl Shared<'_> {
+    fn run(&self) -> Outcome {
+        let Shared { flows, delay, buffer, .. } = self;
+        let fabric = format!(
+            "dumbbell:hosts={flows},host_rate=1Gbps,host_delay=1us,host_buffer=1000,\
+             switch_rate=100Mbps,switch_delay={delay},switch_buffer={buffer}"
+        );
+        let fabric = Arc::new(fabric_from_spec(&fabric).unwrap());
+        let duration = Nanos::from_secs(self.seconds);
+        // The first half of the hosts are on one side of the cable. All send the same way.
+        let hosts: Vec<NodeId> = fabric.hosts().to_vec();
+        let flow = |i: usize| FlowSpec {
+            start: Start::At(Nanos::from_millis(7 * i as u64)),
+            src: hosts[i],
+            dst: hosts[i + self.flows],
+            size_bytes: None,
+            coflow: None,
+        };
+        let flows = (0..self.flows).map(flow).collect();
+        let mut simulation = Simulation::new(SimSettings {
+            workload: Arc::new(Workload { flows, description: "one way".into(), notes: Vec::new() }),
+            central: pathloom_schemes::parse("spt").unwrap().central(1).unwrap(),
+            transport: TransportSpec::parse(self.transport).unwrap(),
+            control: ControlSettings::default(),
+            duration,
+            drain: 0,
+            faults: Vec::new(),
+            seed: 1,
+            fabric,
+        })
+        .unwrap();
+        simulation.advance(simulation.end());
+        let outcome = simulation.outcome();
+        assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
+        outcome
+    }
+
+    /// Mean queue and utilisation of the shared cable in the direction of more data.
+    fn cable(&self, outcome: &Outcome) -> (f64, f64) {
+        let middle = outcome.links.iter().max_by(|a, b| a.mean_queue.total_cmp(&b.mean_queue)).unwrap();
+        (middle.mean_queue, middle.sent_bytes as f64 * 8.0 / RATE_BPS / self.seconds as f64)
+    }
+}
+
+fn retransmits(outcome: &Outcome) -> u32 {
+    outcome.flows.iter().map(|flow| flow.retransmits).sum()
+}
+
+#[test]
+fn dctcp_keeps_its_queue_around_the_threshold_and_loses_nothing() {
+    for mark in [20, 40] {
+        let transport = format!("dctcp:mark={mark}");
+        let case = Shared { flows: 2, delay: "100us", buffer: 300, transport: &transport, seconds: 5 };
+        let outcome = case.run();
+        let (queue, utilisation) = case.cable(&outcome);
+        let mark = f64::from(mark);
+        assert!(queue > 0.5 * mark && queue < 1.1 * mark, "{queue} packets at a threshold of {mark}");
+        assert!(utilisation > 0.99, "{utilisation}");
+        assert_eq!((outcome.packets.dropped, retransmits(&outcome)), (0, 0));
+    }
+    // Loss-based windows fill the buffer instead.
+    let case = Shared { flows: 2, delay: "100us", buffer: 300, transport: "cubic", seconds: 5 };
+    let outcome = case.run();
+    assert!(case.cable(&outcome).0 > 150.0 && outcome.packets.dropped > 0);
+}
+
+#[test]
+fn dctcp_marks_by_the_rate_of_the_link_where_nothing_is_said() {
+    let case = Shared { flows: 2, delay: "100us", buffer: 300, transport: "dctcp", seconds: 3 };
+    let (queue, _) = case.cable(&case.run());
+    assert!(queue > 10.0 && queue < 22.0, "20 packets up to 1 Gbit/s: {queue}");
+}
+
+#[test]
+fn cubic_refills_a_long_path_faster_than_newreno() {
+    // 100 ms and 826 packets: after a loss NewReno takes 413 round trips, which is 41 s; CUBIC 11 s.
+    let goodput = |transport| {
+        let case = Shared { flows: 1, delay: "50ms", buffer: 100, transport, seconds: 60 };
+        case.cable(&case.run()).1
+    };
+    let (newreno, cubic) = (goodput("newreno:sack=on"), goodput("cubic"));
+    assert!(cubic > newreno + 0.04, "cubic {cubic}, newreno {newreno}");
+}
+
+#[test]
+fn selective_acknowledgements_send_again_what_was_dropped_and_no_more() {
+    let case = |transport| Shared { flows: 8, delay: "5ms", buffer: 40, transport, seconds: 10 }.run();
+    let (plain, sack) = (case("newreno"), case("newreno:sack=on"));
+    // Every drop is mended once; the last ones may not be yet, and a rescue may be in vain.
+    let (dropped, again) = (sack.packets.dropped as f64, f64::from(retransmits(&sack)));
+    assert!((again - dropped).abs() <= 0.05 * dropped + 20.0, "{again} sent again for {dropped} dropped");
+    let goodput = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.delivered_bytes).sum::<u64>() as f64;
+    assert!(goodput(&sack) > 0.95 * goodput(&plain));
+    assert!(goodput(&sack) * FRAME / 1448.0 * 8.0 < RATE_BPS * 10.0 * 1.001);
+}
+
+#[test]
+fn every_transport_gives_the_same_outcome_twice() {
+    for transport in ["newreno:sack=on", "cubic", "dctcp"] {
+        let case = Shared { flows: 4, delay: "1ms", buffer: 50, transport, seconds: 2 };
+        let (first, second) = (case.run(), case.run());
+        assert_eq!((first.flows, first.packets), (second.flows, second.packets), "{transport}");
+    }
+}
