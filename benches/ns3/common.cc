@@ -19,6 +19,8 @@ Milliseconds(double ms)
 void
 Tcp::AddTo(CommandLine& line)
 {
+    line.AddValue("congestion", "newreno, cubic or dctcp", congestion);
+    line.AddValue("sack", "selective acknowledgements", sack);
     line.AddValue("byte-counting", "byte counting in congestion avoidance instead of ns-3's own NewReno", byteCounting);
     line.AddValue("iw", "initial window, bytes", initialWindowBytes);
     line.AddValue("ssthresh", "slow-start threshold at the start, bytes", initialSsthreshBytes);
@@ -29,13 +31,29 @@ Tcp::AddTo(CommandLine& line)
     line.AddValue("initial-rto-ms", "time-out before the first RTT sample", initialRtoMs);
 }
 
+static TypeId
+SocketType(const Tcp& tcp)
+{
+    if (tcp.congestion == "cubic")
+    {
+        return TcpCubic::GetTypeId();
+    }
+    if (tcp.congestion == "dctcp")
+    {
+        return TcpDctcp::GetTypeId();
+    }
+    return tcp.byteCounting ? TcpByteCounting::GetTypeId() : TcpNewReno::GetTypeId();
+}
+
 void
 Tcp::Apply() const
 {
-    Config::SetDefault("ns3::TcpL4Protocol::SocketType",
-                       TypeIdValue(byteCounting ? TcpByteCounting::GetTypeId() : TcpNewReno::GetTypeId()));
+    Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(SocketType(*this)));
+    Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(false));
+    Config::SetDefault("ns3::TcpSocketBase::UseEcn",
+                       EnumValue(congestion == "dctcp" ? TcpSocketState::On : TcpSocketState::Off));
     Config::SetDefault("ns3::TcpL4Protocol::RecoveryType", TypeIdValue(TcpClassicRecovery::GetTypeId()));
-    Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(false));
+    Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(sack));
     Config::SetDefault("ns3::TcpSocketBase::Timestamp", BooleanValue(true));
     Config::SetDefault("ns3::TcpSocketBase::WindowScaling", BooleanValue(true));
     Config::SetDefault("ns3::TcpSocketBase::LimitedTransmit", BooleanValue(true));
@@ -70,9 +88,39 @@ Join(Ptr<Node> a, Ptr<Node> b, const Cable& cable)
     helper.SetQueue("ns3::DropTailQueue<Packet>",
                     "MaxSize",
                     QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, cable.bufferPackets)));
-    // The device's queue is to be the only one: with flow control ns-3 puts a queueing discipline before it.
-    helper.DisableFlowControl();
+    if (!cable.disciplined)
+    {
+        // The device's queue is to be the only one: with flow control ns-3 puts a queueing discipline before it.
+        helper.DisableFlowControl();
+    }
     return helper.Install(a, b);
+}
+
+Ptr<QueueDisc>
+MarkAbove(Ptr<NetDevice> device, uint32_t packets, uint32_t bufferPackets, uint64_t rateBps)
+{
+    QueueOf(device)->SetMaxSize(QueueSize(QueueSizeUnit::PACKETS, 1));
+    TrafficControlHelper helper;
+    helper.SetRootQueueDisc("ns3::RedQueueDisc",
+                            "MinTh",
+                            DoubleValue(packets),
+                            "MaxTh",
+                            DoubleValue(packets),
+                            "QW",
+                            DoubleValue(1),
+                            "Gentle",
+                            BooleanValue(false),
+                            "UseEcn",
+                            BooleanValue(true),
+                            "UseHardDrop",
+                            BooleanValue(false),
+                            "MeanPktSize",
+                            UintegerValue(1514),
+                            "LinkBandwidth",
+                            DataRateValue(DataRate(rateBps)),
+                            "MaxSize",
+                            QueueSizeValue(QueueSize(QueueSizeUnit::PACKETS, bufferPackets)));
+    return helper.Install(device).Get(0);
 }
 
 Ptr<Queue<Packet>>

@@ -8,6 +8,7 @@
 #include "ns3/internet-module.h"
 #include "ns3/network-module.h"
 #include "ns3/point-to-point-module.h"
+#include "ns3/traffic-control-module.h"
 
 #include <cstdint>
 #include <sstream>
@@ -30,11 +31,16 @@ struct Cable
     int64_t delayNs;
     /// Packets that may wait, not counting the one being sent.
     uint32_t bufferPackets;
+    /// Whether a queueing discipline stands before the device, which then tells it when there is room.
+    bool disciplined = false;
 };
 
 /// TCP, with Pathloom's defaults.
 struct Tcp
 {
+    /// newreno, cubic or dctcp.
+    std::string congestion = "newreno";
+    bool sack = false;
     bool byteCounting = false;
     uint32_t initialWindowBytes = 12000;
     uint32_t initialSsthreshBytes = UINT32_MAX;
@@ -52,6 +58,10 @@ struct Tcp
 
 /// Joins two nodes. Frames take the time on the wire that they take in Pathloom: data 1514 bytes, an acknowledgement 66.
 ns3::NetDeviceContainer Join(ns3::Ptr<ns3::Node> a, ns3::Ptr<ns3::Node> b, const Cable& cable);
+
+/// Puts a queue that marks packets before a device that [Join] made: RED whose thresholds are one, and whose average is
+/// the present length (RFC 8257 §3.1). The device's own queue then holds one packet.
+ns3::Ptr<ns3::QueueDisc> MarkAbove(ns3::Ptr<ns3::NetDevice> device, uint32_t packets, uint32_t bufferPackets, uint64_t rateBps);
 
 /// The queue of a device that [Join] made.
 ns3::Ptr<ns3::Queue<ns3::Packet>> QueueOf(ns3::Ptr<ns3::NetDevice> device);

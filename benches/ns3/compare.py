@@ -135,8 +135,12 @@ def ns3_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
         "acks": setup.acks,
         "min-rto-ms": setup.min_rto_ms,
         # With an acknowledgement per segment ns-3's own NewReno grows as RFC 5681 says; with fewer it does not.
-        "byte-counting": int(setup.acks > 1),
+        "byte-counting": int(setup.acks > 1 and setup.tcp == "newreno"),
+        "congestion": setup.tcp,
+        "sack": int(setup.sack),
     }
+    if setup.mark is not None:
+        options["mark"] = setup.mark
     if setup.ssthresh_bytes is not None:
         options["ssthresh"] = setup.ssthresh_bytes
     row, _ = ns3("dumbbell", *(f"--{name}={value}" for name, value in options.items()))
@@ -190,7 +194,7 @@ def compare_dumbbells(table: TextIO, judge: Judge, jobs: int) -> list[dict[str, 
         return {**row, "problems": problems_of(ours, theirs)}
 
     print(
-        f"NewReno on a dumbbell; bars: goodput within {MOST_GOODPUT_ERROR:.0%}, mean queue within {MOST_QUEUE_ERROR:g} "
+        f"TCP on a dumbbell; bars: goodput within {MOST_GOODPUT_ERROR:.0%}, mean queue within {MOST_QUEUE_ERROR:g} "
         f"packets\n{'':61}{'goodput, % of the cable':>27}{'mean queue, packets':>27}\n"
         f"{'flows × rate, round trip, buffer':61}" + f"{'Pathloom':>9}{'ns-3':>8}{'diff':>8}  " * 2,
         file=table,

@@ -16,15 +16,22 @@ class Meter
   public:
     explicit Meter(Ptr<NetDevice> device)
     {
-        QueueOf(device)->TraceConnectWithoutContext("PacketsInQueue", MakeCallback(&Meter::Changed, this));
+        QueueOf(device)->TraceConnectWithoutContext("PacketsInQueue", MakeCallback(&Meter::DeviceChanged, this));
         QueueOf(device)->TraceConnectWithoutContext("Drop", MakeCallback(&Meter::Dropped, this));
         device->TraceConnectWithoutContext("PhyTxBegin", MakeCallback(&Meter::Begun, this));
+    }
+
+    /// Packets in a queue before the device wait as well.
+    void Add(Ptr<QueueDisc> disc)
+    {
+        disc->TraceConnectWithoutContext("PacketsInQueue", MakeCallback(&Meter::DiscChanged, this));
+        disc->TraceConnectWithoutContext("Drop", MakeCallback(&Meter::DiscDropped, this));
     }
 
     /// Mean number of packets waiting up to now.
     double MeanQueue()
     {
-        Changed(m_length, m_length);
+        Account();
         return m_packetSeconds / Simulator::Now().GetSeconds();
     }
 
@@ -33,16 +40,32 @@ class Meter
     uint32_t most = 0;
 
   private:
-    void Changed(uint32_t, uint32_t length)
+    void Account()
     {
         const Time now = Simulator::Now();
-        m_packetSeconds += m_length * (now - m_since).GetSeconds();
+        m_packetSeconds += (m_inDevice + m_inDisc) * (now - m_since).GetSeconds();
         m_since = now;
-        m_length = length;
-        most = std::max(most, length);
+        most = std::max(most, m_inDevice + m_inDisc);
+    }
+
+    void DeviceChanged(uint32_t, uint32_t length)
+    {
+        Account();
+        m_inDevice = length;
+    }
+
+    void DiscChanged(uint32_t, uint32_t length)
+    {
+        Account();
+        m_inDisc = length;
     }
 
     void Dropped(Ptr<const Packet>)
+    {
+        ++drops;
+    }
+
+    void DiscDropped(Ptr<const QueueDiscItem>)
     {
         ++drops;
     }
@@ -53,7 +76,8 @@ class Meter
     }
 
     Time m_since;
-    uint32_t m_length = 0;
+    uint32_t m_inDevice = 0;
+    uint32_t m_inDisc = 0;
     double m_packetSeconds = 0;
 };
 
@@ -66,6 +90,8 @@ struct Options
     int64_t accessDelayNs = 1'000;
     uint32_t buffer = 100;
     uint32_t accessBuffer = 1000;
+    /// Packets that may wait for the shared cable before those that come are marked; 0 if none are.
+    uint32_t mark = 0;
     double durationS = 60;
     std::string starts = "0";
     Tcp tcp;
@@ -79,6 +105,7 @@ struct Options
         line.AddValue("access-delay-ns", "delay of a host's cable, one way", accessDelayNs);
         line.AddValue("buffer", "packets that may wait at either end of the shared cable", buffer);
         line.AddValue("access-buffer", "packets that may wait at either end of a host's cable", accessBuffer);
+        line.AddValue("mark", "packets that may wait before those that come are marked; 0 for no marks", mark);
         line.AddValue("duration-s", "simulated time", durationS);
         line.AddValue("starts-s", "start of each flow, with commas between; there are as many flows", starts);
         tcp.AddTo(line);
@@ -105,6 +132,8 @@ struct Dumbbell
     NodeContainer switches;
     std::vector<Ipv4Address> rightAddresses;
     Ptr<NetDevice> bottleneck;
+    /// What marks packets before the bottleneck, if anything does.
+    Ptr<QueueDisc> marker;
 
     Dumbbell(const Options& options, uint32_t flows)
     {
@@ -114,8 +143,13 @@ struct Dumbbell
         InternetStackHelper().InstallAll();
         const Cable access{options.accessBps, options.accessDelayNs, options.accessBuffer};
         const NetDeviceContainer middle =
-            Join(switches.Get(0), switches.Get(1), {options.rateBps, options.delayNs, options.buffer});
+            Join(switches.Get(0), switches.Get(1), {options.rateBps, options.delayNs, options.buffer, options.mark > 0});
         bottleneck = middle.Get(0);
+        if (options.mark > 0)
+        {
+            marker = MarkAbove(bottleneck, options.mark, options.buffer, options.rateBps);
+            MarkAbove(middle.Get(1), options.mark, options.buffer, options.rateBps);
+        }
         Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.252");
         addresses.Assign(middle);
         for (uint32_t i = 0; i < flows; ++i)
@@ -139,6 +173,10 @@ main(int argc, char** argv)
     const std::vector<double> starts = options.Starts();
     const Dumbbell net(options, starts.size());
     Meter meter(net.bottleneck);
+    if (net.marker)
+    {
+        meter.Add(net.marker);
+    }
     std::vector<Flow> flows;
     for (uint32_t i = 0; i < starts.size(); ++i)
     {

@@ -37,7 +37,10 @@ def run_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
 
 
 def _settings(setup: Dumbbell, fabric: str, flows: Path) -> str:
-    transport = f"newreno:small_queues=off,acks={setup.acks},min_rto={setup.min_rto_ms}ms"
+    sack = "on" if setup.sack else "off"
+    transport = f"{setup.tcp}:sack={sack},small_queues=off,acks={setup.acks},min_rto={setup.min_rto_ms}ms"
+    if setup.mark is not None:
+        transport += f",mark={setup.mark}"
     if setup.ssthresh_bytes is not None:
         transport += f",ssthresh={setup.ssthresh_bytes}B"
     return json.dumps(

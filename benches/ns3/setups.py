@@ -34,6 +34,12 @@ class Dumbbell:
 
     Only where few segments are lost at its end: after a time-out ns-3 is no judge (see the note beside this file).
     """
+    tcp: str = "newreno"
+    """Congestion control: newreno, cubic or dctcp."""
+    sack: bool = False
+    """Whether losses are mended by selective acknowledgements."""
+    mark: int | None = None
+    """Packets that may wait for the shared cable before those that come are marked (K of RFC 8257)."""
 
     @property
     def name(self) -> str:
@@ -43,6 +49,9 @@ class Dumbbell:
             f"{self.acks} segments/ack" if self.acks > 1 else "",
             f"RTO ≥ {self.min_rto_ms} ms" if self.min_rto_ms != 200 else "",
             "slow start" if self.slow_start else "",
+            self.tcp if self.tcp != "newreno" else "",
+            "SACK" if self.sack else "",
+            f"K = {self.mark}" if self.mark is not None else "",
         ]
         parts = [f"{self.flows} × {rate} Mbit/s", f"{rtt} ms", f"{self.buffer} packets", *filter(None, more)]
         return ", ".join(parts)
@@ -94,6 +103,20 @@ DUMBBELLS: Final = [
     Dumbbell(8, 100_000_000, 5, 100, 15, acks=2),
     # Round trips of 140 ms, in which a recovery from some losses takes longer than 200 ms.
     Dumbbell(8, 10_000_000, 10, 100, 60, min_rto_ms=1000),
+    # Selective acknowledgements.
+    Dumbbell(1, 10_000_000, 10, 10, 60, sack=True),
+    Dumbbell(2, 100_000_000, 2, 50, 15, sack=True),
+    Dumbbell(8, 100_000_000, 10, 150, 15, sack=True),
+    Dumbbell(2, 10_000_000, 5, 50, 60, sack=True, acks=2),
+    # CUBIC where the cubic function decides: ns-3 3.37 does not have the Reno-friendly region (see the note beside this file).
+    Dumbbell(1, 100_000_000, 50, 200, 60, tcp="cubic", sack=True),
+    Dumbbell(1, 100_000_000, 20, 100, 60, tcp="cubic", sack=True),
+    Dumbbell(2, 100_000_000, 40, 200, 60, tcp="cubic", sack=True),
+    # DCTCP: thresholds below, around and above what is on the way.
+    Dumbbell(1, 100_000_000, 1, 200, 15, tcp="dctcp", sack=True, mark=20),
+    Dumbbell(2, 100_000_000, 1, 200, 15, tcp="dctcp", sack=True, mark=40),
+    Dumbbell(8, 100_000_000, 1, 200, 15, tcp="dctcp", sack=True, mark=40),
+    Dumbbell(2, 100_000_000, 5, 300, 15, tcp="dctcp", sack=True, mark=20),
 ]
 
 
