@@ -1,5 +1,8 @@
 //! CUBIC (RFC 9438): in congestion avoidance the window follows a cubic function of the time since the last loss.
 //!
+//! Where no loss is known (at the start, and after a time-out) the window grows by a twentieth per round trip at least, as in
+//! Linux and ns-3; the RFC has the convex part of the cubic function alone there, which takes seconds to find a free path.
+//!
 //! Not built: HyStart++ (RFC 9406), which the RFC recommends for slow start, and the rules for senders that do not use
 //! their window (RFC 9438 §5.8). Arithmetic is on `f64` by operations that IEEE 754 defines to the last bit, so that
 //! results do not depend on the machine.
@@ -12,6 +15,8 @@ const C: f64 = 0.4;
 pub(super) const BETA: f64 = 0.7;
 /// α_cubic of RFC 9438 §4.3: with it, a flow of AIMD(α, β) has the mean window of Reno.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// Least growth per acknowledged segment where no loss is known, in segments.
+const LEAST_GROWTH: f64 = 1.0 / 20.0;
 
 /// What CUBIC remembers. Windows are in segments, times in seconds.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +72,7 @@ impl Cubic {
             let target = epoch.at(elapsed + rtt).clamp(cwnd, 1.5 * cwnd);
             (target - cwnd) / cwnd * acked
         };
+        let grown = if w_max == 0.0 { grown.max(LEAST_GROWTH * acked) } else { grown };
         let bytes = grown * mss + self.remainder;
         self.remainder = bytes.fract();
         bytes as u64
@@ -146,6 +152,12 @@ mod tests {
         // Reno with α of RFC 9438 §4.3: 0.53 segments per round trip up to 20, then one.
         let windows = run(&mut cubic, 14.0, 1, 10);
         assert!((windows[0] - (20.0 + 100.0 - 6.0 / ALPHA)).abs() < 4.0, "{windows:?}");
+    }
+
+    #[test]
+    fn without_a_loss_it_grows_by_a_twentieth_per_round_trip() {
+        let windows = run(&mut Cubic::default(), 100.0, 1, 100);
+        assert!((windows[0] - 100.0 * 1.05f64.powi(10)).abs() < 3.0, "{windows:?}");
     }
 
     #[test]
