@@ -30,56 +30,92 @@ const fn key(name: &'static str, default: &'static str, about: &'static str, sou
     TransportKey { name, default, about, source }
 }
 
-const NEW_RENO: [TransportKey; 16] = [
-    key("iw", "12KB", "initial congestion window", "RFC 5681 §3.1; the value of the OFPT and LESSOR papers"),
-    key("rwnd", "16MiB", "receive window, which bounds what is outstanding", "RFC 9293 §3.8"),
-    key("ssthresh", "none", "slow-start threshold at the start, a size; none is no bound", "RFC 5681 §3.1"),
-    key(
-        "mss",
-        "1448B",
-        "payload of a full segment, 100 B or more",
-        "Ethernet's 1500 B less IPv4 and TCP with time stamps",
-    ),
-    key(
-        "min_rto",
-        "200ms",
-        "least retransmission time-out; fast fabrics need far less",
-        "RFC 6298 §2.4; Linux's value",
-    ),
-    key("max_rto", "60s", "greatest retransmission time-out", "RFC 6298 §2.5"),
-    key("initial_rto", "1s", "time-out before there is an RTT sample, that of the SYN above all", "RFC 6298 §2.1"),
-    key("acks", "2", "full segments per acknowledgement, 1 to 64; 1 acknowledges each", "RFC 5681 §4.2"),
-    key("delayed_ack", "40ms", "how long an acknowledgement may be delayed", "RFC 5681 §4.2; Linux's value"),
-    key("handshake", "on", "whether a SYN exchange comes first", "RFC 9293 §3.5"),
-    key("limited_transmit", "on", "whether the first two duplicate acknowledgements may send new segments", "RFC 3042"),
-    key(
-        "impatient",
-        "on",
-        "whether only the first partial acknowledgement restarts the timer; Linux: off",
-        "RFC 6582 §4",
-    ),
-    key("small_queues", "on", "at most two segments of a connection in its host's card", "Linux, TCP small queues"),
-    key("byte_counting", "off", "whether slow start counts bytes rather than acknowledgements; Linux: on", "RFC 3465"),
-    key(
-        "jitter",
-        "0s",
-        "a host works on a packet for up to this time, which breaks phase effects",
-        "Floyd, Jacobson 1992",
-    ),
-    key(
-        "pace",
-        "none",
-        "greatest rate at which frames are handed to the card, a rate; none is no bound",
-        "this project",
-    ),
-];
+/// The keys that every TCP has, the default of `sack`, and keys of its own.
+macro_rules! keys_of_tcp {
+    ($sack:literal $(, $own:expr)*) => {
+        &[
+            key("iw", "12KB", "initial congestion window", "RFC 5681 §3.1; the value of the OFPT and LESSOR papers"),
+            key("rwnd", "16MiB", "receive window, which bounds what is outstanding", "RFC 9293 §3.8"),
+            key("ssthresh", "none", "slow-start threshold at the start, a size; none is no bound", "RFC 5681 §3.1"),
+            key(
+                "mss",
+                "1448B",
+                "payload of a full segment, 100 B or more",
+                "Ethernet's 1500 B less IPv4 and TCP with time stamps",
+            ),
+            key(
+                "min_rto",
+                "200ms",
+                "least retransmission time-out; fast fabrics need far less",
+                "RFC 6298 §2.4; Linux's value",
+            ),
+            key("max_rto", "60s", "greatest retransmission time-out", "RFC 6298 §2.5"),
+            key("initial_rto", "1s", "time-out before there is an RTT sample, that of the SYN above all", "RFC 6298 §2.1"),
+            key("acks", "2", "full segments per acknowledgement, 1 to 64; 1 acknowledges each", "RFC 5681 §4.2"),
+            key("delayed_ack", "40ms", "how long an acknowledgement may be delayed", "RFC 5681 §4.2; Linux's value"),
+            key("handshake", "on", "whether a SYN exchange comes first", "RFC 9293 §3.5"),
+            key("limited_transmit", "on", "whether the first two duplicate acknowledgements may send new segments", "RFC 3042"),
+            key(
+                "impatient",
+                "on",
+                "whether only the first partial acknowledgement restarts the timer; Linux: off",
+                "RFC 6582 §4",
+            ),
+            key("small_queues", "on", "at most two segments of a connection in its host's card", "Linux, TCP small queues"),
+            key("byte_counting", "off", "whether slow start counts bytes rather than acknowledgements; Linux: on", "RFC 3465"),
+            key(
+                "jitter",
+                "0s",
+                "a host works on a packet for up to this time, which breaks phase effects",
+                "Floyd, Jacobson 1992",
+            ),
+            key(
+                "pace",
+                "none",
+                "greatest rate at which frames are handed to the card, a rate; none is no bound",
+                "this project",
+            ),
+            key(
+                "sack",
+                $sack,
+                "whether losses are mended by selective acknowledgements; off: by duplicates (RFC 6582)",
+                "RFC 2018, RFC 6675",
+            ),
+            $($own,)*
+        ]
+    };
+}
 
-const TRANSPORTS: [TransportName; 1] = [TransportName {
-    name: "newreno",
-    about: "TCP with NewReno congestion control and loss recovery",
-    source: "RFC 5681, RFC 6582, RFC 6298",
-    keys: &NEW_RENO,
-}];
+const TRANSPORTS: [TransportName; 3] = [
+    TransportName {
+        name: "newreno",
+        about: "TCP with NewReno congestion control and loss recovery",
+        source: "RFC 5681, RFC 6582, RFC 6298",
+        keys: keys_of_tcp!("off"),
+    },
+    TransportName {
+        name: "cubic",
+        about: "TCP with CUBIC congestion control, Linux's default, without HyStart",
+        source: "RFC 9438, RFC 6675, RFC 6298",
+        keys: keys_of_tcp!("on"),
+    },
+    TransportName {
+        name: "dctcp",
+        about: "Data Center TCP: links mark packets above a threshold, and the window falls by the share of marks",
+        source: "RFC 8257, RFC 6675, RFC 6298",
+        keys: keys_of_tcp!(
+            "on",
+            key("gain", "0.0625", "weight of a new sample in the estimated share of marks, 0 to 1", "RFC 8257 §4.2"),
+            key(
+                "mark",
+                "none",
+                "packets that may wait at a port before others are marked; none is 20 up to 1 Gbit/s, 65 above, and at \
+                 most half of the buffer",
+                "RFC 8257 §3.1; Alizadeh et al. 2010",
+            )
+        ),
+    },
+];
 
 /// Every transport, with its keys.
 pub fn transports() -> &'static [TransportName] {
