@@ -44,7 +44,8 @@ impl Sender {
             self.next = seq;
             let len = self.mss.min(until - self.next).min(self.limit - self.next);
             let outstanding = (self.next - una) - board.sacked_within(una, self.next);
-            let fits = outstanding + len <= self.window.bytes().min(self.flight_limit) && self.next + len <= una + self.receive_window;
+            let fits = outstanding + len <= self.window.bytes().min(self.flight_limit)
+                && self.next + len <= una + self.receive_window;
             return (len > 0 && fits).then_some((self.next, len));
         }
         // RFC 6675 §5 (C) and NextSeg of §4.
