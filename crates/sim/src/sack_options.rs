@@ -30,7 +30,7 @@ impl SackOptions {
     pub(crate) fn take(&mut self, number: u16) -> Option<SackBlocks> {
         let behind = (self.newest + LAST - number) % LAST;
         let place = self.under_way.len().checked_sub(usize::from(behind) + 1)?;
-        self.under_way.drain(..=place).last()
+        self.under_way.drain(..=place).next_back()
     }
 }
 

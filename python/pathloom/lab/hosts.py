@@ -76,15 +76,29 @@ def host_stack(text: str, transport: str | None) -> HostStack:
     the kernel cannot do what is asked.
     """
     if text == "newreno":
-        return _newreno(_core.transport_settings(transport))
+        settings = _core.transport_settings(transport)
+        if settings["congestion"] != "new_reno" or settings["sack"]:
+            out = "; with cubic take hosts=linux" if settings["congestion"] == "cubic" else ""
+            raise bad_input(f"--transport `{transport}`: the lab's hosts run newreno without SACK{out}")
+        return _newreno(settings)
     name, _, control = text.partition("/")
     if name != "linux" or (control and not control.isalnum()):
         raise bad_input(f"hosts `{text}`: expected newreno, or linux, or linux/NAME with a congestion control")
-    if transport is not None:
-        raise bad_input(f"--transport `{transport}`: is for hosts that run newreno; with `{text}` leave it out")
+    if transport is not None and not (control in ("", "cubic") and _is_plain_cubic(transport)):
+        raise bad_input(f"--transport `{transport}`: is for hosts that run newreno; with `{text}` take cubic, or none")
     # By route: a namespace's own default may only be one that the machine allows to everybody.
     control = control or "cubic"
     return HostStack(f"linux/{control}", _REPEATABLE, f"congctl {control}")
+
+
+def _is_plain_cubic(transport: str) -> bool:
+    """Whether this is CUBIC with keys that kernels need not be told, so that simulator and kernel may be compared."""
+    settings, plain = (_core.transport_settings(text) for text in (transport, "cubic"))
+    return {**settings, **{key: plain[key] for key in _SIMULATED_ALONE}} == plain
+
+
+_SIMULATED_ALONE = ("jitter", "byte_counting", "impatient", "small_queues")
+"""Keys by which the simulator is brought nearer to what kernels do by themselves."""
 
 
 def _newreno(settings: dict[str, Any]) -> HostStack:
