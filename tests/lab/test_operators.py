@@ -259,3 +259,30 @@ def test_a_port_that_the_fabric_does_not_have_is_refused_and_named(name: str) ->
             assert "port=40" in live.await_log('what="port_not_in_fabric"')
         finally:
             subprocess.run([*inside, "link", "del", "stray"], check=False)
+
+
+def test_a_switch_that_restarts_empty_has_all_its_rules_again(name: str) -> None:
+    with alive(name, K4, QUIET, arp="proxy") as live:
+        live.await_log("every cable is as configured")
+        before = live.state()
+        for tier in ("e", "a", "c"):
+            bridge = next(switch.bridge for switch in live.blueprint.switches if switch.name.startswith(tier))
+            daemon = live.switches.daemon_of(bridge)
+            live.disconnect(bridge)
+            for verb in ("del-flows", "del-groups", "del-meters"):
+                daemon.ofctl(verb, bridge)
+            assert live.state() != before
+            live.connect(bridge)
+            until(lambda: live.state() == before, "the switch has its rules again", 10)
+        assert talks(live, ("h0", "10.0.0.1"), ("h15", "10.0.7.2")) == "here"
+
+
+def test_a_host_on_two_ports_is_reached_at_both_of_its_addresses(name: str) -> None:
+    homes = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps,buffer=150"
+    with alive(name, homes, QUIET, arp="proxy") as live:
+        live.await_log("every cable is as configured")
+        here, there = live.blueprint.hosts[0], live.blueprint.hosts[-1]
+        assert len(there.ports) == 2
+        for port in there.ports:
+            target = (there.name, str(port.address))
+            assert talks(live, (here.name, str(here.ports[0].address)), target) == "here"
