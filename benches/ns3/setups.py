@@ -108,7 +108,7 @@ DUMBBELLS: Final = [
     Dumbbell(2, 100_000_000, 2, 50, 15, sack=True),
     Dumbbell(8, 100_000_000, 10, 150, 15, sack=True),
     Dumbbell(2, 10_000_000, 5, 50, 60, sack=True, acks=2),
-    # CUBIC where the cubic function decides. Two more set-ups miss the bar for the queue (see the note beside this file).
+    # CUBIC where the cubic function decides. Two more miss the bar for the queue (see the note beside this file).
     Dumbbell(1, 100_000_000, 50, 200, 60, tcp="cubic", sack=True),
     # DCTCP: thresholds below, around and above what is on the way.
     Dumbbell(1, 100_000_000, 1, 200, 15, tcp="dctcp", sack=True, mark=20),

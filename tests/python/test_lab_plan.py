@@ -163,9 +163,9 @@ def test_hosts_are_told_what_the_transport_says() -> None:
     assert hosts.host_stack("linux", None).spared_bytes == 0
     assert hosts.host_stack("linux/bbr", None).route == "congctl bbr"
     assert hosts.host_stack("linux", "cubic:jitter=1ms,byte_counting=on").route == "congctl cubic"
-    for stack, transport in (("newreno", "cubic"), ("newreno", "newreno:sack=on"), ("linux", "cubic:min_rto=1ms")):
+    for kind, transport in (("newreno", "cubic"), ("newreno", "newreno:sack=on"), ("linux", "cubic:min_rto=1ms")):
         with pytest.raises(_core.PathloomError, match="--transport"):
-            hosts.host_stack(stack, transport)
+            hosts.host_stack(kind, transport)
     with pytest.raises(_core.PathloomError, match="kernels cannot be told small_queues"):
         hosts.host_stack("newreno", "newreno:small_queues=off")
     with pytest.raises(_core.PathloomError, match="kernels cannot be told ssthresh"):
