@@ -127,7 +127,7 @@ impl Connection {
     }
 
     /// Number and bytes of the SACK option of an acknowledgement that is sent now; 0 and 0 if it has none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn sack_option(&mut self) -> (u16, u16) {
         if !self.receiver.has_sack_blocks() {
             return (0, 0);
@@ -139,7 +139,7 @@ impl Connection {
     }
 
     /// An acknowledgement of the sender's data has arrived.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn handle_ack(&mut self, now: Nanos, packet: &Packet) {
         if self.sender.hears_echoes() {
             self.sender.handle_echo(packet.seq, packet.is_marked());

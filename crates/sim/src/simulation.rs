@@ -292,22 +292,24 @@ impl<T: Tap> Simulation<T> {
     }
 
     /// Data arrive with or without a congestion mark: where that changes, what came before is acknowledged first.
+    #[inline(never)]
     fn note_mark(&mut self, now: Ps, slot: usize, marked: bool) {
         if let Some(number) = self.connections.get(slot).receiver.handle_mark(marked) {
-            self.send_ack_with_echo(now, slot, number, 0, !marked);
+            self.acknowledge(now, slot, number, 0, true);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_ack(&mut self, now: Ps, slot: usize, number: u64, flags: u8) {
-        let echo = self.connections.get(slot).receiver.echoes();
-        self.send_ack_with_echo(now, slot, number, flags, echo);
+        self.acknowledge(now, slot, number, flags, false);
     }
 
-    #[inline]
-    fn send_ack_with_echo(&mut self, now: Ps, slot: usize, number: u64, flags: u8, echo: bool) {
+    /// Sends an acknowledgement, which echoes congestion marks as they are now, or as they were `before`.
+    #[inline(always)]
+    fn acknowledge(&mut self, now: Ps, slot: usize, number: u64, flags: u8, before: bool) {
         let connection = self.connections.get(slot);
         connection.packets_sent += 1;
+        let echo = connection.receiver.echoes() != before;
         let lane = (slot as u32) << 1 | 1;
         let (option, option_bytes) = connection.sack_option();
         let mut packet = Packet::new(lane, number, option, HEADER_BYTES as u16 + option_bytes, flags);

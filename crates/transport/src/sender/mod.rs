@@ -490,7 +490,7 @@ impl Sender {
     }
 
     /// What to send next where losses are mended by duplicate acknowledgements: its first byte and its length.
-    #[inline]
+    #[inline(always)]
     fn choose(&self) -> Option<(u64, u64)> {
         let (seq, first) = if self.send_first { (self.una, true) } else { (self.next, false) };
         let len = self.mss.min(self.limit - seq);
@@ -511,7 +511,7 @@ impl Sender {
     }
 
     /// Bytes that may be outstanding. The first two duplicate acknowledgements allow a segment more each (RFC 3042 §2).
-    #[inline]
+    #[inline(always)]
     fn allowed(&self) -> u64 {
         let extra = match self.limited_transmit && !self.in_recovery {
             true => self.mss * u64::from(self.dup_acks.min(2)),

@@ -73,7 +73,7 @@ impl Window {
 
     /// New data were acknowledged outside recovery. RFC 5681 §3.1: slow start by at most one segment per acknowledgement
     /// (RFC 3465 §2.2 counts bytes), then congestion avoidance. `rtt` is the smoothed round-trip time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_ack(&mut self, now: Nanos, acked: u64, una: u64, rtt: Option<Nanos>) {
         if self.cwnd < self.ssthresh {
             self.cwnd += if self.byte_counting { acked } else { acked.min(self.mss) };
@@ -86,7 +86,7 @@ impl Window {
     }
 
     /// Congestion avoidance of RFC 5681 §3.1: one segment per window.
-    #[inline]
+    #[inline(always)]
     fn avoid(&mut self, acked: u64) {
         self.acked_in_avoidance += acked;
         if self.acked_in_avoidance >= self.cwnd {
