@@ -141,13 +141,14 @@ def kill_while_held(live: Live, port: int) -> list[dict[str, Any]]:
     ends = {"src_address": addresses["h0"], "dst_address": addresses["h2"], "dst_port": 5001, "dscp": 8, "after": []}
     flows = [
         {**ends, "start_ns": start_ns, "size_bytes": size_bytes, "src_port": port + index}
-        for index, (start_ns, size_bytes) in enumerate(((0, ALONE_BYTES), (100_000_000, HELD_BYTES)))
+        for index, (start_ns, size_bytes) in enumerate(((0, ALONE_BYTES), (350_000_000, HELD_BYTES)))
     ]
     plan = {"duration_ns": 2_000_000_000, "drain": 10, "namespaces": namespaces, "flows": flows}
     plan["orders"] = str(live.lab.directory / controller.HOSTS_SOCKET)
 
     def report(now_s: float) -> None:
-        # By now the second one has been told to wait.
+        # By now the second one has been told to wait. Counters were not read often enough to call the first one idle,
+        # as they may where Open vSwitch has not brought them up to date.
         if now_s > 0.4 and live.process is not None and live.process.poll() is None:
             live.kill()
 

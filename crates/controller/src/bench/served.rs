@@ -67,7 +67,7 @@ fn central(scheme: &str) -> Result<Box<dyn Scheme>, String> {
 
 /// Whether a scheme gives a flow a path when it hears of its first packet; others wait for what is measured.
 pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
-    Ok(central(scheme)?.needs().detection == Detection::Label)
+    Ok(matches!(central(scheme)?.needs().detection, Detection::Label | Detection::Any { .. }))
 }
 
 fn serve(what: &str, ready: impl FnOnce(u16)) -> Result<(), String> {
