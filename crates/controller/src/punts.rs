@@ -5,7 +5,7 @@ use pathloom_control::{CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, ETH_ARP, ETH_IPV4, ETH_LLDP};
 use pathloom_openflow::instruction::Instructions;
-use pathloom_openflow::{FlowCommand, FlowMod, Message, GROUP_ANY, NO_BUFFER, PORT_ANY, PORT_CONTROLLER, TABLE_ALL};
+use pathloom_openflow::{FlowCommand, FlowMod, Message, PORT_CONTROLLER, TABLE_ALL};
 use pathloom_openflow::{FlowStats, SEND_FLOW_REMOVED};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
@@ -111,39 +111,34 @@ pub(crate) fn fragments() -> Message<'static> {
         ..FlowMatch::default()
     };
     let instructions = Instructions { goto_table: Some(DEFAULTS), ..Instructions::default() };
-    let (cookie, table, priority) = (COOKIE | FRAGMENTS, LONG_FLOWS, BELOW_FLOWS);
-    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, flags: SEND_FLOW_REMOVED, ..NOTHING })
+    with(COOKIE | FRAGMENTS, (LONG_FLOWS, BELOW_FLOWS), matches, instructions)
 }
 
 /// Adds a rule of the driver's own, in a table and with a priority. Without actions, it drops what it is for.
-pub(crate) fn add(
+pub(crate) fn add(cookie: u64, place: (u8, u16), matches: FlowMatch, actions: &'static [Action]) -> Message<'static> {
+    with(cookie, place, matches, Instructions { apply: Cow::Borrowed(actions), ..Instructions::default() })
+}
+
+/// Adds a rule. The switch tells when it goes.
+fn with(
     cookie: u64,
     (table, priority): (u8, u16),
     matches: FlowMatch,
-    actions: &'static [Action],
+    instructions: Instructions<'static>,
 ) -> Message<'static> {
-    let instructions = Instructions { apply: Cow::Borrowed(actions), ..Instructions::default() };
-    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, flags: SEND_FLOW_REMOVED, ..NOTHING })
+    let flags = SEND_FLOW_REMOVED;
+    Message::FlowMod(FlowMod { cookie, table, priority, matches, instructions, flags, ..FlowMod::NOTHING })
 }
 
 /// Deletes the rules with a cookie.
 pub(crate) fn delete(cookie: u64) -> Message<'static> {
     let command = FlowCommand::Delete;
-    Message::FlowMod(FlowMod { cookie, cookie_mask: u64::MAX, table: TABLE_ALL, command, ..NOTHING })
+    Message::FlowMod(FlowMod {
+        cookie,
+        cookie_mask: u64::MAX,
+        table: TABLE_ALL,
+        command,
+        priority: PRIORITY,
+        ..FlowMod::NOTHING
+    })
 }
-
-const NOTHING: FlowMod<'static> = FlowMod {
-    cookie: 0,
-    cookie_mask: 0,
-    table: 0,
-    command: FlowCommand::Add,
-    idle_timeout_s: 0,
-    hard_timeout_s: 0,
-    priority: PRIORITY,
-    buffer: NO_BUFFER,
-    out_port: PORT_ANY,
-    out_group: GROUP_ANY,
-    flags: 0,
-    matches: pathloom_openflow::FlowStatsRequest::ALL.matches,
-    instructions: Instructions { meter: None, apply: Cow::Borrowed(&[]), goto_table: None, foreign: false },
-};

@@ -3,7 +3,7 @@
 
 use crate::punts;
 use pathloom_model::rules::{Group, Meter, Rule};
-use pathloom_openflow::{convert, FlowCommand, FlowMod, FlowStats, Message, GROUP_ANY, NO_BUFFER, PORT_ANY};
+use pathloom_openflow::{convert, FlowCommand, FlowMod, FlowStats, Message};
 use std::collections::BTreeSet;
 
 /// Rules of others that are told apart per switch; the rest is counted.
@@ -120,21 +120,8 @@ impl Reading {
     /// The messages that delete the rules of others that were found: by cookie, for no rule of the controller has theirs.
     pub(crate) fn deletions(&self) -> impl Iterator<Item = Message<'static>> + '_ {
         self.marks.iter().map(|&(table, cookie)| {
-            Message::FlowMod(FlowMod {
-                cookie,
-                cookie_mask: u64::MAX,
-                table,
-                command: FlowCommand::Delete,
-                idle_timeout_s: 0,
-                hard_timeout_s: 0,
-                priority: 0,
-                buffer: NO_BUFFER,
-                out_port: PORT_ANY,
-                out_group: GROUP_ANY,
-                flags: 0,
-                matches: Default::default(),
-                instructions: Default::default(),
-            })
+            let command = FlowCommand::Delete;
+            Message::FlowMod(FlowMod { cookie, cookie_mask: u64::MAX, table, command, ..FlowMod::NOTHING })
         })
     }
 

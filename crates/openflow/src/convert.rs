@@ -10,9 +10,8 @@ use crate::instruction;
 use crate::message::{error, Kind};
 use crate::rule_bytes;
 use crate::{
-    Band, BucketMod, ErrorMessage, FlowCommand, FlowMod, FlowRemoved, FlowStats, GroupCommand, GroupDesc, GroupMod,
-    GroupType, Message, MeterCommand, MeterConfig, MeterMod, PacketIn, TooLong, GROUP_ANY, NO_BUFFER, PORT_ANY,
-    PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED,
+    Band, BucketMod, ErrorMessage, FlowMod, FlowRemoved, FlowStats, GroupCommand, GroupDesc, GroupMod, GroupType,
+    Message, MeterCommand, MeterConfig, MeterMod, PacketIn, TooLong, PORT_CONTROLLER, PORT_MAX, SEND_FLOW_REMOVED,
 };
 use pathloom_model::rules::{
     Bucket, Group, GroupId, GroupKind, Match, Meter, MeterId, Refusal, Rule, RuleAction, RuleKey,
@@ -183,27 +182,6 @@ fn read_actions(actions: &[Action]) -> Option<Vec<RuleAction>> {
     Some(read)
 }
 
-const NOTHING: FlowMod<'static> = FlowMod {
-    cookie: 0,
-    cookie_mask: 0,
-    table: 0,
-    command: FlowCommand::Add,
-    idle_timeout_s: 0,
-    hard_timeout_s: 0,
-    priority: 0,
-    buffer: NO_BUFFER,
-    out_port: PORT_ANY,
-    out_group: GROUP_ANY,
-    flags: 0,
-    matches: crate::FlowStatsRequest::ALL.matches,
-    instructions: instruction::Instructions {
-        meter: None,
-        apply: std::borrow::Cow::Borrowed(&[]),
-        goto_table: None,
-        foreign: false,
-    },
-};
-
 /// Appends the flow-mod that adds `rule`, without allocating anything.
 ///
 /// # Errors
@@ -227,7 +205,7 @@ pub(crate) fn emit_add_rule_long(rule: &Rule, xid: u32, out: &mut Vec<u8>) -> Re
         hard_timeout_s: rule.hard_timeout_s,
         priority: rule.priority,
         flags: if rule.notify_removal { SEND_FLOW_REMOVED } else { 0 },
-        ..NOTHING
+        ..FlowMod::NOTHING
     }
     .emit_fixed(out);
     matches.emit(out);
@@ -255,7 +233,8 @@ pub fn emit_delete_rule(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<()
 pub(crate) fn emit_delete_rule_long(key: &RuleKey, xid: u32, out: &mut Vec<u8>) -> Result<(), Unsayable> {
     let matches = match_of(&key.matches)?;
     let at = start(Kind::FLOW_MOD, xid, out);
-    FlowMod { table: key.table, command: FlowCommand::DeleteStrict, priority: key.priority, ..NOTHING }.emit_fixed(out);
+    FlowMod { table: key.table, command: crate::FlowCommand::DeleteStrict, priority: key.priority, ..FlowMod::NOTHING }
+        .emit_fixed(out);
     matches.emit(out);
     Ok(finish(at, out)?)
 }

@@ -55,6 +55,30 @@ pub struct FlowMod<'a> {
     pub instructions: Instructions<'a>,
 }
 
+impl FlowMod<'static> {
+    /// Adds a rule that matches everything and does nothing, to be filled in.
+    pub const NOTHING: FlowMod<'static> = FlowMod {
+        cookie: 0,
+        cookie_mask: 0,
+        table: 0,
+        command: FlowCommand::Add,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        priority: 0,
+        buffer: crate::NO_BUFFER,
+        out_port: crate::PORT_ANY,
+        out_group: crate::GROUP_ANY,
+        flags: 0,
+        matches: crate::FlowStatsRequest::ALL.matches,
+        instructions: crate::instruction::Instructions {
+            meter: None,
+            apply: std::borrow::Cow::Borrowed(&[]),
+            goto_table: None,
+            foreign: false,
+        },
+    };
+}
+
 impl FlowMod<'_> {
     pub(crate) fn parse(body: &[u8]) -> Result<FlowMod<'static>, ParseError> {
         let mut reader = Reader::new("a flow-mod", body);
