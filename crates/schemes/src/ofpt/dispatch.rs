@@ -263,7 +263,10 @@ impl Dispatcher {
             self.stop_providing(id, view, router, actions);
         }
         self.enter_again(now, view, &resumed);
-        if !(stopped.is_empty() && resumed.is_empty()) {
+        if !periodic && !self.waiting.is_empty() && self.next_evening() <= now {
+            // What was worked out flow by flow may leave room that one who waits could have.
+            self.settle_all(now, view, resumed, router, actions);
+        } else if !(stopped.is_empty() && resumed.is_empty()) {
             self.settle(now, view, resumed, router, actions);
         }
         periodic

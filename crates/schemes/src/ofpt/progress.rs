@@ -14,6 +14,9 @@ const GRACE: Nanos = Nanos::from_millis(20);
 const GRACE_PART: u64 = 4;
 /// A flow is judged by no less than this time: half of the time between two readings.
 const LEAST_TIME: Nanos = Nanos::from_millis(100);
+/// And a flow is idle only if it sent too little for this long. Switches bring their counters up to date now and then (Open
+/// vSwitch twice a second), so a flow that sends may show nothing in one or two readings.
+const IDLE_TIME: Nanos = Nanos::from_millis(700);
 
 /// A flow that sends less than this part of its share is idle. Were it a half, those that TCP slows down on a crowded link
 /// would count as idle, others would be let onto that link, and it would be more crowded still.
@@ -33,6 +36,11 @@ pub(super) enum Verdict {
 pub(super) struct Progress {
     /// Since when it may send; `None` while it waits.
     since: Option<Nanos>,
+    /// Time that it might send before that, since it was judged last.
+    before: Nanos,
+    /// Payload bytes that its share allowed since it was judged last, and those that were counted.
+    could_bytes: u64,
+    did_bytes: u64,
     /// Payload bytes counted at the last reading.
     counted_bytes: Known,
     /// When it is overdue, if its size is known and it may send.
@@ -47,33 +55,45 @@ impl Progress {
 
     /// The flow is told a rate (0 to wait), with so many payload bytes to go if that is known.
     pub(super) fn told(&mut self, now: Nanos, rate_bps: u64, left_bytes: Option<u64>) {
-        self.since = (rate_bps > 0).then(|| self.since.unwrap_or(now));
+        if rate_bps == 0 {
+            self.before = self.judged(now);
+            self.since = None;
+        } else {
+            self.since = self.since.or(Some(now));
+        }
         self.overdue_at = left_bytes.filter(|_| rate_bps > 0).map(|bytes| {
             let takes = Nanos(u64::try_from(remaining_ns(bytes, rate_bps)).unwrap_or(u64::MAX));
             now.saturating_add(takes).saturating_add(GRACE.saturating_add(Nanos(takes.0 / GRACE_PART)))
         });
     }
 
-    /// It sends again: it is judged from now on.
+    /// It is judged from now on.
     pub(super) fn resume(&mut self, now: Nanos) {
-        self.since = Some(now);
+        self.since = self.since.and(Some(now));
+        (self.before, self.could_bytes, self.did_bytes) = (Nanos::ZERO, 0, 0);
     }
 
     /// The counters were read: so many payload bytes should have been sent in all by the rates told since the last reading,
     /// and so many were. `None` where it is too early to tell.
     pub(super) fn read(&mut self, now: Nanos, estimate_bytes: u64, counted_bytes: u64) -> Option<Verdict> {
-        let before = self.counted_bytes.replace(counted_bytes);
-        let since = self.since?;
-        let Some(before) = before else {
+        let Some(before) = self.counted_bytes.replace(counted_bytes) else {
             // What it sent before its rules counted it is not known.
-            self.since = Some(now);
+            self.resume(now);
             return None;
         };
-        if now.saturating_sub(since) < LEAST_TIME {
+        self.could_bytes = self.could_bytes.saturating_add(estimate_bytes.saturating_sub(before));
+        self.did_bytes = self.did_bytes.saturating_add(counted_bytes.saturating_sub(before));
+        let sends = self.did_bytes >= self.could_bytes / LEAST_USED;
+        if self.since.is_none() || self.judged(now) < if sends { LEAST_TIME } else { IDLE_TIME } {
             return None;
         }
-        let (could, did) = (estimate_bytes.saturating_sub(before), counted_bytes.saturating_sub(before));
-        Some(if did < could / LEAST_USED { Verdict::Idle } else { Verdict::Sends })
+        self.resume(now);
+        Some(if sends { Verdict::Sends } else { Verdict::Idle })
+    }
+
+    /// Time that it might send since it was judged last.
+    fn judged(&self, now: Nanos) -> Nanos {
+        self.before.saturating_add(self.since.map_or(Nanos::ZERO, |since| now.saturating_sub(since)))
     }
 }
 
@@ -103,13 +123,27 @@ mod tests {
         progress.told(ms(0), RATE_BPS, Some(10_000_000));
         assert_eq!(progress.read(ms(200), 200_000, 0), None, "its rules may have come just now");
         assert_eq!(progress.read(ms(250), 50_000, 0), None, "too early");
-        assert_eq!(progress.read(ms(400), 200_000, 24_999), Some(Verdict::Idle));
-        assert_eq!(progress.read(ms(600), 224_999, 49_999), Some(Verdict::Sends));
-        progress.told(ms(600), 0, Some(1));
-        assert_eq!(progress.read(ms(800), 200_000, 200_000), None, "it waits");
-        progress.told(ms(850), RATE_BPS, Some(1));
-        assert_eq!(progress.read(ms(900), 250_000, 200_000), None, "it has hardly begun");
-        progress.resume(ms(1_000));
-        assert_eq!(progress.read(ms(1_050), 400_000, 200_000), None, "it has hardly begun again");
+        assert_eq!(progress.read(ms(900), 700_000, 87_499), Some(Verdict::Idle));
+        assert_eq!(progress.read(ms(1_100), 287_499, 112_499), Some(Verdict::Sends), "seen at once");
+        progress.told(ms(1_500), 0, Some(1));
+        assert_eq!(progress.read(ms(1_900), 512_499, 112_499), None, "it waits");
+        progress.told(ms(3_000), RATE_BPS, Some(1));
+        assert_eq!(progress.read(ms(3_200), 312_499, 112_499), None, "600 ms in all");
+        assert_eq!(progress.read(ms(3_300), 212_499, 112_499), Some(Verdict::Idle), "700 ms in all");
+        progress.resume(ms(4_100));
+        assert_eq!(progress.read(ms(4_700), 712_499, 112_499), None, "it has hardly begun again");
+    }
+
+    #[test]
+    fn counters_brought_up_to_date_twice_a_second_do_not_make_a_sender_idle() {
+        let mut progress = Progress::default();
+        progress.told(Nanos(0), RATE_BPS, None);
+        let mut counted_bytes = 0;
+        for at_ms in (0..10_000).step_by(200) {
+            let estimate_bytes = counted_bytes + 200_000;
+            counted_bytes = at_ms / 500 * 500_000;
+            let verdict = progress.read(Nanos::from_millis(at_ms), estimate_bytes, counted_bytes);
+            assert_ne!(verdict, Some(Verdict::Idle), "at {at_ms} ms");
+        }
     }
 }

@@ -379,7 +379,8 @@ impl Provider {
             (self.capacity_bps[link] as f64 * (1.0 + slack) - self.used_bps[link] as f64).max(0.0)
         };
         let left: Vec<f64> = self.region.links.iter().map(left).collect();
-        for (index, share) in provide(&left, &wishes).into_iter().enumerate() {
+        let shares = provide(&left, &wishes);
+        for (index, share) in shares.iter().copied().enumerate() {
             let level_bps = level_bps(share.rate_bps, wishes.flows.weight(index));
             if let Some(local) = share.limit {
                 let crossed = &mut self.region.links[local as usize];
@@ -398,6 +399,9 @@ impl Provider {
             let limit = share.limit.map(|local| self.region.links[local as usize].link);
             self.grant(members[index], Share { limit, ..share });
         }
+        if !fair {
+            self.region.seek_limits(&wishes, &shares);
+        }
         self.region.members = members;
     }
 
@@ -410,7 +414,7 @@ impl Provider {
                 continue;
             }
             let others = self.limited[link as usize] > limited;
-            let excess = most_bps as f64 > self.level_bps[link as usize] as f64 * (1.0 + TOLERANCE) + 1.0;
+            let excess = exceeds(most_bps, self.level_bps[link as usize]);
             if others && (self.has_room(link) || excess && first_ns.is_none()) {
                 self.enter_limited(link);
             }
@@ -486,6 +490,11 @@ fn level_bps(rate_bps: u64, weight: f64) -> u64 {
     (rate_bps as f64 / weight) as u64
 }
 
+/// Whether a level is above another one by more than the tolerance.
+fn exceeds(level_bps: u64, other_bps: u64) -> bool {
+    level_bps as f64 > other_bps as f64 * (1.0 + TOLERANCE) + 1.0
+}
+
 /// The rate of a flow of this weight at a level.
 fn weighted_bps(level_bps: u64, weight: f64) -> u64 {
     (level_bps as f64 * weight) as u64
@@ -501,6 +510,21 @@ impl Region {
         }
         self.links[*local as usize].inside += 1;
         *local
+    }
+
+    /// Beside flows that take turns, the link that limits one of unknown size may carry one of known size that has more: it
+    /// took what another link of the first, full of flows from outside, left over. Those outside are looked at there, too.
+    fn seek_limits(&mut self, wishes: &Wishes, shares: &[Share]) {
+        for (index, share) in shares.iter().enumerate().filter(|&(index, _)| wishes.remaining_bytes[index].is_none()) {
+            let level_bps = level_bps(share.rate_bps, wishes.flows.weight(index));
+            let beside_more = |local: u32| exceeds(self.links[local as usize].most_bps, level_bps);
+            if share.limit.is_some_and(beside_more) {
+                for &local in wishes.flows.links(index) {
+                    let crossed = &mut self.links[local as usize];
+                    crossed.level_bps = crossed.level_bps.min(level_bps);
+                }
+            }
+        }
     }
 }
 
@@ -693,6 +717,18 @@ mod tests {
         assert!(provider.remove(FlowId(0)));
         assert_eq!(provider.settle(&|_| None), []);
         assert!(!provider.is_uneven());
+    }
+
+    #[test]
+    fn one_of_unknown_size_gets_its_share_of_two_links_that_others_fill() {
+        let mut provider = Provider::new(vec![10_000_000; 4], Sharing::Equal);
+        let left = |_| Some(1_000_000);
+        provider.put(FlowId(1), &[0, 2], 10_000_000, true);
+        provider.put(FlowId(2), &[1, 3], 10_000_000, true);
+        assert_eq!(provider.settle(&left), [(FlowId(1), 10_000_000), (FlowId(2), 10_000_000)]);
+        provider.put(FlowId(3), &[0, 1], 10_000_000, false);
+        let half = 5_000_000;
+        assert_eq!(provider.settle(&left), [(FlowId(1), half), (FlowId(2), half), (FlowId(3), half)]);
     }
 
     #[test]

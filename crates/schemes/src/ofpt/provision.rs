@@ -41,6 +41,15 @@ impl Wishes {
         self.remaining_bytes.push(remaining_bytes);
     }
 
+    /// Some of them.
+    fn flows_of(&self, which: &[usize]) -> FlowSet {
+        let mut flows = FlowSet::new();
+        for &index in which {
+            flows.push_with(self.flows.links(index), self.access_bps(index), self.flows.weight(index));
+        }
+        flows
+    }
+
     fn access_bps(&self, flow: usize) -> f64 {
         self.flows.demand(flow)
     }
@@ -64,22 +73,42 @@ pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
     }
     let (known, unknown): (Vec<usize>, Vec<usize>) =
         (0..wishes.flows.len()).partition(|&index| wishes.remaining_bytes[index].is_some());
+    let all: Vec<usize> = (0..wishes.flows.len()).collect();
+    let shares = provide_beside(capacity_bps, wishes, (&known, &unknown), &all);
+    let waits = |&index: &usize| shares[index].rate_bps == 0;
+    if unknown.is_empty() || !known.iter().any(waits) {
+        return shares;
+    }
+    // Those who wait take nothing, so those of unknown size can have more than beside all. What that leaves on other links
+    // may do for one who waited.
+    let sending: Vec<usize> =
+        all.into_iter().filter(|index| !waits(index) || unknown.binary_search(index).is_ok()).collect();
+    provide_beside(capacity_bps, wishes, (&known, &unknown), &sending)
+}
+
+/// Those of unknown size are left what would be their fair share beside `rivals`; those of known size take turns in the rest.
+fn provide_beside(
+    capacity_bps: &[f64],
+    wishes: &Wishes,
+    (known, unknown): (&[usize], &[usize]),
+    rivals: &[usize],
+) -> Vec<Share> {
     let mut left = capacity_bps.to_vec();
-    let reserved = match unknown.is_empty() {
-        true => Vec::new(),
-        false => fair(capacity_bps, &wishes.flows),
-    };
-    for &index in &unknown {
-        take(&mut left, wishes.flows.links(index), reserved[index].rate_bps as f64);
-    }
     let mut shares = vec![Share::default(); wishes.flows.len()];
-    serve_in_turn(&mut left, wishes, known, &mut shares);
-    let mut others = FlowSet::new();
-    for &index in &unknown {
-        take(&mut left, wishes.flows.links(index), -(reserved[index].rate_bps as f64));
-        others.push_with(wishes.flows.links(index), wishes.access_bps(index), wishes.flows.weight(index));
+    if !unknown.is_empty() {
+        for (&index, share) in rivals.iter().zip(fair(capacity_bps, &wishes.flows_of(rivals))) {
+            shares[index] = share;
+        }
     }
-    for (index, share) in unknown.into_iter().zip(fair(&left, &others)) {
+    let reserved_bps: Vec<f64> = unknown.iter().map(|&index| shares[index].rate_bps as f64).collect();
+    for (&index, &rate_bps) in unknown.iter().zip(&reserved_bps) {
+        take(&mut left, wishes.flows.links(index), rate_bps);
+    }
+    serve_in_turn(&mut left, wishes, known.to_vec(), &mut shares);
+    for (&index, &rate_bps) in unknown.iter().zip(&reserved_bps) {
+        take(&mut left, wishes.flows.links(index), -rate_bps);
+    }
+    for (&index, share) in unknown.iter().zip(fair(&left, &wishes.flows_of(unknown))) {
         shares[index] = share;
     }
     shares
@@ -158,9 +187,12 @@ mod tests {
     fn flows_of_unknown_size_share() {
         let flows = [flow(&[0], None), flow(&[0], None), flow(&[0, 1], None)];
         assert_eq!(rates(&[90, 100], &flows), [30, 30, 30]);
-        // A flow of known size gets what the shares leave, here nothing but its own.
+        // A flow of known size gets what the shares leave.
         let flows = [flow(&[0], None), flow(&[0], Some(5)), flow(&[0], Some(6))];
-        assert_eq!(rates(&[90], &flows), [30, 60, 0]);
+        assert_eq!(rates(&[90], &flows), [45, 45, 0], "one waits, and two share");
+        // What one of unknown size has here because another waits leaves room elsewhere for a third.
+        let flows = [flow(&[0], None), flow(&[0, 1], Some(5)), flow(&[0], Some(6)), flow(&[1], Some(7))];
+        assert_eq!(rates(&[100, 70], &flows), [50, 50, 0, 20]);
         // What is left by it goes to the others.
         let flows = [flow(&[0], None), flow(&[0, 1], Some(5))];
         assert_eq!(rates(&[90, 30], &flows), [60, 30]);

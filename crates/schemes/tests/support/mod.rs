@@ -62,19 +62,19 @@ impl World {
         Some((answer, actions))
     }
 
-    /// Lets jobs end until there is none, and every switch confirm.
-    pub fn settle(&mut self) {
-        for round in 0.. {
-            assert!(round < 100, "the scheme never stops solving");
-            if self.solve().is_none() {
-                break;
-            }
+    /// Lets jobs end until there is none, and every switch confirm. Returns what the scheme did.
+    pub fn settle(&mut self) -> Vec<Action> {
+        let mut all = Vec::new();
+        while let Some((_, actions)) = self.solve() {
+            all.extend(actions);
+            assert!(all.len() < 100_000, "the scheme never stops solving");
         }
         let pending: Vec<FlowId> =
             self.view.flows.iter().filter(|(_, flow)| flow.pending.is_some()).map(|(&id, _)| id).collect();
         for flow in pending {
-            self.deliver(&Event::RouteConfirmed { flow });
+            all.extend(self.deliver(&Event::RouteConfirmed { flow }));
         }
+        all
     }
 
     fn learn(&mut self, event: &Event) {
