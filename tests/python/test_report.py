@@ -161,3 +161,12 @@ def test_a_lead_by_unfinished_flows_is_not_called_one() -> None:
 def test_a_single_run_is_not_called_clear() -> None:
     html = synthetic.result(fat_tree(k=2), {"spt": 0.6, "ecmp": 1.0}, runs=1, flows=100).report()
     assert "a single run: no confidence interval" in html
+
+
+def test_means_of_unfinished_flows_are_drawn_as_bounds(result: Result) -> None:
+    def marks(of: Result) -> list[list[str]]:
+        return [[text.get_text()[0] for text in axes.texts] for axes in plots(of)[0].figure.axes]
+
+    assert marks(result) == [["≤"] * 3, ["≥"] * 3]
+    finished = synthetic.result(fat_tree(k=4, rate="10Mbps"), {"spt": 0.6, "ecmp": 1.0})
+    assert all(text.isdigit() for texts in marks(finished) for text in texts)

@@ -134,12 +134,7 @@ def compare(
         },
         in_python=in_python,
     )
-    if jobs is not None and jobs < 1:
-        raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
-    result = Experiment(settings, _as_fabric(fabric), in_python=in_python).carry_out(jobs)
-    for text in result.troubles:
-        warnings.warn(text, SchemeWarning, stacklevel=2)
-    return _whole(result)
+    return _carried_out(Experiment(settings, _as_fabric(fabric), in_python=in_python), jobs)
 
 
 def run(*, scheme: str | type | Callable[[], object], runs: int = 1, **settings: Any) -> Result:
@@ -150,6 +145,16 @@ def run(*, scheme: str | type | Callable[[], object], runs: int = 1, **settings:
     0
     """
     return compare(schemes=[scheme], runs=runs, **settings)
+
+
+def _carried_out(experiment: Experiment, jobs: int | None) -> Result:
+    """The result of an experiment, with a warning for each scheme that failed and was let go on."""
+    if jobs is not None and jobs < 1:
+        raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
+    result = experiment.carry_out(jobs)
+    for text in result.troubles:
+        warnings.warn(text, SchemeWarning, stacklevel=3)
+    return _whole(result)
 
 
 def _whole(result: Result) -> Result:

@@ -36,6 +36,7 @@ from pathloom.report.style import (
     save_figure,
     short_labels,
 )
+from pathloom.report.tables import AT_LEAST, AT_MOST
 from pathloom.words import count_text, time_text
 
 if TYPE_CHECKING:
@@ -117,34 +118,45 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
     names = short_labels([row["scheme"] for row in rows])
     for place, (key, label, scale) in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), place + 1)
-        _dots(axes, [row[key] for row in rows], [look[row["scheme"]] for row in rows], scale)
+        bound = AT_MOST if key == "throughput" else AT_LEAST
+        _dots(axes, [row[key] for row in rows], [look[row["scheme"]] for row in rows], scale, bound)
         _cut_at(axes, 0.0, 1.0 if key == "throughput" else None)
         axes.set_xlabel(label)
         axes.set_yticks(range(len(rows)), names if place == 0 else [""] * len(rows))
     says = "Mean and 95 % confidence interval over the runs."
     if len(panels) > 1:
         says += " More throughput is better, and less time."
-    says += _unfinished_text(result, "throughput is at most what is shown, and FCT at least")
+    says += _unfinished_text(result, "a hollow mark is the most that throughput can be, and the least that FCT can be")
     return Plot("means", "Means", says, figure)
 
 
-def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Look], scale: float) -> None:
+def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Look], scale: float, bound: str) -> None:
+    """A mean and its interval per scheme. One that unfinished flows make a bound is hollow and marked with `bound`."""
     for place, (figure, look) in enumerate(zip(figures, schemes, strict=True)):
         if figure["mean"] is None:
             continue
         half = (figure["ci95"] or 0.0) * scale
         mean = figure["mean"] * scale
+        is_bound = bool(figure.get("mean_censored"))
         axes.errorbar(
             mean,
             place,
             xerr=half or None,
             color=look.colour,
             marker=look.marker,
+            markerfacecolor="white" if is_bound else look.colour,
             markersize=7,
             capsize=4,
             linewidth=1.6,
         )
-        axes.annotate(f"{mean:.3g}", (mean, place), (0, 8), textcoords="offset points", ha="center", fontsize=8)
+        axes.annotate(
+            f"{bound if is_bound else ''}{mean:.3g}",
+            (mean, place),
+            (0, 8),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
     axes.set_ylim(len(figures) - 0.4, -0.75)
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.12)
