@@ -286,3 +286,30 @@ def test_a_host_on_two_ports_is_reached_at_both_of_its_addresses(name: str) -> N
         for port in there.ports:
             target = (there.name, str(port.address))
             assert talks(live, (here.name, str(here.ports[0].address)), target) == "here"
+
+
+def test_a_bond_of_two_ports_that_both_speak_for_one_address_is_refused_and_named(name: str) -> None:
+    homes = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps,buffer=150"
+    claim = """
+import socket, sys, time
+address, (interface, mac) = socket.inet_aton(sys.argv[1]), sys.argv[2:]
+door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+door.bind((interface, 0))
+mac = bytes.fromhex(mac.replace(":", ""))
+# As a bond does that balances: each port says that the address is there.
+for _ in range(40):
+    head = bytes.fromhex("0806000108000604") + bytes([0, 1])
+    door.send(bytes([255] * 6) + mac + head + mac + address + bytes(6) + address + bytes(18))
+    time.sleep(0.1)
+"""
+    with alive(name, homes, QUIET, arp="proxy") as live:
+        live.await_log("every cable is as configured")
+        here, there = live.blueprint.hosts[0], live.blueprint.hosts[-1]
+        first, second = there.ports
+        source = (here.name, str(here.ports[0].address))
+        assert talks(live, source, (there.name, first.address)) == "here"
+        finish(run_on(live, there.name, claim, first.address, second.interface, second.mac))
+        live.await_log(f"speaks for {first.address}")
+        # It is still reached where it was first.
+        assert talks(live, source, (there.name, first.address), 5) == "here"
+        assert talks(live, source, (there.name, second.address), 5) == "here"
