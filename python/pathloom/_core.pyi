@@ -312,6 +312,9 @@ class View:
         `how` is `shortest`, `k-shortest`, `k-edge-disjoint` or `simple:N`, all paths of at most N hops.
         """
 
+    def link_load_bps(self, link: int) -> int | None:
+        """What a link carried between the last two readings of its port's counters (`Needs.link_loads_every_ns`)."""
+
     def allocated_bps(self) -> list[int]:
         """By link: the bandwidth that the scheme counts on there, summed over routes and pending routes."""
 

@@ -83,6 +83,12 @@ class Needs:
     """Whether flows on one path share rules (OFPT §5.2)."""
     paces: bool = False
     """Whether long flows are told how fast to send, by `Pace`; until then hosts pace them to their cards' rates."""
+    both_directions: bool = False
+    """Whether the other direction of a connection takes the path of its flow, reversed."""
+    idle_timeout_s: int | None = None
+    """Seconds after which rules of a path that nothing uses go by themselves; None for the controller's setting."""
+    link_loads_every_ns: int | None = None
+    """How often the port counters of all switches are read, for `View.link_load_bps`; None for never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,8 @@ impl Controller {
             let last = self.flows.get(id)?;
             plans = last.plans;
             if !last.closed {
-                // The first packet again.
-                return None;
+                // The first packet again; unless a way back turns out to be a long flow of its own.
+                return (long && self.leads_back(id)).then(|| self.make_long(id)).flatten();
             }
             // The ports are used again before the rules of their last connection have run out.
             self.retire(id);
@@ -129,6 +129,12 @@ impl Controller {
         self.insert_flow(Flow { plans, ..Flow::new(key) }, long);
         self.fresh.push(key.id);
         Some(key.id)
+    }
+
+    /// A flow that is known is long.
+    fn make_long(&mut self, id: FlowId) -> Option<FlowId> {
+        self.view.flows.get_mut(&id)?.long = true;
+        Some(id)
     }
 
     /// Adds a flow to what is known.
@@ -154,6 +160,7 @@ impl Controller {
         if early {
             self.undo_move(id);
         }
+        self.end_back(id);
         let Some(flow) = self.flows.get(id) else { return };
         let on_path = flow.moving.is_some() || flow.staying().any(|source| flow.version(source.plan).is_some());
         if !on_path {

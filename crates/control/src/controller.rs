@@ -7,6 +7,7 @@ use crate::drain::{Drains, Staged};
 use crate::flows::{Draining, FlowTable};
 use crate::io::{Input, Output};
 use crate::labels::Labels;
+use crate::link_loads::LinkLoads;
 use crate::links::Cables;
 use crate::orphans::Orphans;
 use crate::places::Places;
@@ -23,7 +24,7 @@ use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{Action, Event, FlowId, Needs, Scheme, State, View};
 use std::collections::{BTreeMap, VecDeque};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
 /// Events handed to a scheme within one input, at least, before the rest waits for a moment: a scheme that answers every
@@ -65,6 +66,7 @@ pub struct Controller {
     /// Whether rules of no single flow may have to change.
     pub(crate) stale: bool,
     pub(crate) polling: Polling,
+    pub(crate) link_loads: LinkLoads,
     pub(crate) reviews: Reviews,
     pub(crate) sweeps: Sweeps,
     pub(crate) timers: Timers,
@@ -114,6 +116,7 @@ impl Controller {
             compiler: Compiler::default(),
             stale: false,
             polling: Polling::new(nodes),
+            link_loads: LinkLoads::new(&fabric),
             reviews: Reviews::default(),
             sweeps: Sweeps::default(),
             timers: Timers::default(),
@@ -166,7 +169,7 @@ impl Controller {
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let scheme = self.scheme.poll_timeout().map(|at| at.max(self.deaf_until));
         let rest = (!self.events.is_empty()).then(|| self.now.saturating_add(BREATH));
-        [scheme, rest, self.timers.next(), self.polling.next()].into_iter().flatten().min()
+        [scheme, rest, self.timers.next(), self.polling.next(), self.link_loads.next()].into_iter().flatten().min()
     }
 
     /// Puts another scheme in charge. Flows stay where they are; what the last one kept them from sending ends with it. The
@@ -184,6 +187,7 @@ impl Controller {
         self.lift_limits();
         if self.started {
             self.polling.start(self.now, self.needs.poll_period);
+            self.read_ports_every(self.needs.link_loads_every);
             self.start_sweeps();
             self.stale = true;
             self.events.push_back(Event::Started);
@@ -192,6 +196,9 @@ impl Controller {
                 self.view.flows.keys().copied().filter(|&id| self.flows.get(id).is_none_or(|f| f.closed)).collect();
             for id in gone {
                 self.view.flows.remove(&id);
+            }
+            if !self.needs.both_directions {
+                self.leave_all_back();
             }
             self.events.extend(self.view.long_flows().map(|(flow, _)| Event::FlowAdopted { flow }));
             self.settle_all();
@@ -261,6 +268,7 @@ impl Controller {
         self.next_round();
         self.start_sweeps();
         self.polling.start(self.now, self.needs.poll_period);
+        self.read_ports_every(self.needs.link_loads_every);
         self.tell(Event::Started);
         self.pump();
     }
@@ -314,7 +322,8 @@ impl Controller {
             },
             Input::Drain { target, out } => self.drain(target, out),
             Input::Place { prefix, at } => self.place(prefix, at),
-            Input::PortStats { .. } | Input::Timeout => {}
+            Input::PortStats { switch, rows } if self.is_switch(switch) => self.port_stats(switch, &rows),
+            Input::Timeout => {}
             _ => self.counts.nonsense += 1,
         }
     }
@@ -345,14 +354,20 @@ impl Controller {
             }
         }
         self.poll_if_due();
+        self.read_ports_if_due();
         if self.scheme.poll_timeout().is_some_and(|at| at.max(self.deaf_until) <= self.now) {
             self.tell(Event::Timeout);
             self.deaf_until = self.now.saturating_add(BREATH);
         }
     }
 
-    /// Notes something for the scheme.
+    /// Notes something for the scheme. It does not hear of ways back.
     pub(crate) fn tell(&mut self, event: Event) {
+        if let Event::RouteConfirmed { flow } | Event::RouteRejected { flow, .. } = event {
+            if self.leads_back(flow) {
+                return;
+            }
+        }
         self.events.push_back(event);
     }
 
@@ -387,6 +402,7 @@ impl Controller {
             Action::Unroute { flow } => {
                 self.note(flow, Decision::Unroute);
                 self.unroute(flow);
+                self.leave_back(flow);
             }
             Action::Hold { flow, lease } => {
                 let until = self.now.saturating_add(lease);
@@ -413,6 +429,7 @@ impl Controller {
     /// What makes the rules of flows.
     pub(crate) fn planner(&self) -> Planner<'_> {
         let Config { priorities, idle_timeout_s, .. } = self.config;
+        let idle_timeout_s = self.needs.idle_timeout_s.map_or(idle_timeout_s, NonZeroU16::get);
         Planner { fabric: &self.fabric, priorities, idle_timeout_s, watched: self.config.is_watched() }
     }
 

@@ -4,7 +4,7 @@
 //! 63..60 mark | 59..58 kind | 57..42 epoch | 41..6 serial number of the flow | 5..0 plan
 //! ```
 //! Epoch and serial number together are the [`FlowId`]: every start of a controller has an epoch of its own, so no
-//! identifier is ever given twice. Rules of labels have the kind of detection, and plan 1.
+//! identifier is ever given twice. The highest bit of the serial number marks a way back ([`crate::returns`]). Rules of labels have the kind of detection, and plan 1.
 
 use pathloom_scheme::FlowId;
 
@@ -13,7 +13,9 @@ const MARK_SHIFT: u32 = 60;
 const KIND_SHIFT: u32 = 58;
 const FLOW_SHIFT: u32 = 6;
 const SERIAL_BITS: u32 = 36;
-const SERIAL_MASK: u64 = (1 << SERIAL_BITS) - 1;
+/// Set in the identifiers of ways back.
+const WAY_BACK: u64 = 1 << (SERIAL_BITS - 1);
+const SERIAL_MASK: u64 = WAY_BACK - 1;
 const FLOW_MASK: u64 = (1 << (SERIAL_BITS + 16)) - 1;
 
 /// What tells [`RuleKind::Label`] from [`RuleKind::Detection`]: rules of no single flow have no plan.
@@ -89,9 +91,19 @@ impl Cookie {
     }
 }
 
-/// The identifier of flow number `serial` (modulo 2³⁶) of an epoch.
+/// The identifier of flow number `serial` (modulo 2³⁵) of an epoch.
 pub fn flow_id(epoch: u16, serial: u64) -> FlowId {
     FlowId(u64::from(epoch) << SERIAL_BITS | serial & SERIAL_MASK)
+}
+
+/// The identifier for the other direction of a connection whose first direction, or which itself, had this one.
+pub fn way_back_id(flow: FlowId) -> FlowId {
+    FlowId(flow.0 | WAY_BACK)
+}
+
+/// Whether the controller made a flow of this identifier to lead the other direction of a connection.
+pub fn is_way_back(flow: FlowId) -> bool {
+    flow.0 & WAY_BACK != 0
 }
 
 /// Epoch and serial number of a flow.
@@ -106,13 +118,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 36, plan in 0..PLANS, kind in 0..5usize) {
+        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 35, plan in 0..PLANS, kind in 0..5usize) {
             let kinds = [RuleKind::Source, RuleKind::Hop, RuleKind::Default, RuleKind::Detection, RuleKind::Label];
             let kind = kinds[kind];
             let plan = if matches!(kind, RuleKind::Detection | RuleKind::Label) { 0 } else { plan };
             let cookie = Cookie { kind, flow: flow_id(epoch, serial), plan };
             prop_assert_eq!(Cookie::decode(cookie.encode()), Some(cookie));
             prop_assert_eq!(epoch_and_serial(cookie.flow), (epoch, serial));
+            let back = way_back_id(cookie.flow);
+            prop_assert!(is_way_back(back) && !is_way_back(cookie.flow));
+            prop_assert_eq!(epoch_and_serial(back), (epoch, serial));
+            prop_assert_eq!(Cookie::decode(Cookie { flow: back, ..cookie }.encode()).map(|cookie| cookie.flow), Some(back));
             let selected = cookie.encode() & SOURCE_COOKIE_MASK == SOURCE_COOKIE;
             prop_assert_eq!(selected, kind == RuleKind::Source);
         }

@@ -1,9 +1,10 @@
 //! What another scheme would do with the flows that stand: on a copy of what the controller knows, with nothing sent.
 
+use crate::cookies::is_way_back;
 use crate::defaults::{Choice, Compiler, DefaultTable, Routes};
 use crate::places::Places;
 use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo};
-use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme, View};
+use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, View};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Events that a scheme hears at most, besides some for each flow: one that never rests comes to an end.
@@ -34,7 +35,14 @@ pub struct DryRun {
 pub fn dry_run(view: View, scheme: Box<dyn Scheme>, now: Nanos) -> DryRun {
     let needs = scheme.needs();
     let period = needs.poll_period.unwrap_or(PERIOD);
-    let mut run = Run { now, scheme, events: VecDeque::new(), jobs: 0, rejected: 0, left: 0, view };
+    let both = needs.both_directions;
+    let mut run = Run { now, scheme, events: VecDeque::new(), jobs: 0, rejected: 0, left: 0, both, view };
+    if !both {
+        let ways_back = run.view.flows.iter().filter(|(&id, flow)| is_way_back(id) && !flow.long);
+        for id in ways_back.map(|(&id, _)| id).collect::<Vec<_>>() {
+            run.place(id, None, None);
+        }
+    }
     run.left = MOST_EVENTS + 64 * run.view.flows.len();
     let adopted: Vec<Event> = run.view.long_flows().map(|(flow, _)| Event::FlowAdopted { flow }).collect();
     run.events.push_back(Event::Started);
@@ -64,6 +72,8 @@ struct Run {
     jobs: usize,
     rejected: usize,
     left: usize,
+    /// Whether ways back follow their flows.
+    both: bool,
 }
 
 impl Run {
@@ -81,28 +91,36 @@ impl Run {
         self.left > 0
     }
 
+    /// Puts a flow on a path or the default routes, and its way back with it.
+    fn place(&mut self, id: FlowId, path: Option<Path>, rate_bps: Option<u64>) {
+        let Some(flow) = self.view.flows.get_mut(&id) else { return };
+        let reverse = flow.five_tuple.reverse();
+        let back = path.as_ref().map(Path::reverse);
+        (flow.route, flow.pending, flow.allocated_bps) = (path, None, rate_bps.into());
+        if self.both && !is_way_back(id) {
+            let leads_back =
+                |(&id, flow): &(&FlowId, &FlowView)| is_way_back(id) && !flow.long && flow.five_tuple == reverse;
+            if let Some(way_back) = self.view.flows.iter().find(leads_back).map(|(&id, _)| id) {
+                self.place(way_back, back, None);
+            }
+        }
+    }
+
     fn act(&mut self, action: Action) {
         match action {
             Action::SetDefaults(how) => self.view.defaults = how,
             Action::Route { flow, path, rate_bps } => {
                 let up = path.check(&self.view.fabric).is_ok() && path.is_up(&self.view.links);
-                match self.view.flows.get_mut(&flow).filter(|_| up) {
-                    Some(known) => {
-                        (known.route, known.pending, known.allocated_bps) = (Some(path), None, rate_bps.into());
-                        self.events.push_back(Event::RouteConfirmed { flow });
-                    }
-                    None => {
-                        self.rejected += 1;
-                        let why = pathloom_scheme::Rejection::Malformed;
-                        self.events.push_back(Event::RouteRejected { flow, why });
-                    }
+                if up && self.view.flows.contains_key(&flow) {
+                    self.place(flow, Some(path), rate_bps);
+                    self.events.push_back(Event::RouteConfirmed { flow });
+                } else {
+                    self.rejected += 1;
+                    let why = pathloom_scheme::Rejection::Malformed;
+                    self.events.push_back(Event::RouteRejected { flow, why });
                 }
             }
-            Action::Unroute { flow } => {
-                if let Some(known) = self.view.flows.get_mut(&flow) {
-                    (known.route, known.pending, known.allocated_bps) = (None, None, None.into());
-                }
-            }
+            Action::Unroute { flow } => self.place(flow, None, None),
             Action::Solve { ticket, input, .. } if self.jobs < MOST_JOBS => {
                 self.jobs += 1;
                 let answer = (self.scheme.solver())(&self.view, &input);

@@ -2,7 +2,7 @@
 //! safe order: at the source ToR first, and elsewhere when no packet can be under way any more.
 
 use crate::controller::Controller;
-use crate::cookies::{epoch_and_serial, Cookie, RuleKind, PLANS};
+use crate::cookies::{epoch_and_serial, is_way_back, Cookie, RuleKind, PLANS};
 use crate::flows::{Flow, SourceRule};
 use crate::labels::Next;
 use crate::plan::{tag, FlowKey, Version, LEVELS};
@@ -285,7 +285,7 @@ impl Controller {
             flow.versions.push(version);
         }
         let measured = self.needs.detection.nic_share().is_some();
-        let long = on_path || !measured;
+        let long = (on_path || !measured) && !is_way_back(id);
         self.insert_flow(flow, long);
         self.counts.adopted += 1;
         let remembered = self.orphans.remembered.remove(&id);
@@ -304,10 +304,8 @@ impl Controller {
         if let Some(path) = self.view.flows.get(&id).and_then(|view| view.route.clone()) {
             self.note(id, Decision::Adopted { path });
         }
-        if on_path {
-            self.tell(Event::FlowAdopted { flow: id });
-        } else if self.view.flows.get(&id).is_some_and(|view| view.long) {
-            self.tell(Event::FlowArrived { flow: id });
+        if self.view.flows.get(&id).is_some_and(|view| view.long) {
+            self.tell(if on_path { Event::FlowAdopted { flow: id } } else { Event::FlowArrived { flow: id } });
         }
     }
 

@@ -46,7 +46,8 @@ impl Controller {
         }
         view.pending = Some(path.clone());
         self.note(id, Decision::Route { path: path.clone(), rate_bps });
-        self.start_move(id, path);
+        self.start_move(id, path.clone());
+        self.lead_back(id, &path);
     }
 
     pub(crate) fn check_route(&self, id: FlowId, path: &Path) -> Result<(), Rejection> {
@@ -255,13 +256,17 @@ impl Controller {
         let closed = flow.closed;
         let path = flow.version(moving.plan).and_then(|version| version.path.clone());
         let took = self.now.saturating_sub(moving.begun);
+        let leads_back = self.leads_back(id);
         let news = self.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
-            self.set_up.add(took);
-            if view.route.is_some() {
+            if leads_back {
+                // No route of the scheme's.
+            } else if view.route.is_some() {
                 self.counts.reroutes += 1;
                 self.counts.reroutes_in_place += u64::from(matches!(moving.how, How::InPlace(_)));
+                self.set_up.add(took);
             } else {
                 self.counts.routes += 1;
+                self.set_up.add(took);
             }
             view.route = path;
         });

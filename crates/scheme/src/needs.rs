@@ -2,6 +2,7 @@
 
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU16;
 
 /// How a controller finds the long flows a scheme wants to hear of.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -95,6 +96,16 @@ pub struct Needs {
     /// the rate of their network card, so that they fill no queue before the controller has heard of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paces: bool,
+    /// Whether the other direction of a connection takes the path of its flow, reversed, as long as the scheme was not told of
+    /// that direction as a flow of its own. It costs as many rules again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub both_directions: bool,
+    /// Seconds after which the rules of a path that nothing uses go by themselves; `None` for the controller's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_s: Option<NonZeroU16>,
+    /// How often the port counters of all switches are read ([`crate::View::link_load_bps`]); `None` for never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_loads_every: Option<Nanos>,
 }
 
 impl Needs {
@@ -106,5 +117,8 @@ impl Needs {
         migration: Migration::Tagged,
         rules: RuleSharing::PerFlow,
         paces: false,
+        both_directions: false,
+        idle_timeout_s: None,
+        link_loads_every: None,
     };
 }

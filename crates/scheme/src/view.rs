@@ -89,6 +89,9 @@ pub struct View {
     pub busy_share: f64,
     /// Round-trip time to each switch, by node; `None` where none was measured.
     pub switch_rtt: Shared<Vec<Option<Nanos>>>,
+    /// What each directed link carried between the last two readings of its port's counters, in bits per second, by link;
+    /// nothing where there were none. Only with [`crate::Needs::link_loads_every`].
+    pub link_load_bps: Shared<Vec<Known>>,
 }
 
 impl View {
@@ -96,6 +99,7 @@ impl View {
     pub fn new(fabric: Arc<Fabric>) -> View {
         let links = LinkState::of(&fabric);
         let switch_rtt = Shared::from(vec![None; fabric.nodes().len()]);
+        let link_load_bps = Shared::from(vec![Known::NOTHING; fabric.links().len()]);
         View {
             fabric,
             links,
@@ -103,6 +107,7 @@ impl View {
             defaults: DefaultRoutes::default(),
             busy_share: 0.0,
             switch_rtt,
+            link_load_bps,
         }
     }
 

@@ -7,6 +7,7 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::fmt::Display;
+use std::num::NonZeroU16;
 
 const DEFAULTS: [(&str, DefaultRoutes); 4] = [
     ("single_path", DefaultRoutes::SinglePath),
@@ -39,6 +40,14 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
     if poll_period == Some(0) {
         return Err("poll_period_ns: expected a time above 0, or None".to_owned());
     }
+    let idle_timeout_s: Option<u16> = field(given, "idle_timeout_s")?;
+    let idle_timeout_s = idle_timeout_s
+        .map(|seconds| NonZeroU16::new(seconds).ok_or("idle_timeout_s: expected 1 or more, or None"))
+        .transpose()?;
+    let link_loads_every: Option<u64> = field(given, "link_loads_every_ns")?;
+    if link_loads_every == Some(0) {
+        return Err("link_loads_every_ns: expected a time above 0, or None".to_owned());
+    }
     let (measured, any) = (Detection::Measured { nic_share }, Detection::Any { nic_share });
     let (nothing, label, announced) = (Detection::Nothing, Detection::Label, Detection::Announced);
     let known =
@@ -54,6 +63,9 @@ fn read_needs(given: &Bound<'_, PyAny>) -> Result<Needs, String> {
         migration: choice(given, "migration", &MIGRATIONS)?,
         rules: choice(given, "rules", &SHARINGS)?,
         paces: field(given, "paces")?,
+        both_directions: field(given, "both_directions")?,
+        idle_timeout_s,
+        link_loads_every: link_loads_every.map(Nanos),
     })
 }
 

@@ -237,6 +237,11 @@ impl View {
         self.view.allocated_bps()
     }
 
+    fn link_load_bps(&self, link: u32) -> PyResult<Option<u64>> {
+        let link = self.known_link(link)?;
+        Ok(self.view.link_load_bps[link.index()].get())
+    }
+
     #[getter]
     fn defaults(&self) -> &'static str {
         super::actions::defaults_name(self.view.defaults)

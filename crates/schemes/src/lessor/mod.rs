@@ -45,6 +45,7 @@ pub(crate) const ENTRY: Entry = Entry {
             ALPHA_KEY,
             router::SIZES_KEY,
             router::DEFAULTS_KEY,
+            router::ACKS_KEY,
             router::DETECT_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
@@ -110,7 +111,11 @@ impl Scheme for Lessor {
     }
 
     fn needs(&self) -> Needs {
-        Needs { detection: self.settings.detection, ..Needs::NOTHING }
+        Needs {
+            detection: self.settings.detection,
+            both_directions: self.settings.router.both_directions,
+            ..Needs::NOTHING
+        }
     }
 
     fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {

@@ -71,6 +71,7 @@ pub(crate) const ENTRY: Entry = Entry {
             MIGRATION_KEY,
             RULES_KEY,
             router::DEFAULTS_KEY,
+            router::ACKS_KEY,
             router::EPSILON_KEY,
             router::GAIN_KEY,
             router::LONG_KEY,
@@ -155,6 +156,7 @@ impl Scheme for Ofpt {
             migration: self.settings.migration,
             rules: self.settings.rules,
             paces: self.settings.dispatch.headroom.is_some(),
+            both_directions: self.settings.router.both_directions,
             ..Needs::NOTHING
         }
     }

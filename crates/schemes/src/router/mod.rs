@@ -44,6 +44,12 @@ pub(crate) const DEFAULTS_KEY: KeyInfo = (
     "ecmp (switches hash five-tuples over all shortest paths) or per-host (OFPT §4.3: the hosts of a rack take the spines in turn), how flows without a path of their own are routed",
 );
 
+pub(crate) const ACKS_KEY: KeyInfo = (
+    "acks",
+    "path",
+    "path (what the receiver sends back takes the flow's path, reversed, which doubles the rules) or default (the default routes)",
+);
+
 pub(crate) const DETECT_KEY: KeyInfo = (
     "detect",
     "any",
@@ -81,6 +87,8 @@ pub(crate) fn read_period(spec: &Spec, key: &'static str) -> Result<Option<Nanos
 pub(crate) struct RouterSettings {
     /// How short flows are routed, and long ones until they have a path.
     pub defaults: DefaultRoutes,
+    /// Whether the other direction of a connection takes the path of its flow.
+    pub both_directions: bool,
     pub epsilon: f64,
     pub gain: f64,
     pub long_bytes: u64,
@@ -90,7 +98,9 @@ impl RouterSettings {
     pub(crate) fn read(spec: &Spec) -> Result<RouterSettings, SpecError> {
         let defaults =
             spec.choice("defaults", &[("ecmp", DefaultRoutes::Ecmp), ("per-host", DefaultRoutes::PerHost)])?;
+        let both_directions = spec.choice("acks", &[("path", true), ("default", false)])?;
         Ok(RouterSettings {
+            both_directions: both_directions.unwrap_or(true),
             // Per host, all flows to one destination take the same uplinks, and those of an incast meet long before its
             // last link.
             defaults: defaults.unwrap_or(DefaultRoutes::Ecmp),

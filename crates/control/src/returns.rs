@@ -1,0 +1,86 @@
+//! Ways back: where a scheme asks for both directions ([`pathloom_scheme::Needs::both_directions`]), the other direction of
+//! a connection takes the path of its flow, reversed. Acknowledgements then queue behind nothing but what that path carries.
+//!
+//! A way back is a flow like others, but the scheme does not hear of it. Its identifier says what it is, so that a controller
+//! that starts anew and finds its rules does not take it for a long flow. It ends with the flow that it belongs to, and it
+//! becomes a long flow of the scheme's when it is announced, labelled or measured to be one.
+
+use crate::controller::Controller;
+use crate::cookies::{is_way_back, way_back_id};
+use crate::flows::Flow;
+use crate::plan::FlowKey;
+use pathloom_model::Path;
+use pathloom_scheme::FlowId;
+
+impl Controller {
+    /// Has the other direction of a long flow take its path.
+    pub(crate) fn lead_back(&mut self, id: FlowId, path: &Path) {
+        if !self.needs.both_directions || !self.is_long(id) {
+            return;
+        }
+        if let Some(back) = self.way_back(id).or_else(|| self.make_way_back(id)) {
+            self.route(back, path.reverse(), None);
+        }
+    }
+
+    /// The flow is put back on the default routes, and so is the other direction.
+    pub(crate) fn leave_back(&mut self, id: FlowId) {
+        if let Some(back) = self.way_back(id) {
+            self.unroute(back);
+        }
+    }
+
+    /// The flow is over, and so is its way back. Its rules stay until nothing more comes.
+    pub(crate) fn end_back(&mut self, id: FlowId) {
+        if let Some(back) = self.way_back(id) {
+            self.finish(back);
+        }
+    }
+
+    /// Puts all ways back on the default routes: a scheme is in charge that asks for none.
+    pub(crate) fn leave_all_back(&mut self) {
+        let ways: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).filter(|&id| self.leads_back(id)).collect();
+        for id in ways {
+            self.unroute(id);
+        }
+    }
+
+    /// Whether a flow is a way back that has not become a long flow.
+    pub(crate) fn leads_back(&self, id: FlowId) -> bool {
+        is_way_back(id) && !self.is_long(id)
+    }
+
+    fn is_long(&self, id: FlowId) -> bool {
+        self.view.flows.get(&id).is_some_and(|view| view.long)
+    }
+
+    /// The way back of a flow.
+    fn way_back(&self, id: FlowId) -> Option<FlowId> {
+        let reverse = self.flows.get(id)?.key.five_tuple.reverse();
+        let back = self.flows.find(&reverse)?;
+        (self.leads_back(back) && self.flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
+    }
+
+    /// Makes the way back of a flow; `None` where the other direction is a flow of the scheme's, or cannot be one.
+    fn make_way_back(&mut self, id: FlowId) -> Option<FlowId> {
+        let five_tuple = self.flows.get(id)?.key.five_tuple.reverse();
+        let (src, dst) = (self.attachment(five_tuple.src)?, self.attachment(five_tuple.dst)?);
+        let mut plans = 0;
+        let name = match self.flows.find(&five_tuple) {
+            Some(other) if self.is_long(other) => return None,
+            Some(other) => {
+                // It was known by its first packet, and counted. It is counted on its path from now on.
+                plans = self.flows.get(other)?.plans;
+                self.finish(other);
+                self.retire(other);
+                other
+            }
+            None if self.orphans.has(&five_tuple) => return None,
+            None => self.flows.next_id(),
+        };
+        let name = if is_way_back(name) { self.flows.next_id() } else { name };
+        let key = FlowKey { id: way_back_id(name), five_tuple, src, dst, meter: None };
+        self.insert_flow(Flow { plans, ..Flow::new(key) }, false);
+        Some(key.id)
+    }
+}

@@ -1,0 +1,76 @@
+"""What a scheme sees of the load of links, and where the other direction of its flows goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import pathloom as pl
+from pathloom.scheme import MILLISECOND_NS, Actions, Event, FlowArrived, Needs, Route, Scheme, Started, Timeout, View
+
+
+class Watcher(Scheme):
+    """Puts the only flow on one path, and notes what the links of the path and those back carry in the end."""
+
+    seen: ClassVar[dict[bool, dict[str, list[int | None]]]] = {}
+
+    def __init__(self, both: bool = False) -> None:
+        self.both = both
+        self.wants_ns: int | None = None
+        self.path: tuple[int, ...] = ()
+        self.uplink = 0
+
+    def needs(self) -> Needs:
+        return Needs(link_loads_every_ns=50 * MILLISECOND_NS, both_directions=self.both)
+
+    def poll_timeout(self) -> int | None:
+        return self.wants_ns
+
+    def handle(self, now_ns: int, event: Event, view: View) -> Actions:
+        if isinstance(event, Started):
+            assert all(view.link_load_bps(link) is None for link in range(len(view.links)))
+            self.wants_ns = 950 * MILLISECOND_NS
+        elif isinstance(event, FlowArrived):
+            flow = view.flow(event.flow)
+            self.path = view.paths(flow.src_tor, flow.dst_tor)[-1]
+            uplink = view.link_between(flow.src_host, flow.src_tor)
+            assert uplink is not None
+            self.uplink = uplink
+            yield Route(flow.id, self.path)
+        elif isinstance(event, Timeout):
+            self.wants_ns = None
+            back = [view.links[link].reverse for link in self.path]
+            self.seen[self.both] = {
+                "uplink": [view.link_load_bps(self.uplink)],
+                "path": [view.link_load_bps(link) for link in self.path],
+                "back": [view.link_load_bps(link) for link in back],
+            }
+
+
+class Both(Watcher):
+    """With both directions."""
+
+    def __init__(self) -> None:
+        super().__init__(both=True)
+
+
+def test_link_loads_are_what_links_carry_in_both_directions(tmp_path: Path) -> None:
+    flows = tmp_path / "one.csv"
+    flows.write_text("start_s,src,dst,size_bytes\n0.01,h0,h15,100000000\n", encoding="utf-8")
+    Watcher.seen.clear()
+    pl.compare(
+        fabric=pl.fat_tree(k=4, rate="10Mbps"),
+        traffic=pl.flows(str(flows)),
+        schemes=[Watcher, Both],
+        duration="1s",
+        runs=1,
+        jobs=1,
+    )
+    for both, loads in Watcher.seen.items():
+        # Full links; a frame more or less in 50 ms is 2.4 % of that.
+        assert all(load is not None and 9_900_000 < load < 10_100_000 for load in loads["uplink"] + loads["path"])
+        # An acknowledgement of 66 bytes for two of them, on the same way where that was asked for.
+        acks_bps = 66 / (2 * 1514) * 10_000_000
+        alike = [load is not None and abs(load - acks_bps) < 0.1 * acks_bps for load in loads["back"]]
+        assert all(alike) if both else not all(alike), loads
+    assert set(Watcher.seen) == {False, True}
