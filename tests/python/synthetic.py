@@ -72,6 +72,7 @@ def outcome(
             "sent": 10_000,
             "copied": 0,
             "delivered": 9_900,
+            "misdelivered": 0,
             "dropped": 100,
             "in_flight": 0,
             "hops": 50_000,

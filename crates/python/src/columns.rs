@@ -85,12 +85,13 @@ pub fn link_columns<'py>(py: Python<'py>, links: &[LinkOutcome]) -> PyResult<Bou
 
 /// All packets.
 pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bound<'py, PyDict>> {
-    let PacketTotals { sent, copied, delivered, dropped, in_flight, hops, events } = *packets;
+    let PacketTotals { sent, copied, delivered, misdelivered, dropped, in_flight, hops, events } = *packets;
     let dict = PyDict::new(py);
     let counts = [
         ("sent", sent),
         ("copied", copied),
         ("delivered", delivered),
+        ("misdelivered", misdelivered),
         ("dropped", dropped),
         ("in_flight", in_flight),
         ("hops", hops),

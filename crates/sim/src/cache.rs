@@ -7,7 +7,6 @@
 
 use crate::packet::{Packet, TagBits};
 use crate::time::Ps;
-use crate::trusted::item_mut;
 use pathloom_model::NodeId;
 use pathloom_switching::RuleRef;
 
@@ -98,7 +97,10 @@ impl Cache {
     /// A cache for flows that pass at most `switches_on_path` switches; longer ways are decided packet by packet.
     pub(crate) fn new(nodes: usize, switches_on_path: usize) -> Cache {
         let stride = switches_on_path.clamp(2, 64);
-        Cache { stride, entries: Vec::new(), backing: Vec::new(), by_switch: vec![Vec::new(); nodes] }
+        let mut cache = Cache { stride, entries: Vec::new(), backing: Vec::new(), by_switch: vec![Vec::new(); nodes] };
+        // Frames of no connection find rows, too, which stay empty.
+        cache.reserve_lanes(2);
+        cache
     }
 
     /// A cache that holds nothing. To take the place of one that has not been used.
@@ -121,9 +123,11 @@ impl Cache {
         (usize::from(hop) < self.stride).then(|| lane as usize * self.stride + usize::from(hop))
     }
 
+    /// The entry for a lane's `hop`-th switch, if there is one: no packet can make it look beyond the rows reserved.
     #[inline(always)]
-    pub(crate) fn entry(&mut self, place: usize) -> &mut Entry {
-        item_mut(&mut self.entries, place)
+    pub(crate) fn entry(&mut self, lane: u32, hop: u8) -> Option<&mut Entry> {
+        let place = self.place(lane, hop)?;
+        self.entries.get_mut(place)
     }
 
     /// Remembers a decision. What the entry held before must have been taken by [`Cache::take`].
@@ -174,6 +178,13 @@ impl Cache {
         first..first + self.stride
     }
 
+    /// Decisions remembered for a lane.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self, lane: u32) -> usize {
+        let row = self.entries.get(self.lane_places(lane)).unwrap_or_default();
+        row.iter().filter(|entry| entry.key != NO_KEY).count()
+    }
+
     /// Collects what the cache owes the rules of a switch; the entries stay in use.
     pub(crate) fn collect(&mut self, switch: NodeId, mut give: impl FnMut(Credit)) {
         let mut places = std::mem::take(&mut self.by_switch[switch.index()]);
@@ -199,4 +210,18 @@ fn empty() -> Entry {
 
 fn credit(entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {
     Credit { rules: *rules, packets: u64::from(entry.packets), bytes: entry.bytes, last: entry.last }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lane_reaches_beyond_the_rows_reserved() {
+        let mut cache = Cache::new(3, 5);
+        assert!(cache.entry(1, 4).is_some() && cache.entry(1, 5).is_none() && cache.entry(2, 0).is_none());
+        cache.reserve_lanes(6);
+        assert!(cache.entry(5, 4).is_some() && cache.entry(6, 0).is_none() && cache.entry(u32::MAX, 4).is_none());
+        assert!(Cache::off(3).entry(0, 0).is_none());
+    }
 }

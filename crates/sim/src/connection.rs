@@ -1,10 +1,12 @@
-//! The connections under way, by slot. A slot is used again once its connection is over and none of its packets is in the
+//! The connections under way, by slot, from slot 1 on ([`crate::lanes::NO_CONNECTION`] is nobody's). A slot is used again once its connection is over and none of its packets is in the
 //! network any more; `use_count` tells the users apart.
 
-use crate::packet::Packet;
+use crate::interface::Interface;
+use crate::lanes::NO_CONNECTION;
+use crate::packet::{Direction, Packet};
 use crate::sack_options::SackOptions;
 use crate::time::{Ps, NEVER};
-use pathloom_model::{LinkId, Nanos};
+use pathloom_model::Nanos;
 use pathloom_transport::{Receiver, Sender, Settings};
 
 pub(crate) struct Connection {
@@ -16,9 +18,8 @@ pub(crate) struct Connection {
     pub(crate) flow: u32,
     /// One past the last byte to deliver; `u64::MAX` for a long-lived flow.
     pub(crate) size: u64,
-    /// Link by which the sending host, and the receiving host, reach the fabric.
-    pub(crate) data_uplink: u32,
-    pub(crate) ack_uplink: u32,
+    /// Interfaces of the sending host and of the receiving one.
+    pub(crate) interfaces: [Interface; 2],
     /// When the last two segments will have left the host's card; `None` if their number is not bounded.
     card: Option<[Ps; 2]>,
     /// When an event that tells of room there is in the agenda for.
@@ -39,45 +40,29 @@ pub(crate) struct Connection {
 }
 
 /// Connections by slot.
-#[derive(Default)]
 pub(crate) struct Connections {
+    /// The first one is nobody's: no frame is for it.
     slots: Vec<Connection>,
     free: Vec<u32>,
-    in_use: usize,
 }
 
 /// Where a new connection runs.
 pub(crate) struct Endpoints {
     pub(crate) flow: u32,
     pub(crate) size: Option<u64>,
-    pub(crate) data_uplink: LinkId,
-    pub(crate) ack_uplink: LinkId,
+    pub(crate) interfaces: [Interface; 2],
 }
 
 impl Connections {
+    pub(crate) fn new(settings: &Settings) -> Connections {
+        let nobody = Endpoints { flow: u32::MAX, size: Some(0), interfaces: [Interface::NONE; 2] };
+        let nobody = Connection { closed: true, ..Connection::new(settings, &nobody) };
+        Connections { slots: vec![nobody], free: Vec::new() }
+    }
+
     /// Takes a slot for a connection that is closed still.
     pub(crate) fn open_slot(&mut self, settings: &Settings, ends: &Endpoints) -> usize {
-        let mut connection = Connection {
-            sender: Sender::new(settings, ends.size),
-            receiver: Receiver::new(settings),
-            sack_options: None,
-            flow: ends.flow,
-            size: ends.size.unwrap_or(u64::MAX),
-            data_uplink: ends.data_uplink.0,
-            ack_uplink: ends.ack_uplink.0,
-            card: settings.small_queues.then_some([0; 2]),
-            card_event: 0,
-            under_way: 0,
-            sender_timer: NEVER,
-            receiver_timer: NEVER,
-            held_until: 0,
-            opened: false,
-            delivered: false,
-            closed: false,
-            packets_sent: 0,
-            use_count: 0,
-        };
-        self.in_use += 1;
+        let mut connection = Connection::new(settings, ends);
         match self.free.pop() {
             Some(slot) => {
                 connection.use_count = self.slots[slot as usize].use_count + 1;
@@ -93,7 +78,6 @@ impl Connections {
 
     /// Gives a slot back.
     pub(crate) fn close_slot(&mut self, slot: usize) {
-        self.in_use -= 1;
         self.free.push(slot as u32);
     }
 
@@ -102,16 +86,12 @@ impl Connections {
         &mut self.slots[slot]
     }
 
-    /// Slots there are, used or not.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
     /// All connections that are not over, in order of slot.
     pub(crate) fn live(&self) -> impl Iterator<Item = (usize, &Connection)> {
         let mut free = self.free.clone();
         free.sort_unstable();
-        self.slots.iter().enumerate().filter(move |(slot, _)| free.binary_search(&(*slot as u32)).is_err())
+        let slots = self.slots.iter().enumerate().skip(NO_CONNECTION + 1);
+        slots.filter(move |(slot, _)| free.binary_search(&(*slot as u32)).is_err())
     }
 
     /// The connection, if it is still the one a timer was set for.
@@ -121,6 +101,37 @@ impl Connections {
 }
 
 impl Connection {
+    fn new(settings: &Settings, ends: &Endpoints) -> Connection {
+        Connection {
+            sender: Sender::new(settings, ends.size),
+            receiver: Receiver::new(settings),
+            sack_options: None,
+            flow: ends.flow,
+            size: ends.size.unwrap_or(u64::MAX),
+            interfaces: ends.interfaces,
+            card: settings.small_queues.then_some([0; 2]),
+            card_event: 0,
+            under_way: 0,
+            sender_timer: NEVER,
+            receiver_timer: NEVER,
+            held_until: 0,
+            opened: false,
+            delivered: false,
+            closed: false,
+            packets_sent: 0,
+            use_count: 0,
+        }
+    }
+
+    /// The interface that a packet of this connection is for.
+    #[inline(always)]
+    pub(crate) fn destination(&self, packet: &Packet) -> Interface {
+        match packet.direction() {
+            Direction::Data => self.interfaces[1],
+            Direction::Ack => self.interfaces[0],
+        }
+    }
+
     /// Whether its slot can be given back.
     pub(crate) fn is_over(&self) -> bool {
         self.closed && self.under_way == 0

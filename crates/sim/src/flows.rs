@@ -8,7 +8,6 @@ use pathloom_transport::{Settings, TimeoutWait};
 use pathloom_workload::{FlowSpec, Start, Workload};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
 /// First port and number of ports that sources draw from: Linux's default ephemeral range.
@@ -51,7 +50,6 @@ pub(crate) struct Flows {
     awaited_by: Vec<Vec<u32>>,
     /// Source address and port drawn for each flow.
     ends: Vec<(Attachment, Attachment, u16)>,
-    active: FxHashSet<FiveTuple>,
     /// Finite transfers that have started, or wait for no other any more, and have not finished; and long-lived ones
     /// that have not been stopped.
     open: usize,
@@ -66,7 +64,6 @@ impl Flows {
             waits_for: vec![0; count],
             awaited_by: Vec::new(),
             ends: draw_ends(fabric, &workload, seed),
-            active: FxHashSet::default(),
             open: 0,
             workload,
         };
@@ -135,11 +132,11 @@ impl Flows {
         self.next as u32 - 1
     }
 
-    /// A flow starts; returns its five-tuple, which no other flow under way has.
-    pub(crate) fn start(&mut self, flow: u32, now: Nanos) -> FiveTuple {
+    /// A flow starts; returns its five-tuple, the first that is not in use.
+    pub(crate) fn start(&mut self, flow: u32, now: Nanos, in_use: impl Fn(&FiveTuple) -> bool) -> FiveTuple {
         let mut five_tuple = self.drawn(flow).2;
         let port = five_tuple.src_port;
-        while !self.active.insert(five_tuple) {
+        while in_use(&five_tuple) {
             let next = (five_tuple.src_port - EPHEMERAL.0 + 1) % EPHEMERAL.1;
             five_tuple.src_port = EPHEMERAL.0 + next;
             // All ports of this pair are taken: go on with the next service port.
@@ -173,11 +170,6 @@ impl Flows {
         let record = &mut self.records[connection.flow as usize];
         self.open -= usize::from(record.finish.is_none());
         record.closed = Some(Closed::of(connection, now));
-    }
-
-    /// No packet of a five-tuple is in the network any more.
-    pub(crate) fn release(&mut self, five_tuple: &FiveTuple) {
-        self.active.remove(five_tuple);
     }
 
     /// Whether nothing that has started is still to finish.

@@ -10,6 +10,8 @@ mod connection;
 mod control_plane;
 mod flows;
 mod ideal;
+mod interface;
+mod lanes;
 mod link;
 mod marks;
 mod network;
@@ -21,6 +23,8 @@ mod sack_options;
 mod settings;
 mod simulation;
 mod tap;
+#[cfg(test)]
+mod tests;
 mod time;
 mod trusted;
 mod wheel;

@@ -2,16 +2,18 @@
 //! reaches a host or a controller is handed back to the caller.
 
 use crate::cache::{Cache, Entry};
+use crate::interface::Interface;
+use crate::lanes::Lanes;
 use crate::link::{LinkQueue, Taken};
 use crate::marks::Marks;
 use crate::outcome::PacketTotals;
-use crate::packet::{Direction, Packet, TagBits};
+use crate::packet::{Packet, TagBits};
 use crate::settings::ControlSettings;
 use crate::tap::{Fate, Tap};
 use crate::time::{to_nanos, Ps};
 use crate::trusted::{item, item_mut};
 use crate::wheel::Wheel;
-use pathloom_model::{Fabric, Headers, Link, LinkId, NodeId, PortNo, TCP_ACK};
+use pathloom_model::{Fabric, Headers, Link, LinkId, NodeId, PortNo};
 use pathloom_switching::{Decision, Removed, Switch, SwitchSettings};
 use std::sync::Arc;
 
@@ -26,6 +28,8 @@ pub(crate) struct Totals {
     pub copied: u64,
     /// No rule, a meter, or too many switches passed.
     pub dropped_at_switches: u64,
+    /// Reached an interface that they were not for.
+    pub misdelivered: u64,
 }
 
 /// Headers copied to the controller.
@@ -39,31 +43,12 @@ pub(crate) struct PacketIn {
 pub(crate) enum Arrival {
     /// Nothing for others to do.
     Forwarded,
-    /// It reached the host at the end of its way.
-    Host(Packet),
+    /// It reached a host, by this interface.
+    Host(Packet, Interface),
     /// A lane lost a packet (its connection counts what is under way).
     Dropped(u32),
     /// A switch wants something slower done.
     Slow(Packet),
-}
-
-/// Five-tuple and mark of the packets of each connection, by slot.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LaneHeaders {
-    pub(crate) data: Headers,
-}
-
-impl LaneHeaders {
-    /// Headers of a packet as a switch parses them.
-    pub(crate) fn of(&self, packet: &Packet) -> Headers {
-        let five_tuple = match packet.direction() {
-            Direction::Data => self.data.five_tuple,
-            Direction::Ack => self.data.five_tuple.reverse(),
-        };
-        let tcp_flags = if packet.flags() == 0 { TCP_ACK } else { packet.flags() };
-        let mptcp = self.data.mptcp.filter(|_| packet.flags() != 0);
-        Headers { five_tuple, dscp: self.data.dscp, tcp_flags, tag: packet.tag(), mptcp }
-    }
 }
 
 pub(crate) struct Network<T: Tap> {
@@ -74,8 +59,7 @@ pub(crate) struct Network<T: Tap> {
     /// Generation of each switch, by node: what the cache is checked against.
     generations: Vec<u32>,
     cache: Cache,
-    /// By slot.
-    pub(crate) lanes: Vec<LaneHeaders>,
+    pub(crate) lanes: Lanes,
     pub(crate) totals: Totals,
     pub(crate) tap: T,
 }
@@ -106,7 +90,17 @@ impl<T: Tap> Network<T> {
         let nodes = fabric.nodes().len();
         let cache = Cache::new(nodes, path_switches);
         let totals = Totals::default();
-        Network { fabric, links, wheel, switches, generations: vec![0; nodes], cache, lanes: Vec::new(), totals, tap }
+        Network {
+            fabric,
+            links,
+            wheel,
+            switches,
+            generations: vec![0; nodes],
+            cache,
+            lanes: Lanes::default(),
+            totals,
+            tap,
+        }
     }
 
     /// Time of the next arrival and its link, if that is before `limit`.
@@ -132,8 +126,10 @@ impl<T: Tap> Network<T> {
         let taken = item_mut(&mut self.links, link as usize).enqueue(now, packet);
         if T::ON {
             let fate = if taken == Taken::Dropped { Fate::Dropped } else { Fate::Queued };
-            let headers = self.lanes[packet.slot()].of(&packet);
-            self.tap.seen(now, LinkId(link), &packet.describe(headers), fate);
+            // A tap sees TCP; a frame of no connection is none.
+            if let Some(headers) = self.lanes.headers(&packet) {
+                self.tap.seen(now, LinkId(link), &packet.describe(headers), fate);
+            }
         }
         if let Taken::First(at) = taken {
             self.wheel.insert(&mut self.links, at, link);
@@ -151,11 +147,10 @@ impl<T: Tap> Network<T> {
             self.wheel.insert(&mut self.links, at, link);
         }
         if to_host {
-            return Arrival::Host(packet);
+            return Arrival::Host(packet, Interface::at_end_of(link));
         }
-        let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
         let key = Entry::key(link, *item(&self.generations, to.index()));
-        let entry = self.cache.entry(place);
+        let Some(entry) = self.cache.entry(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
         if !entry.holds(key, &packet) {
             return Arrival::Slow(packet);
         }
@@ -177,8 +172,9 @@ impl<T: Tap> Network<T> {
             let record = self.fabric.link(LinkId(link));
             (record.to, record.to_port)
         };
-        let headers = self.lanes[packet.slot()].of(&packet);
-        let Some(program) = self.switches[switch.index()].as_mut() else {
+        // Rules are about IP; none of them is for a frame of no connection.
+        let headers = self.lanes.headers(&packet);
+        let (Some(headers), Some(program)) = (headers, self.switches[switch.index()].as_mut()) else {
             self.totals.dropped_at_switches += 1;
             return (None, 1);
         };
@@ -245,9 +241,10 @@ impl<T: Tap> Network<T> {
         self.cache = Cache::off(self.fabric.nodes().len());
     }
 
-    /// Makes room for the lanes of `slots` connections.
-    pub(crate) fn reserve_slots(&mut self, slots: usize) {
-        self.cache.reserve_lanes(slots * 2);
+    /// Takes in a subflow whose data have these headers: makes room for the decisions about its lanes.
+    pub(crate) fn open_slot(&mut self, slot: usize, data: Headers) {
+        self.lanes.open(slot, data);
+        self.cache.reserve_lanes((slot + 1) * 2);
     }
 
     /// Forgets the decisions for both lanes of a connection that is over.
@@ -257,6 +254,13 @@ impl<T: Tap> Network<T> {
                 self.settle(place);
             }
         }
+        self.lanes.close(slot);
+    }
+
+    /// Decisions remembered for a lane.
+    #[cfg(test)]
+    pub(crate) fn remembered(&self, lane: u32) -> usize {
+        self.cache.remembered(lane)
     }
 
     /// A switch with its counters brought up to date, to be read or changed. Changes take effect on the next packet.
@@ -324,10 +328,12 @@ impl<T: Tap> Network<T> {
     pub(crate) fn packet_totals(&self) -> PacketTotals {
         let sum = |count: fn(&LinkQueue) -> u64| self.links.iter().map(count).sum::<u64>();
         let hops = sum(LinkQueue::delivered_packets);
+        let arrived: u64 = self.links.iter().filter(|link| link.to_host()).map(LinkQueue::delivered_packets).sum();
         PacketTotals {
             sent: self.totals.sent,
             copied: self.totals.copied,
-            delivered: self.links.iter().filter(|link| link.to_host()).map(LinkQueue::delivered_packets).sum(),
+            delivered: arrived - self.totals.misdelivered,
+            misdelivered: self.totals.misdelivered,
             dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
             in_flight: sum(LinkQueue::in_flight),
             hops,

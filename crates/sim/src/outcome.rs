@@ -60,15 +60,18 @@ pub struct LinkOutcome {
     pub utilisation: f64,
 }
 
-/// All packets. `sent + copied = delivered + dropped + in_flight`.
+/// All packets. `sent + copied = delivered + misdelivered + dropped + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
     /// Put into the network by hosts.
     pub sent: u64,
     /// Copies made by switches.
     pub copied: u64,
-    /// Taken out by hosts.
+    /// Taken out by the interfaces that they were for.
     pub delivered: u64,
+    /// Brought to another host, or to another interface of the right one, which does not take them. Only wrong rules do
+    /// so.
+    pub misdelivered: u64,
     /// Lost: at full or failed links, or in switches.
     pub dropped: u64,
     /// Still on their way at the end.
@@ -117,6 +120,6 @@ impl Outcome {
     /// Whether every packet is accounted for.
     pub fn conserves_packets(&self) -> bool {
         let p = &self.packets;
-        p.sent + p.copied == p.delivered + p.dropped + p.in_flight
+        p.sent + p.copied == p.delivered + p.misdelivered + p.dropped + p.in_flight
     }
 }

@@ -5,8 +5,10 @@ use crate::before::{check, longest_way};
 use crate::connection::{Connections, Endpoints};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::flows::Flows;
+use crate::interface::Interface;
+use crate::lanes::NO_CONNECTION;
 use crate::marks::Marks;
-use crate::network::{Arrival, LaneHeaders, Network};
+use crate::network::{Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome};
 use crate::packet::{Direction, Packet};
 use crate::settings::{SimError, SimSettings};
@@ -21,7 +23,6 @@ use pathloom_scheme::{Detection, Needs};
 use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// One run of one scheme.
@@ -36,8 +37,6 @@ pub struct Simulation<T: Tap = NoTap> {
     detection: Detection,
     /// Whether hosts pace long flows from their start on: to their cards' rates, until the controller tells them more.
     paces: bool,
-    /// Slots of the connections that are not over, by what the controller calls them.
-    by_tuple: FxHashMap<FiveTuple, u32>,
     long_bytes: u64,
     /// What hosts draw the time from that they work on a packet.
     rng: Pcg64,
@@ -86,7 +85,7 @@ impl<T: Tap> Simulation<T> {
         let mut simulation = Simulation {
             network,
             control: plane,
-            connections: Connections::default(),
+            connections: Connections::new(&transport),
             flows: Flows::new(&fabric, workload, &transport, seed),
             agenda: Agenda::default(),
             jitter: to_ps(transport.jitter),
@@ -95,7 +94,6 @@ impl<T: Tap> Simulation<T> {
             transport,
             detection,
             paces,
-            by_tuple: FxHashMap::default(),
             long_bytes,
             faults,
             link_state: LinkState::of(&fabric),
@@ -183,7 +181,7 @@ impl<T: Tap> Simulation<T> {
     fn arrive(&mut self, now: Ps, link: u32) {
         match self.network.arrive(now, link) {
             Arrival::Forwarded => {}
-            Arrival::Host(packet) => self.deliver(now, packet),
+            Arrival::Host(packet, interface) => self.deliver(now, packet, interface),
             Arrival::Dropped(lane) => self.lose(lane, 1),
             Arrival::Slow(packet) => {
                 let lane = packet.lane();
@@ -201,6 +199,9 @@ impl<T: Tap> Simulation<T> {
 
     fn lose(&mut self, lane: u32, packets: i32) {
         let slot = (lane >> 1) as usize;
+        if slot == NO_CONNECTION {
+            return;
+        }
         let connection = self.connections.get(slot);
         connection.under_way -= i64::from(packets);
         if connection.is_over() {
@@ -209,10 +210,13 @@ impl<T: Tap> Simulation<T> {
     }
 
     #[inline]
-    fn deliver(&mut self, now: Ps, packet: Packet) {
+    fn deliver(&mut self, now: Ps, packet: Packet, interface: Interface) {
         let slot = packet.slot();
         let nanos = to_nanos(now);
         let connection = self.connections.get(slot);
+        if connection.destination(&packet) != interface {
+            return self.turn_away(packet);
+        }
         connection.under_way -= 1;
         if connection.closed {
             if connection.under_way == 0 {
@@ -248,6 +252,16 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
+    /// A host has got a packet that is not for this interface of it. Frames of no connection are for whoever gets them; so
+    /// far nobody answers them.
+    #[cold]
+    fn turn_away(&mut self, packet: Packet) {
+        if packet.slot() != NO_CONNECTION {
+            self.network.totals.misdelivered += 1;
+            self.lose(packet.lane(), 1);
+        }
+    }
+
     /// Sends what the sender of a connection wants to send, and sees to its timer.
     #[inline]
     fn pump(&mut self, now: Ps, slot: usize) {
@@ -263,7 +277,7 @@ impl<T: Tap> Simulation<T> {
             }
             let Some(segment) = connection.sender.poll_transmit(nanos) else { break };
             connection.packets_sent += 1;
-            let link = connection.data_uplink;
+            let link = connection.interfaces[0].uplink().0;
             let ready = self.worked_on(now);
             if self.network.send(ready, link, packet_of(slot, &segment)) {
                 let leaves_card = now + self.network.links[link as usize].backlog(now);
@@ -316,7 +330,7 @@ impl<T: Tap> Simulation<T> {
         if echo {
             packet.mark();
         }
-        let link = connection.ack_uplink;
+        let link = connection.interfaces[1].uplink().0;
         let ready = self.worked_on(now);
         if self.network.send(ready, link, packet) {
             self.connections.get(slot).under_way += 1;
@@ -359,7 +373,7 @@ impl<T: Tap> Simulation<T> {
         self.flows.close(connection, to_nanos(now));
         let flow = connection.flow;
         if self.detection == Detection::Announced && self.is_long(flow) {
-            let five_tuple = self.network.lanes[slot].data.five_tuple;
+            let five_tuple = self.network.lanes.five_tuple(slot);
             self.control.tell(now, &mut self.agenda, Input::TransferEnded { five_tuple });
         }
         if self.connections.get(slot).is_over() {
@@ -369,8 +383,6 @@ impl<T: Tap> Simulation<T> {
 
     fn release(&mut self, slot: usize) {
         self.network.release_slot(slot);
-        self.by_tuple.remove(&self.network.lanes[slot].data.five_tuple);
-        self.flows.release(&self.network.lanes[slot].data.five_tuple);
         self.connections.close_slot(slot);
     }
 
@@ -416,20 +428,14 @@ impl<T: Tap> Simulation<T> {
     }
 
     fn start_flow(&mut self, now: Ps, flow: u32) {
-        let five_tuple = self.flows.start(flow, to_nanos(now));
+        let lanes = &self.network.lanes;
+        let five_tuple = self.flows.start(flow, to_nanos(now), |five_tuple| lanes.slot(five_tuple).is_some());
         let spec = self.flows.spec(flow);
         let size = spec.size_bytes;
-        let uplink = |address| self.fabric.attachment(address).map_or(LinkId(0), |at| at.uplink);
-        let (data_uplink, ack_uplink) = (uplink(five_tuple.src), uplink(five_tuple.dst));
-        let ends = Endpoints { flow, size, data_uplink, ack_uplink };
+        let (src, dst, _) = self.flows.drawn(flow);
+        let ends = Endpoints { flow, size, interfaces: [src, dst].map(|at| Interface::of(at.uplink)) };
         let slot = self.connections.open_slot(&self.transport, &ends);
-        let headers = LaneHeaders { data: self.headers(flow, five_tuple) };
-        match self.network.lanes.get_mut(slot) {
-            Some(place) => *place = headers,
-            None => self.network.lanes.push(headers),
-        }
-        self.network.reserve_slots(self.connections.len());
-        self.by_tuple.insert(five_tuple, slot as u32);
+        self.network.open_slot(slot, self.headers(flow, five_tuple));
         let is_long = self.is_long(flow);
         if self.detection == Detection::Announced && is_long {
             let input = Input::TransferAnnounced { five_tuple, size_bytes: size };
@@ -452,7 +458,7 @@ impl<T: Tap> Simulation<T> {
         let connection = self.connections.get(slot);
         connection.opened = true;
         if self.paces && is_long {
-            let card_bps = self.fabric.link(LinkId(connection.data_uplink)).settings.rate_bps;
+            let card_bps = self.fabric.link(connection.interfaces[0].uplink()).settings.rate_bps;
             let pace_bps = self.transport.pace_bps.map_or(card_bps, |pace_bps| pace_bps.min(card_bps));
             connection.sender.set_pace(to_nanos(now), Some(pace_bps));
         }
@@ -503,9 +509,9 @@ impl<T: Tap> Simulation<T> {
     }
 
     fn find(&mut self, five_tuple: &FiveTuple) -> Option<(u32, u32)> {
-        let slot = *self.by_tuple.get(five_tuple)?;
-        let connection = self.connections.get(slot as usize);
-        (!connection.closed).then_some((slot, connection.use_count))
+        let slot = self.network.lanes.slot(five_tuple)?;
+        let connection = self.connections.get(slot);
+        (!connection.closed).then_some((slot as u32, connection.use_count))
     }
 
     /// A transfer that has not been answered yet waits until it is released or the lease is over.

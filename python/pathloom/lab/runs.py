@@ -284,6 +284,8 @@ class LabExecution:
             "sent": sent,
             "copied": 0,
             "delivered": delivered,
+            # A host's card counts them among what arrived.
+            "misdelivered": 0,
             "dropped": dropped + lost,
             "in_flight": max(sent - delivered - dropped - lost, 0),
             "hops": hops,

@@ -1,0 +1,30 @@
+//! A host's interface: one of its ports, with an address of its own.
+
+use pathloom_model::LinkId;
+
+/// An interface, named by the link that leads out of it, which tells the host and the port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Interface(u32);
+
+impl Interface {
+    /// No host has this one.
+    pub(crate) const NONE: Interface = Interface(u32::MAX);
+
+    /// The interface that sends into `uplink`.
+    #[inline(always)]
+    pub(crate) fn of(uplink: LinkId) -> Interface {
+        Interface(uplink.0)
+    }
+
+    /// The interface at the end of a link to a host.
+    #[inline(always)]
+    pub(crate) fn at_end_of(link: u32) -> Interface {
+        Interface::of(LinkId(link).reverse())
+    }
+
+    /// The link that it sends into.
+    #[inline(always)]
+    pub(crate) fn uplink(self) -> LinkId {
+        LinkId(self.0)
+    }
+}

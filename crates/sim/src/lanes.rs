@@ -1,0 +1,57 @@
+//! Whose frames are whose: the headers of every subflow under way, by slot, and its slot by its five-tuple.
+//!
+//! A subflow has a slot and two lanes: its data ride one, its acknowledgements the other. Slot 0 is no subflow's. Frames
+//! of no connection (ARP, exploration, Hello) ride it; they have no five-tuple, and no decision about them is remembered.
+
+use crate::packet::{Direction, Packet};
+use pathloom_model::{FiveTuple, Headers, TCP_ACK};
+use rustc_hash::FxHashMap;
+
+/// The slot of frames of no connection.
+pub(crate) const NO_CONNECTION: usize = 0;
+
+/// Headers and five-tuples of the subflows under way.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    /// Headers of a subflow's data by slot, from slot 1 on. Those of a slot that is free are out of date.
+    data: Vec<Headers>,
+    slots: FxHashMap<FiveTuple, u32>,
+}
+
+impl Lanes {
+    /// Headers of a packet as a switch parses them; `None` for a frame of no connection.
+    pub(crate) fn headers(&self, packet: &Packet) -> Option<Headers> {
+        let data = self.data.get(packet.slot().checked_sub(1)?)?;
+        let five_tuple = match packet.direction() {
+            Direction::Data => data.five_tuple,
+            Direction::Ack => data.five_tuple.reverse(),
+        };
+        let tcp_flags = if packet.flags() == 0 { TCP_ACK } else { packet.flags() };
+        let mptcp = data.mptcp.filter(|_| packet.flags() != 0);
+        Some(Headers { five_tuple, dscp: data.dscp, tcp_flags, tag: packet.tag(), mptcp })
+    }
+
+    /// Five-tuple of a subflow's data.
+    pub(crate) fn five_tuple(&self, slot: usize) -> FiveTuple {
+        self.data[slot - 1].five_tuple
+    }
+
+    /// Slot of the subflow whose data have this five-tuple.
+    pub(crate) fn slot(&self, five_tuple: &FiveTuple) -> Option<usize> {
+        self.slots.get(five_tuple).map(|&slot| slot as usize)
+    }
+
+    /// A slot, 1 at least, has a new user. No subflow under way has its five-tuple.
+    pub(crate) fn open(&mut self, slot: usize, data: Headers) {
+        match self.data.get_mut(slot - 1) {
+            Some(place) => *place = data,
+            None => self.data.push(data),
+        }
+        self.slots.insert(data.five_tuple, slot as u32);
+    }
+
+    /// No packet of a subflow is in the network any more.
+    pub(crate) fn close(&mut self, slot: usize) {
+        self.slots.remove(&self.data[slot - 1].five_tuple);
+    }
+}
