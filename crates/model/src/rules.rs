@@ -42,6 +42,18 @@ impl Match {
         }
     }
 
+    /// The five-tuple that all frames of this match have in common; `None` if they may have several.
+    pub fn only_five_tuple(&self) -> Option<crate::FiveTuple> {
+        let address = |prefix: Option<Prefix>| prefix.filter(|prefix| prefix.len == 32).map(|prefix| prefix.address);
+        Some(crate::FiveTuple {
+            src: address(self.src)?,
+            dst: address(self.dst)?,
+            proto: self.proto?,
+            src_port: self.src_port?,
+            dst_port: self.dst_port?,
+        })
+    }
+
     /// Whether a frame with `headers` that came in by `in_port` is one of them.
     pub fn matches(&self, in_port: PortNo, headers: &Headers) -> bool {
         let tuple = &headers.five_tuple;

@@ -44,6 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let finished = outcome.flows.iter().filter(|flow| flow.finish.is_some()).count();
     println!("{:?}\n{:?}", outcome.packets, outcome.control);
     println!("{finished} of {} flows finished by {:.3} s", outcome.flows.len(), outcome.end.as_secs_f64());
+    let slow = simulation.decisions();
+    println!("{slow} packets asked a switch, {:.2} in 1000 hops", slow as f64 * 1e3 / outcome.packets.hops as f64);
     println!("mean throughput {:.4}", shares.iter().sum::<f64>() / shares.len() as f64);
     println!("{:.2} million packet-hops per wall second ({wall_s:.3} s)", outcome.packets.hops as f64 / wall_s / 1e6);
     Ok(())

@@ -1,9 +1,10 @@
 //! What switches decided for the flows under way: a cache of the rule tables, which remain the truth.
 //!
 //! A lane is one direction of one connection; its row holds one entry per switch on its way, in order. An entry is used
-//! only while the packet came in as the first one did (link and tag) and the switch's generation is what it was: any
-//! change of rules, groups or ports makes the switch decide anew. Frames forwarded from the cache are counted in the entry
-//! and credited to the rules before anyone reads counters or rules time out.
+//! while packets come in as the first one did (link and tag). A switch whose rules, groups or ports change says which
+//! decisions that may make wrong: those about one flow, or all. Their entries are emptied at once, so that a packet that
+//! finds an entry need not ask whether it still holds. Frames forwarded from the cache are counted in the entry and credited
+//! to the rules before anyone reads counters or rules time out.
 
 use crate::packet::{Packet, TagBits};
 use crate::time::Ps;
@@ -14,15 +15,15 @@ use pathloom_switching::RuleRef;
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Link the packet came in by, and generation of the switch when it decided; see [`Entry::key`].
-    key: u64,
     /// Flags and tag that a packet must have, of those bits that the mask says.
     marks: u64,
     mask: u64,
-    /// Tag it leaves with.
-    pub out_tag: TagBits,
-    /// Link it leaves by.
+    /// Link that packets come in by.
+    in_link: u32,
+    /// Link they leave by.
     pub out_link: u32,
+    /// Tag they leave with.
+    pub out_tag: TagBits,
     /// Frames forwarded from the cache and not credited yet.
     packets: u32,
     bytes: u64,
@@ -31,28 +32,22 @@ pub(crate) struct Entry {
 }
 
 /// No link has this number, so an empty entry matches nothing.
-const NO_KEY: u64 = u64::MAX;
+const NO_LINK: u32 = u32::MAX;
 /// Bits of [`Packet::marks`] that are flags; the others are the tag.
 const FLAG_BITS: u64 = 0xFF;
 
 impl Entry {
     /// A decision about a packet: it leaves by `out_link`. `any_flags` says that no rule looked at TCP flags, so that it
     /// holds for SYN and FIN as well.
-    pub(crate) fn new(key: u64, packet: &Packet, any_flags: bool, out_link: u32, out_tag: TagBits) -> Entry {
+    pub(crate) fn new(in_link: u32, packet: &Packet, any_flags: bool, out_link: u32, out_tag: TagBits) -> Entry {
         let mask = if any_flags { !FLAG_BITS } else { u64::MAX };
-        Entry { key, marks: packet.marks() & mask, mask, out_tag, out_link, packets: 0, bytes: 0, last: 0 }
-    }
-
-    /// What an entry is found by.
-    #[inline(always)]
-    pub(crate) fn key(in_link: u32, generation: u32) -> u64 {
-        u64::from(generation) << 32 | u64::from(in_link)
+        Entry { marks: packet.marks() & mask, mask, in_link, out_link, out_tag, packets: 0, bytes: 0, last: 0 }
     }
 
     /// Whether it speaks of this packet.
     #[inline(always)]
-    pub(crate) fn holds(&self, key: u64, packet: &Packet) -> bool {
-        self.key == key && packet.marks() & self.mask == self.marks
+    pub(crate) fn holds(&self, in_link: u32, packet: &Packet) -> bool {
+        self.in_link == in_link && packet.marks() & self.mask == self.marks
     }
 
     /// Counts a packet that it was used for.
@@ -89,7 +84,7 @@ pub(crate) struct Cache {
     stride: usize,
     entries: Vec<Entry>,
     backing: Vec<Backing>,
-    /// Entries that have held a decision of this switch since it was last collected.
+    /// Entries that have held a decision of this switch since it was last collected: all that hold one, and others.
     by_switch: Vec<Vec<u32>>,
 }
 
@@ -182,7 +177,7 @@ impl Cache {
     #[cfg(test)]
     pub(crate) fn remembered(&self, lane: u32) -> usize {
         let row = self.entries.get(self.lane_places(lane)).unwrap_or_default();
-        row.iter().filter(|entry| entry.key != NO_KEY).count()
+        row.iter().filter(|entry| entry.in_link != NO_LINK).count()
     }
 
     /// Collects what the cache owes the rules of a switch; the entries stay in use.
@@ -197,15 +192,29 @@ impl Cache {
                 give(credit(entry, &backing.rules));
                 (entry.packets, entry.bytes) = (0, 0);
             }
-            backing.listed = entry.key != NO_KEY;
+            backing.listed = entry.in_link != NO_LINK;
             backing.listed
         });
         self.by_switch[switch.index()] = places;
     }
+
+    /// Empties all entries that hold a decision of a switch, and collects what they owe.
+    pub(crate) fn forget(&mut self, switch: NodeId, give: impl FnMut(Credit)) {
+        self.collect(switch, give);
+        for place in self.by_switch[switch.index()].drain(..) {
+            self.backing[place as usize].listed = false;
+            self.entries[place as usize] = empty();
+        }
+    }
+
+    /// Whether an entry holds a decision of this switch.
+    pub(crate) fn is_of(&self, place: usize, switch: NodeId) -> bool {
+        self.backing[place].switch == switch && self.entries[place].in_link != NO_LINK
+    }
 }
 
 fn empty() -> Entry {
-    Entry { key: NO_KEY, ..Entry::new(0, &Packet::new(0, 0, 0, 0, 0), false, 0, TagBits::of(None)) }
+    Entry::new(NO_LINK, &Packet::new(0, 0, 0, 0, 0), false, 0, TagBits::of(None))
 }
 
 fn credit(entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {

@@ -287,10 +287,11 @@ impl ControlPlane {
         let refused = |xid: u32| move |why| Input::Refused { switch, xid, why };
         let reply = match output {
             Output::AddRule { xid, rule, .. } => {
-                network.with_switch(switch, |s| s.add_rule(at, rule))?.err().map(refused(xid))
+                let matches = rule.matches;
+                network.change_rule(switch, &matches, |s| s.add_rule(at, rule))?.err().map(refused(xid))
             }
             Output::DeleteRule { key, .. } => network
-                .with_switch(switch, |s| s.delete_rule(&key))?
+                .change_rule(switch, &key.matches, |s| s.delete_rule(&key))?
                 .and_then(|removed| notice(switch, removed, Removal::Deleted)),
             Output::AddGroup { xid, group, .. } => {
                 network.change_switch(switch, |s| s.add_group(group))?.err().map(refused(xid))

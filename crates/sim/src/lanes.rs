@@ -41,6 +41,12 @@ impl Lanes {
         self.slots.get(five_tuple).map(|&slot| slot as usize)
     }
 
+    /// The lanes whose packets have this five-tuple: data of one subflow, acknowledgements of another.
+    pub(crate) fn lanes(&self, five_tuple: &FiveTuple) -> [Option<u32>; 2] {
+        let slot = |five_tuple: &FiveTuple| self.slots.get(five_tuple).copied();
+        [slot(five_tuple).map(|slot| slot << 1), slot(&five_tuple.reverse()).map(|slot| slot << 1 | 1)]
+    }
+
     /// A slot, 1 at least, has a new user. No subflow under way has its five-tuple.
     pub(crate) fn open(&mut self, slot: usize, data: Headers) {
         match self.data.get_mut(slot - 1) {

@@ -8,7 +8,7 @@ use crate::settings::Handover;
 use crate::time::{Ps, NEVER};
 use crate::trusted::{fetch, item, item_mut};
 use crate::wheel::{Due, Scheduled};
-use pathloom_model::{Link, NodeId};
+use pathloom_model::Link;
 
 /// Fraction bits of [`LinkQueue::ps_per_byte`].
 const FRACTION: u32 = 20;
@@ -26,9 +26,8 @@ pub(crate) struct LinkQueue {
     /// First packet that had not left the port when this was last brought up to date; had not begun to, where packets
     /// are handed on then.
     waiting: u64,
-    /// Node at the other end, times four; the lowest bit is set for a host, the next one where packets are handed on when
-    /// sending begins.
-    to: u32,
+    /// The lowest bit is set where the other end is a host, the next one where packets are handed on when sending begins.
+    kind: u32,
     buffer: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
     busy_until: Ps,
@@ -88,7 +87,7 @@ impl LinkQueue {
             ps_per_byte,
             // Whatever is sent arrives later than it was.
             delay: settings.delay_ps.max(u64::from(begin)),
-            to: link.to.0 << 2 | u32::from(begin) << 1 | u32::from(to_host),
+            kind: u32::from(begin) << 1 | u32::from(to_host),
             buffer: settings.buffer_packets,
             sent_bytes: 0,
             refused: 0,
@@ -188,21 +187,15 @@ impl LinkQueue {
         self.ring = ring;
     }
 
-    /// Node at the other end.
-    #[inline(always)]
-    pub(crate) fn to(&self) -> NodeId {
-        NodeId(self.to >> 2)
-    }
-
     #[inline(always)]
     fn hands_on_at_begin(&self) -> bool {
-        self.to & 2 != 0
+        self.kind & 2 != 0
     }
 
-    /// Whether that is a host.
+    /// Whether its other end is a host.
     #[inline(always)]
     pub(crate) fn to_host(&self) -> bool {
-        self.to & 1 == 1
+        self.kind & 1 == 1
     }
 
     /// Packets waiting, being sent or under way.
@@ -283,7 +276,7 @@ pub(crate) enum Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::{LinkSettings, PortNo};
+    use pathloom_model::{LinkSettings, NodeId, PortNo};
     use proptest::prelude::*;
     use std::collections::VecDeque;
 

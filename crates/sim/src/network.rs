@@ -11,10 +11,11 @@ use crate::packet::{Packet, TagBits};
 use crate::settings::ControlSettings;
 use crate::tap::{Fate, Tap};
 use crate::time::{to_nanos, Ps};
-use crate::trusted::{item, item_mut};
+use crate::trusted::item_mut;
 use crate::wheel::Wheel;
-use pathloom_model::{Fabric, Headers, Link, LinkId, NodeId, PortNo};
-use pathloom_switching::{Decision, Removed, Switch, SwitchSettings};
+use pathloom_model::rules::Match;
+use pathloom_model::{Fabric, FiveTuple, Headers, Link, LinkId, NodeId, PortNo};
+use pathloom_switching::{Decision, Removed, Stale, Switch, SwitchSettings};
 use std::sync::Arc;
 
 /// Switches a packet may pass: what a TTL of 64 allows (RFC 1700). One that has passed more is in a loop.
@@ -30,6 +31,8 @@ pub(crate) struct Totals {
     pub dropped_at_switches: u64,
     /// Reached an interface that they were not for.
     pub misdelivered: u64,
+    /// Packets that a switch was asked about, for want of a remembered decision.
+    pub decisions: u64,
 }
 
 /// Headers copied to the controller.
@@ -56,8 +59,6 @@ pub(crate) struct Network<T: Tap> {
     pub(crate) links: Vec<LinkQueue>,
     wheel: Wheel,
     switches: Vec<Option<Box<Switch>>>,
-    /// Generation of each switch, by node: what the cache is checked against.
-    generations: Vec<u32>,
     cache: Cache,
     pub(crate) lanes: Lanes,
     pub(crate) totals: Totals,
@@ -90,17 +91,7 @@ impl<T: Tap> Network<T> {
         let nodes = fabric.nodes().len();
         let cache = Cache::new(nodes, path_switches);
         let totals = Totals::default();
-        Network {
-            fabric,
-            links,
-            wheel,
-            switches,
-            generations: vec![0; nodes],
-            cache,
-            lanes: Lanes::default(),
-            totals,
-            tap,
-        }
+        Network { fabric, links, wheel, switches, cache, lanes: Lanes::default(), totals, tap }
     }
 
     /// Time of the next arrival and its link, if that is before `limit`.
@@ -142,16 +133,15 @@ impl<T: Tap> Network<T> {
     pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
         let queue = item_mut(&mut self.links, link as usize);
         let (mut packet, next) = queue.dequeue();
-        let (to, to_host) = (queue.to(), queue.to_host());
+        let to_host = queue.to_host();
         if let Some(at) = next {
             self.wheel.insert(&mut self.links, at, link);
         }
         if to_host {
             return Arrival::Host(packet, Interface::at_end_of(link));
         }
-        let key = Entry::key(link, *item(&self.generations, to.index()));
         let Some(entry) = self.cache.entry(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
-        if !entry.holds(key, &packet) {
+        if !entry.holds(link, &packet) {
             return Arrival::Slow(packet);
         }
         entry.count(now, &packet);
@@ -178,6 +168,7 @@ impl<T: Tap> Network<T> {
             self.totals.dropped_at_switches += 1;
             return (None, 1);
         };
+        self.totals.decisions += 1;
         let decision = program.decide(in_port, &headers);
         let nanos = to_nanos(now);
         let passes = packet.hop() < TTL
@@ -202,8 +193,7 @@ impl<T: Tap> Network<T> {
             return;
         }
         self.settle(place);
-        let key = Entry::key(link, self.generations[switch.index()]);
-        let entry = Entry::new(key, packet, any_flags, out.0, TagBits::of(emission.tag));
+        let entry = Entry::new(link, packet, any_flags, out.0, TagBits::of(emission.tag));
         self.cache.store(place, switch, entry, &decision.rules);
     }
 
@@ -267,17 +257,42 @@ impl<T: Tap> Network<T> {
     pub(crate) fn with_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
         let program = self.switches[node.index()].as_mut()?;
         self.cache.collect(node, |owed| pay(program, &owed));
-        let result = act(program);
-        self.generations[node.index()] = program.generation();
-        Some(result)
+        self.change_switch(node, act)
+    }
+
+    /// Changes a rule with this match, whose counters are brought up to date.
+    pub(crate) fn change_rule<R>(
+        &mut self,
+        node: NodeId,
+        matches: &Match,
+        act: impl FnOnce(&mut Switch) -> R,
+    ) -> Option<R> {
+        let Some(flow) = matches.only_five_tuple() else { return self.with_switch(node, act) };
+        self.forget_flow(node, &flow);
+        self.change_switch(node, act)
     }
 
     /// Changes a switch whose counters nobody is about to read.
     pub(crate) fn change_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
         let program = self.switches[node.index()].as_mut()?;
         let result = act(program);
-        self.generations[node.index()] = program.generation();
+        match program.take_stale() {
+            Stale::Nothing => {}
+            Stale::Flows(flows) => flows.iter().for_each(|flow| self.forget_flow(node, flow)),
+            Stale::Everything => self.cache.forget(node, |owed| pay(program, &owed)),
+        }
         Some(result)
+    }
+
+    /// Forgets what a switch decided about the frames of a five-tuple.
+    fn forget_flow(&mut self, node: NodeId, flow: &FiveTuple) {
+        for lane in self.lanes.lanes(flow).into_iter().flatten() {
+            for place in self.cache.lane_places(lane) {
+                if self.cache.is_of(place, node) {
+                    self.settle(place);
+                }
+            }
+        }
     }
 
     /// A switch lost its power: its table is empty.

@@ -147,6 +147,11 @@ impl<T: Tap> Simulation<T> {
         self.network.forget_decisions();
     }
 
+    /// Packets that a switch had to be asked about so far, because no decision about them was remembered.
+    pub fn decisions(&self) -> u64 {
+        self.network.totals.decisions
+    }
+
     /// The tap.
     pub fn tap_mut(&mut self) -> &mut T {
         &mut self.network.tap

@@ -117,3 +117,27 @@ fn a_frame_of_no_connection_touches_no_lane() {
     assert!(after.conserves_packets() && after.packets.misdelivered == 0, "{:?}", after.packets);
     assert_eq!(simulation.network.totals.dropped_at_switches, dropped + 6);
 }
+
+#[test]
+fn a_rule_for_one_flow_makes_switches_forget_no_other() {
+    let mut simulation = stride();
+    simulation.advance(Nanos::from_millis(50));
+    let [src, _] = ends(&simulation, 0);
+    let uplink = simulation.route(0)[1];
+    let (port, five_tuple) =
+        (simulation.fabric.link(uplink).from_port, simulation.outcome().flows[0].five_tuple.unwrap());
+    let asked = |simulation: &mut Simulation, until_ms| {
+        let before = simulation.decisions();
+        simulation.advance(Nanos::from_millis(until_ms));
+        simulation.decisions() - before
+    };
+    assert_eq!(asked(&mut simulation, 60), 0, "everything is remembered");
+    overrule(&mut simulation, src.tor, Match::five_tuple(five_tuple), port);
+    assert_eq!(asked(&mut simulation, 70), 1, "the data of one flow");
+    let back = simulation.fabric.link(src.uplink).to_port;
+    overrule(&mut simulation, src.tor, Match::five_tuple(five_tuple.reverse()), back);
+    assert_eq!(asked(&mut simulation, 80), 1, "its acknowledgements");
+    overrule(&mut simulation, src.tor, Match { in_port: Some(PortNo(99)), ..Match::default() }, port);
+    // Two hosts of a ToR each send to one and receive from one: data and acknowledgements both ways.
+    assert_eq!(asked(&mut simulation, 90), 2 * 2 * 2, "all that pass");
+}

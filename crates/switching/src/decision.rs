@@ -30,8 +30,8 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether all plain segments of a flow that enter alike, until the generation changes, leave by just this port:
-    /// then a driver may remember it.
+    /// Whether all plain segments of a flow that enter alike leave by just this port: then a driver may remember it,
+    /// until [`crate::Switch::take_stale`] names the flow.
     pub fn single(&self) -> Option<Emission> {
         match self.emissions[..] {
             [one] if !self.copied && self.meters.is_empty() => Some(one),

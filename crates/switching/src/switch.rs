@@ -3,6 +3,7 @@
 use crate::decision::{Decision, Emission};
 use crate::group::choose;
 use crate::meter::MeterState;
+use crate::stale::Stale;
 use crate::table::{Entry, RuleRef, Slab, Table};
 use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleAction, RuleCounters, RuleKey};
 use pathloom_model::{FiveTuple, Headers, Nanos, PortNo};
@@ -42,7 +43,8 @@ pub struct Switch {
     groups: BTreeMap<GroupId, Group>,
     meters: BTreeMap<MeterId, MeterState>,
     port_up: Vec<bool>,
-    generation: u32,
+    /// Decisions that may have become wrong since somebody last asked.
+    stale: Stale,
     /// A time at or before which each rule with a time-out wants to be looked at again.
     deadlines: BinaryHeap<Reverse<(Nanos, u32, RuleRefOrder)>>,
     inserted: u32,
@@ -77,7 +79,7 @@ impl Switch {
             groups: BTreeMap::new(),
             meters: BTreeMap::new(),
             port_up: vec![true; settings.ports as usize],
-            generation: 0,
+            stale: Stale::Nothing,
             deadlines: BinaryHeap::new(),
             inserted: 0,
         }
@@ -85,13 +87,15 @@ impl Switch {
 
     /// Forgets all rules, groups and meters, as a switch does that lost its power. Ports stay as they are.
     pub fn clear(&mut self) {
-        let (generation, port_up) = (self.generation + 1, std::mem::take(&mut self.port_up));
-        *self = Switch { generation, port_up, ..Switch::new(self.settings) };
+        let port_up = std::mem::take(&mut self.port_up);
+        *self = Switch { stale: Stale::Everything, port_up, ..Switch::new(self.settings) };
     }
 
-    /// Changes whenever a remembered decision may have become wrong.
-    pub fn generation(&self) -> u32 {
-        self.generation
+    /// Which remembered decisions may have become wrong since this was last asked. A rule for one five-tuple touches the
+    /// decisions about that flow alone; other rules, groups and ports those about all flows. A meter touches none:
+    /// decisions with meters are not for remembering.
+    pub fn take_stale(&mut self) -> Stale {
+        std::mem::take(&mut self.stale)
     }
 
     /// Rules that stand.
@@ -104,7 +108,7 @@ impl Switch {
         if let Some(state) = (port.0 as usize).checked_sub(1).and_then(|index| self.port_up.get_mut(index)) {
             if *state != up {
                 *state = up;
-                self.generation += 1;
+                self.stale = Stale::Everything;
             }
         }
     }
@@ -127,14 +131,14 @@ impl Switch {
         if let Some(at) = deadline {
             self.watch(at, reference);
         }
-        self.generation += 1;
+        self.stale.add(&key.matches);
         Ok(())
     }
 
     /// Deletes just this rule; `None` if it does not stand.
     pub fn delete_rule(&mut self, key: &RuleKey) -> Option<Removed> {
         let reference = self.tables.get_mut(usize::from(key.table))?.remove(key)?;
-        self.generation += 1;
+        self.stale.add(&key.matches);
         let entry = self.rules.remove(reference)?;
         Some(Removed { rule: entry.rule, counters: entry.counters, hard: false })
     }
@@ -145,7 +149,7 @@ impl Switch {
             self.check_actions(&bucket.actions)?;
         }
         self.groups.insert(group.id, group);
-        self.generation += 1;
+        self.stale = Stale::Everything;
         Ok(())
     }
 
@@ -164,7 +168,6 @@ impl Switch {
     /// Adds or replaces a meter.
     pub fn add_meter(&mut self, now: Nanos, meter: Meter) {
         self.meters.insert(meter.id, MeterState::new(now, meter));
-        self.generation += 1;
     }
 
     /// Deletes a meter that no rule names.
@@ -315,7 +318,7 @@ impl Switch {
     fn time_out(&mut self, now: Nanos, reference: RuleRef) -> Option<Removed> {
         let entry = self.rules.remove(reference)?;
         self.tables[usize::from(entry.rule.table)].remove(&entry.rule.key());
-        self.generation += 1;
+        self.stale.add(&entry.rule.matches);
         let lived = now.saturating_sub(entry.added);
         let hard_at = Nanos::from_secs(u64::from(entry.rule.hard_timeout_s));
         let hard = entry.rule.hard_timeout_s > 0 && lived >= hard_at;
@@ -369,9 +372,9 @@ mod tests {
         let port = |s: &Switch, p| s.decide(PortNo(3), &Headers::plain(tuple(p))).single().map(|e| e.port.0);
         assert_eq!(port(&s, 7), Some(2));
         assert_eq!(port(&s, 8), Some(1));
-        let before = s.generation();
+        s.take_stale();
         s.delete_rule(&rule(2, 20, Match::five_tuple(tuple(7)), vec![]).key()).unwrap();
-        assert_ne!(before, s.generation());
+        assert_eq!(s.take_stale(), Stale::Flows(vec![tuple(7)]));
         assert_eq!(port(&s, 7), Some(1));
     }
 
@@ -427,10 +430,11 @@ mod tests {
         assert_eq!(gone[0].counters, RuleCounters { packets: 3, bytes: 300 });
         assert!(!gone[0].hard && gone[0].rule == idle && s.rule_count() == 0);
         assert_eq!(s.poll_timeout(), None);
-        let before = s.generation();
+        s.take_stale();
         s.add_rule(Nanos::ZERO, rule(0, 1, Match::default(), out(1))).unwrap();
+        s.take_stale();
         s.clear();
-        assert!(s.rule_count() == 0 && s.generation() > before);
+        assert_eq!((s.rule_count(), s.take_stale(), s.take_stale()), (0, Stale::Everything, Stale::Nothing));
     }
 
     #[test]
