@@ -23,7 +23,7 @@ pub(crate) enum Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Packet {
-    /// When the link it is on delivers it.
+    /// When the link it is on delivers it; without meaning on no link.
     pub deliver_at: Ps,
     /// First payload byte, or for an acknowledgement the next byte expected.
     pub seq: u64,
@@ -43,6 +43,12 @@ impl Packet {
         debug_assert!(u64::from(payload) <= PAYLOAD_BITS, "{payload} bytes do not fit a packet");
         let fixed = u64::from(lane) | u64::from(payload) << 32 | u64::from(wire) << 48;
         Packet { deliver_at: 0, seq, fixed, state: u64::from(flags) << 8 }
+    }
+
+    /// The same packet, delivered at this time.
+    #[inline(always)]
+    pub(crate) fn due(&self, deliver_at: Ps) -> Packet {
+        Packet { deliver_at, seq: self.seq, fixed: self.fixed, state: self.state }
     }
 
     #[inline(always)]

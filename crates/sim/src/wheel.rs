@@ -122,6 +122,13 @@ impl Wheel {
     /// `limit - 1` any more.
     #[inline(always)]
     pub(crate) fn pop_before<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> Option<(Ps, u32)> {
+        let (at, link) = self.pop(links, limit);
+        (link != NONE).then_some((at, link))
+    }
+
+    /// The same, with [`NONE`] for no link: two words fit registers, and an `Option` of them goes through memory.
+    #[inline(always)]
+    fn pop<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> (Ps, u32) {
         if self.left == 0 && !self.fill_batch(links, limit) {
             return self.pop_far(limit);
         }
@@ -131,29 +138,32 @@ impl Wheel {
             return self.pop_late(limit, (at, link));
         }
         self.left -= 1;
-        Some((at, link))
+        (at, link)
     }
 
     /// The first link of the batch is beyond the limit, or the heap may have an earlier one.
     #[cold]
-    fn pop_late(&mut self, limit: Ps, near: (Ps, u32)) -> Option<(Ps, u32)> {
+    #[inline(never)]
+    fn pop_late(&mut self, limit: Ps, near: (Ps, u32)) -> (Ps, u32) {
         if self.far.peek().is_some_and(|&Reverse(far)| far < near) {
             return self.pop_far(limit);
         }
         if near.0 >= limit {
-            return None;
+            return (NEVER, NONE);
         }
         self.left -= 1;
-        Some(near)
+        near
     }
 
     #[cold]
-    fn pop_far(&mut self, limit: Ps) -> Option<(Ps, u32)> {
-        let first = self.far.peek().map(|&Reverse(first)| first).filter(|first| first.0 < limit)?;
+    #[inline(never)]
+    fn pop_far(&mut self, limit: Ps) -> (Ps, u32) {
+        let first = self.far.peek().map(|&Reverse(first)| first).filter(|first| first.0 < limit);
+        let Some(first) = first else { return (NEVER, NONE) };
         self.far.pop();
         self.far_at = self.far.peek().map_or(NEVER, |Reverse(next)| next.0);
         self.advance_to(first.0);
-        Some(first)
+        first
     }
 
     /// Moves on to the next slot that is not empty, unless it or the heap's first begins at `limit` or later: then time
