@@ -74,13 +74,15 @@ pub(crate) struct Agenda {
     sequence: u64,
     /// When the next event is due, kept apart because it is read once per packet-hop.
     next_at: Ps,
+    /// Whether nothing is to happen any more.
+    halted: bool,
     /// Events taken out so far.
     pub(crate) taken: u64,
 }
 
 impl Default for Agenda {
     fn default() -> Agenda {
-        Agenda { heap: BinaryHeap::new(), sequence: 0, next_at: NEVER, taken: 0 }
+        Agenda { heap: BinaryHeap::new(), sequence: 0, next_at: NEVER, halted: false, taken: 0 }
     }
 }
 
@@ -100,7 +102,13 @@ impl Agenda {
     /// Nothing is to happen any more: whoever asks when the next event is due is told that it was due long ago.
     pub(crate) fn halt(&mut self) {
         self.heap.clear();
+        self.halted = true;
         self.next_at = 0;
+    }
+
+    /// Whether [`Agenda::halt`] has been called.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted
     }
 
     pub(crate) fn pop(&mut self) -> Option<(Ps, Event)> {

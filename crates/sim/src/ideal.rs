@@ -1,6 +1,7 @@
 //! What a transfer could come to if it had the fabric to itself.
 
-use pathloom_model::{Attachment, Fabric, LinkId, LinkState, Nanos, NodeId};
+use crate::transfers::{Ends, Plan};
+use pathloom_model::{Fabric, LinkId, LinkState, Nanos, NodeId};
 use pathloom_transport::{Settings, HEADER_BYTES};
 use pathloom_workload::Workload;
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Ideals<'a> {
     fabric: &'a Fabric,
     settings: &'a Settings,
-    /// Whether a host sends, and whether it receives, any long-lived transfer.
+    /// By uplink of an interface: whether a long-lived transfer sends, and whether one receives, by that interface.
     sends: Vec<bool>,
     receives: Vec<bool>,
     /// One-way propagation between ToRs over the shortest path, worked out once per pair.
@@ -18,19 +19,20 @@ pub(crate) struct Ideals<'a> {
 }
 
 impl<'a> Ideals<'a> {
-    pub(crate) fn new(fabric: &'a Fabric, workload: &Workload, settings: &'a Settings) -> Ideals<'a> {
-        let (mut sends, mut receives) = (vec![false; fabric.nodes().len()], vec![false; fabric.nodes().len()]);
-        for flow in workload.flows.iter().filter(|flow| flow.size_bytes.is_none()) {
-            sends[flow.src.index()] = true;
-            receives[flow.dst.index()] = true;
+    pub(crate) fn new(fabric: &'a Fabric, workload: &Workload, plan: &Plan, settings: &'a Settings) -> Ideals<'a> {
+        let (mut sends, mut receives) = (vec![false; fabric.links().len()], vec![false; fabric.links().len()]);
+        let long_lived = |index: &u32| workload.flows[*index as usize].size_bytes.is_none();
+        for ends in (0..workload.flows.len() as u32).filter(long_lived).flat_map(|transfer| plan.of(transfer)) {
+            sends[ends.src.uplink.index()] = true;
+            receives[ends.dst.uplink.index()] = true;
         }
         let state = LinkState::of(fabric);
         Ideals { fabric, settings, sends, receives, propagation: BTreeMap::new(), state }
     }
 
-    /// Payload rate of a long-lived transfer: its access link's rate, less headers, less the acknowledgements of other
-    /// long-lived transfers that go the way of its data.
-    pub(crate) fn optimum_bps(&self, src: &Attachment, dst: &Attachment) -> f64 {
+    /// Payload rate of a long-lived transfer: the rates of the access links that its subflows have, less headers, less the
+    /// acknowledgements of other long-lived transfers that go the way of its data.
+    pub(crate) fn optimum_bps(&self, subflows: &[Ends]) -> f64 {
         let mss = f64::from(self.settings.mss_bytes);
         let frame = mss + f64::from(HEADER_BYTES);
         let acks = f64::from(HEADER_BYTES) / f64::from(self.settings.ack_every);
@@ -38,19 +40,23 @@ impl<'a> Ideals<'a> {
             let rate = self.fabric.link(link).settings.rate_bps as f64;
             rate * mss / (frame + if acks_too { acks } else { 0.0 })
         };
-        let up = share(src.uplink, self.receives[src.host.index()]);
-        up.min(share(dst.uplink.reverse(), self.sends[dst.host.index()]))
+        let [up, down] = access_links(subflows);
+        let up: f64 = up.into_iter().map(|link| share(link, self.receives[link.index()])).sum();
+        up.min(down.into_iter().map(|link| share(link, self.sends[link.reverse().index()])).sum())
     }
 
-    /// Time for all frames of `size` at the slower access link, and for the last bit to travel.
-    pub(crate) fn fct(&mut self, src: &Attachment, dst: &Attachment, size: u64) -> Nanos {
+    /// Time for all frames of `size` at the slower end's access links, and for the last bit to travel.
+    pub(crate) fn fct(&mut self, subflows: &[Ends], size: u64) -> Nanos {
         let frames = size.div_ceil(u64::from(self.settings.mss_bytes));
         let bits = u128::from(size + frames * u64::from(HEADER_BYTES)) * 8;
-        let rate = |link: LinkId| self.fabric.link(link).settings.rate_bps;
-        let slower = rate(src.uplink).min(rate(dst.uplink.reverse()));
-        let sending_ps = bits * 1_000_000_000_000 / u128::from(slower);
-        let access_ps = self.delay(src.uplink) + self.delay(dst.uplink.reverse());
-        let ps = sending_ps + u128::from(access_ps + self.between(src.tor, dst.tor));
+        let rate = |links: Vec<LinkId>| links.iter().map(|&link| self.fabric.link(link).settings.rate_bps).sum::<u64>();
+        let [up, down] = access_links(subflows).map(rate);
+        let sending_ps = bits * 1_000_000_000_000 / u128::from(up.min(down));
+        let travel_ps = |ends: &Ends| {
+            let access_ps = self.delay(ends.src.uplink) + self.delay(ends.dst.uplink.reverse());
+            access_ps + self.between(ends.src.tor, ends.dst.tor)
+        };
+        let ps = sending_ps + u128::from(subflows.iter().map(travel_ps).min().unwrap_or(0));
         Nanos((ps / 1000).max(1) as u64)
     }
 
@@ -68,4 +74,15 @@ impl<'a> Ideals<'a> {
         self.propagation.insert((src, dst), least);
         least
     }
+}
+
+/// The links that subflows leave their host by, and those that they reach the other by, each once.
+fn access_links(subflows: &[Ends]) -> [Vec<LinkId>; 2] {
+    let once = |link: fn(&Ends) -> LinkId| {
+        let mut links: Vec<LinkId> = subflows.iter().map(link).collect();
+        links.sort_unstable();
+        links.dedup();
+        links
+    };
+    [once(|ends| ends.src.uplink), once(|ends| ends.dst.uplink.reverse())]
 }

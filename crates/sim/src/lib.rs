@@ -6,9 +6,8 @@
 mod agenda;
 mod before;
 mod cache;
-mod connection;
 mod control_plane;
-mod flows;
+mod hosts;
 mod ideal;
 mod interface;
 mod lanes;
@@ -22,10 +21,12 @@ mod pcap;
 mod sack_options;
 mod settings;
 mod simulation;
+mod subflow;
 mod tap;
 #[cfg(test)]
 mod tests;
 mod time;
+mod transfers;
 mod trusted;
 mod wheel;
 

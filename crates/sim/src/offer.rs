@@ -12,7 +12,7 @@ use pathloom_workload::FlowSpec;
 pub struct OfferedFlow {
     /// When it starts, between which hosts, and how much it sends.
     pub spec: FlowSpec,
-    /// The five-tuple that was drawn for it. Should another flow under way bear it, the next free source port is taken.
+    /// The five-tuple that was drawn for its first subflow. Should another flow under way bear it, the next free source port is taken.
     pub five_tuple: FiveTuple,
     /// Differentiated-services code point of its packets, the label of a long flow included.
     pub dscp: u8,
@@ -20,8 +20,8 @@ pub struct OfferedFlow {
     pub optimum_bps: f64,
     /// See [`crate::FlowOutcome::ideal_fct`].
     pub ideal_fct: Option<Nanos>,
-    /// Links that its data will cross by the rules as they stand, and those of its acknowledgements. An end that is not
-    /// a host says where packets would be lost.
+    /// Links that the data of its first subflow will cross by the rules as they stand, and those of its acknowledgements.
+    /// An end that is not a host says where packets would be lost.
     pub ways: [Vec<LinkId>; 2],
 }
 
@@ -41,20 +41,20 @@ impl<T: Tap> Simulation<T> {
     pub fn offered(&self) -> Vec<OfferedFlow> {
         let way = |uplink, headers| self.network.trace(uplink, headers);
         let flow = |flow: u32| {
-            let (src, dst, five_tuple) = self.flows.drawn(flow);
-            let there = self.headers(flow, five_tuple);
+            let (first, five_tuple) = (self.hosts.transfers.subflows(flow)[0], self.hosts.transfers.drawn(flow));
+            let there = self.hosts.headers(flow, five_tuple);
             let back = pathloom_model::Headers { five_tuple: five_tuple.reverse(), ..there };
-            let (optimum_bps, ideal_fct) = self.flows.yardsticks(flow);
+            let (optimum_bps, ideal_fct) = self.hosts.transfers.yardsticks(flow);
             OfferedFlow {
-                spec: self.flows.spec(flow).clone(),
+                spec: self.hosts.transfers.spec(flow).clone(),
                 five_tuple,
                 dscp: there.dscp,
                 optimum_bps,
                 ideal_fct,
-                ways: [way(src.uplink, there), way(dst.uplink, back)],
+                ways: [way(first.src.uplink, there), way(first.dst.uplink, back)],
             }
         };
-        (0..self.flows.len() as u32).map(flow).collect()
+        (0..self.hosts.transfers.len() as u32).map(flow).collect()
     }
 
     /// The cables that faults take down and bring back, in order of time: when, whether they come back, and one direction

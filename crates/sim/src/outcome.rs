@@ -12,7 +12,7 @@ pub struct FlowOutcome {
     pub src: NodeId,
     /// Receiving host.
     pub dst: NodeId,
-    /// Its five-tuple, once it has started.
+    /// The five-tuple of its first subflow, once it has started.
     pub five_tuple: Option<FiveTuple>,
     /// Payload bytes; `None` for a long-lived one.
     pub size_bytes: Option<u64>,
@@ -22,7 +22,7 @@ pub struct FlowOutcome {
     pub finish: Option<Nanos>,
     /// Payload bytes delivered in order.
     pub delivered_bytes: u64,
-    /// Payload rate of a transfer without end that has its access links to itself, headers and the acknowledgements that
+    /// Payload rate of a transfer without end that has the access links of its subflows to itself, headers and the acknowledgements that
     /// share them taken off.
     pub optimum_bps: f64,
     /// Time that a transfer of this size takes alone, at the rate of its slower access link.

@@ -2,54 +2,32 @@
 
 use crate::agenda::{Agenda, Event};
 use crate::before::{check, longest_way};
-use crate::connection::{Connections, Endpoints};
 use crate::control_plane::{ControlPlane, Journal};
-use crate::flows::Flows;
-use crate::interface::Interface;
-use crate::lanes::NO_CONNECTION;
+use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Marks;
 use crate::network::{Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome};
-use crate::packet::{Direction, Packet};
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
-use pathloom_control::{Config, Controller, Enforcement, Input, Output};
-use pathloom_model::{
-    Damage, Fabric, Fault, FaultTarget, FiveTuple, Headers, LinkId, LinkState, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN,
-    TCP_SYN,
-};
-use pathloom_scheme::{Detection, Needs};
-use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
+use crate::transfers::{Plan, Transfers};
+use pathloom_control::{Config, Controller, Input, Output};
+use pathloom_model::{Damage, Fabric, Fault, FaultTarget, LinkId, LinkState, Nanos};
 use std::sync::Arc;
 
 /// One run of one scheme.
 pub struct Simulation<T: Tap = NoTap> {
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) network: Network<T>,
+    pub(crate) hosts: Hosts,
     control: ControlPlane,
-    connections: Connections,
-    pub(crate) flows: Flows,
     agenda: Agenda,
-    transport: Settings,
-    detection: Detection,
-    /// Whether hosts pace long flows from their start on: to their cards' rates, until the controller tells them more.
-    paces: bool,
-    long_bytes: u64,
-    /// What hosts draw the time from that they work on a packet.
-    rng: Pcg64,
-    jitter: Ps,
-    /// Whether links mark packets.
-    marking: bool,
     pub(crate) faults: Vec<Fault>,
     link_state: LinkState,
     damage: Damage,
     now: Ps,
     duration: Ps,
     end: Ps,
-    done: bool,
 }
 
 /// Messages that a controller may exchange per switch before the first packet.
@@ -70,38 +48,41 @@ impl<T: Tap> Simulation<T> {
         journal: Option<Box<dyn Journal + Send>>,
     ) -> Result<Simulation<T>, SimError> {
         check(&settings)?;
+        let plan = Plan::single(&settings.fabric, &settings.workload, settings.seed);
+        Simulation::with_plan(settings, tap, journal, plan)
+    }
+
+    /// The same for settings that have been checked, with the subflows of a plan.
+    pub(crate) fn with_plan(
+        settings: SimSettings,
+        tap: T,
+        journal: Option<Box<dyn Journal + Send>>,
+        plan: Plan,
+    ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, transport, control, duration, drain, faults, seed } = settings;
         let transport = transport.settings().clone();
-        let Needs { detection, paces, .. } = central.needs();
-        let paces = paces && control.enforcement == Enforcement::Host;
-        let marks = Marks::of(&transport);
-        let network = Network::new(fabric.clone(), &control, marks, longest_way(&fabric), tap);
+        let network = Network::new(fabric.clone(), &control, Marks::of(&transport), longest_way(&fabric), tap);
+        let transfers = Transfers::new(&fabric, workload, plan, &transport);
+        let (needs, end) = (central.needs(), to_ps(duration).saturating_mul(u64::from(drain) + 1));
+        let duration = to_ps(duration);
+        let settings = HostSettings { transport, needs: &needs, control: &control, duration, seed };
+        let hosts = Hosts::new(fabric.clone(), transfers, settings);
         let rule_limit = control.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let config = Config { rule_limit, enforcement: control.enforcement, ..Config::default() };
         let controller = Controller::new(config, fabric.clone(), central);
-        let long_bytes = control.long_bytes;
         let mut plane = ControlPlane::new(fabric.clone(), control, controller);
         plane.journal = journal;
         let mut simulation = Simulation {
             network,
+            hosts,
             control: plane,
-            connections: Connections::new(&transport),
-            flows: Flows::new(&fabric, workload, &transport, seed),
             agenda: Agenda::default(),
-            jitter: to_ps(transport.jitter),
-            marking: marks != Marks::Never,
-            rng: Pcg64::seed_from_u64(seed),
-            transport,
-            detection,
-            paces,
-            long_bytes,
             faults,
             link_state: LinkState::of(&fabric),
             damage: Damage::of(&fabric),
             now: 0,
-            duration: to_ps(duration),
-            end: to_ps(duration).saturating_mul(u64::from(drain) + 1),
-            done: false,
+            duration,
+            end,
             fabric,
         };
         simulation.prepare()?;
@@ -121,7 +102,7 @@ impl<T: Tap> Simulation<T> {
             self.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
         }
         self.agenda.push(self.duration, Event::EndOfArrivals);
-        if let Some(at) = self.flows.next_start() {
+        if let Some(at) = self.hosts.transfers.next_start() {
             self.agenda.push(to_ps(at), Event::NextStart);
         }
         Ok(())
@@ -139,7 +120,7 @@ impl<T: Tap> Simulation<T> {
 
     /// Whether the run is over.
     pub fn is_done(&self) -> bool {
-        self.done
+        self.agenda.is_halted() || self.now >= self.end
     }
 
     /// Lets switches decide about every packet anew from now on. Slow, and of no other effect: for tests of that.
@@ -169,16 +150,15 @@ impl<T: Tap> Simulation<T> {
             if let Some((at, link)) = self.network.next_before(self.agenda.next_at().min(limit)) {
                 self.now = at;
                 self.arrive(at, link);
-            } else if !self.done && self.agenda.next_at() < limit {
+            } else if !self.agenda.is_halted() && self.agenda.next_at() < limit {
                 self.next_event();
             } else {
                 break;
             }
         }
-        if !self.done {
+        if !self.agenda.is_halted() {
             self.now = self.now.max(limit - 1);
             self.network.advance_to(self.now);
-            self.done = self.now >= self.end;
         }
     }
 
@@ -186,8 +166,10 @@ impl<T: Tap> Simulation<T> {
     fn arrive(&mut self, now: Ps, link: u32) {
         match self.network.arrive(now, link) {
             Arrival::Forwarded => {}
-            Arrival::Host(packet, interface) => self.deliver(now, packet, interface),
-            Arrival::Dropped(lane) => self.lose(lane, 1),
+            Arrival::Host(packet, interface) => {
+                self.hosts.deliver(now, &mut self.network, &mut self.agenda, &packet, interface);
+            }
+            Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
             Arrival::Slow(packet) => {
                 let lane = packet.lane();
                 let (copy, lost) = self.network.decide(now, link, packet);
@@ -196,362 +178,48 @@ impl<T: Tap> Simulation<T> {
                     self.control.tell(now, &mut self.agenda, input);
                 }
                 if lost != 0 {
-                    self.lose(lane, lost);
+                    self.hosts.lose(&mut self.network, lane, lost);
                 }
             }
         }
-    }
-
-    fn lose(&mut self, lane: u32, packets: i32) {
-        let slot = (lane >> 1) as usize;
-        if slot == NO_CONNECTION {
-            return;
-        }
-        let connection = self.connections.get(slot);
-        connection.under_way -= i64::from(packets);
-        if connection.is_over() {
-            self.release(slot);
-        }
-    }
-
-    #[inline]
-    fn deliver(&mut self, now: Ps, packet: Packet, interface: Interface) {
-        let slot = packet.slot();
-        let nanos = to_nanos(now);
-        let connection = self.connections.get(slot);
-        if connection.destination(&packet) != interface {
-            return self.turn_away(packet);
-        }
-        connection.under_way -= 1;
-        if connection.closed {
-            if connection.under_way == 0 {
-                self.release(slot);
-            }
-            return;
-        }
-        if packet.direction() == Direction::Data {
-            if packet.flags() & TCP_SYN != 0 {
-                return self.send_ack(now, slot, 0, TCP_SYN | TCP_ACK);
-            }
-            if self.marking {
-                self.note_mark(now, slot, packet.is_marked());
-            }
-            let connection = self.connections.get(slot);
-            let mut ack = connection.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload()));
-            if connection.receiver.delivered_bytes() >= connection.size && !connection.delivered {
-                // The last segment bears the FIN.
-                ack = Some(connection.receiver.handle_fin());
-                self.finish(now, slot);
-            }
-            match ack {
-                Some(number) => self.send_ack(now, slot, number, 0),
-                None => self.arm_receiver(slot),
-            }
-        } else {
-            if packet.flags() & TCP_SYN != 0 {
-                connection.sender.handle_syn_ack(nanos);
-            } else {
-                connection.handle_ack(nanos, &packet);
-            }
-            self.pump(now, slot);
-        }
-    }
-
-    /// A host has got a packet that is not for this interface of it. Frames of no connection are for whoever gets them; so
-    /// far nobody answers them.
-    #[cold]
-    fn turn_away(&mut self, packet: Packet) {
-        if packet.slot() != NO_CONNECTION {
-            self.network.totals.misdelivered += 1;
-            self.lose(packet.lane(), 1);
-        }
-    }
-
-    /// Sends what the sender of a connection wants to send, and sees to its timer.
-    #[inline]
-    fn pump(&mut self, now: Ps, slot: usize) {
-        let nanos = to_nanos(now);
-        loop {
-            let connection = self.connections.get(slot);
-            if let Err(again) = connection.card_has_room(now) {
-                let ready = Event::CardReady { slot: slot as u32, use_count: connection.use_count };
-                if let Some(at) = again {
-                    self.agenda.push(at, ready);
-                }
-                break;
-            }
-            let Some(segment) = connection.sender.poll_transmit(nanos) else { break };
-            connection.packets_sent += 1;
-            let link = connection.interfaces[0].uplink().0;
-            let ready = self.worked_on(now);
-            if self.network.send(ready, link, packet_of(slot, &segment)) {
-                let leaves_card = now + self.network.links[link as usize].backlog(now);
-                let connection = self.connections.get(slot);
-                connection.under_way += 1;
-                connection.card_took(leaves_card);
-            }
-        }
-        let connection = self.connections.get(slot);
-        if let Some(at) = connection.sender_wants() {
-            let timer = Event::SenderTimer { slot: slot as u32, use_count: connection.use_count };
-            self.agenda.push(at.max(now), timer);
-        }
-        if connection.sender.is_finished() {
-            self.close(now, slot);
-        }
-    }
-
-    /// When a host that has a packet now gives it to its card. A card that is busy for longer makes no difference of it.
-    #[inline]
-    fn worked_on(&mut self, now: Ps) -> Ps {
-        if self.jitter == 0 {
-            return now;
-        }
-        now + self.rng.random_range(0..=self.jitter)
-    }
-
-    /// Data arrive with or without a congestion mark: where that changes, what came before is acknowledged first.
-    #[inline(never)]
-    fn note_mark(&mut self, now: Ps, slot: usize, marked: bool) {
-        if let Some(number) = self.connections.get(slot).receiver.handle_mark(marked) {
-            self.acknowledge(now, slot, number, 0, true);
-        }
-    }
-
-    #[inline(always)]
-    fn send_ack(&mut self, now: Ps, slot: usize, number: u64, flags: u8) {
-        self.acknowledge(now, slot, number, flags, false);
-    }
-
-    /// Sends an acknowledgement, which echoes congestion marks as they are now, or as they were `before`.
-    #[inline(always)]
-    fn acknowledge(&mut self, now: Ps, slot: usize, number: u64, flags: u8, before: bool) {
-        let connection = self.connections.get(slot);
-        connection.packets_sent += 1;
-        let echo = connection.receiver.echoes() != before;
-        let lane = (slot as u32) << 1 | 1;
-        let (option, option_bytes) = connection.sack_option();
-        let mut packet = Packet::new(lane, number, option, HEADER_BYTES as u16 + option_bytes, flags);
-        if echo {
-            packet.mark();
-        }
-        let link = connection.interfaces[1].uplink().0;
-        let ready = self.worked_on(now);
-        if self.network.send(ready, link, packet) {
-            self.connections.get(slot).under_way += 1;
-        }
-    }
-
-    fn arm_receiver(&mut self, slot: usize) {
-        let connection = self.connections.get(slot);
-        if let Some(at) = connection.receiver_wants() {
-            let timer = Event::ReceiverTimer { slot: slot as u32, use_count: connection.use_count };
-            self.agenda.push(at, timer);
-        }
-    }
-
-    /// The last byte of a transfer has arrived.
-    fn finish(&mut self, now: Ps, slot: usize) {
-        let connection = self.connections.get(slot);
-        connection.delivered = true;
-        for (flow, delay) in self.flows.finish(connection, to_nanos(now)) {
-            self.agenda.push(now + to_ps(delay), Event::Start(flow));
-        }
-        if now >= self.duration {
-            self.stop_if_finished();
-        }
-    }
-
-    fn stop_if_finished(&mut self) {
-        if self.flows.all_finished() {
-            self.done = true;
-            self.agenda.halt();
-        }
-    }
-
-    /// The sender of a connection has nothing left to do.
-    fn close(&mut self, now: Ps, slot: usize) {
-        let connection = self.connections.get(slot);
-        if std::mem::replace(&mut connection.closed, true) {
-            return;
-        }
-        self.flows.close(connection, to_nanos(now));
-        let flow = connection.flow;
-        if self.detection == Detection::Announced && self.is_long(flow) {
-            let five_tuple = self.network.lanes.five_tuple(slot);
-            self.control.tell(now, &mut self.agenda, Input::TransferEnded { five_tuple });
-        }
-        if self.connections.get(slot).is_over() {
-            self.release(slot);
-        }
-    }
-
-    fn release(&mut self, slot: usize) {
-        self.network.release_slot(slot);
-        self.connections.close_slot(slot);
     }
 
     fn next_event(&mut self) {
         let Some((at, event)) = self.agenda.pop() else { return };
         self.now = at;
         self.network.advance_to(at);
+        let (hosts, network, agenda) = (&mut self.hosts, &mut self.network, &mut self.agenda);
         match event {
-            Event::NextStart => self.start_next(at),
-            Event::Start(flow) => self.start_flow(at, flow),
-            Event::SenderTimer { slot, use_count } => self.sender_timer(at, slot, use_count),
-            Event::CardReady { slot, use_count } => {
-                if self.connections.current(slot, use_count).is_some() {
-                    self.pump(at, slot as usize);
-                }
-            }
-            Event::ReceiverTimer { slot, use_count } => self.receiver_timer(at, slot, use_count),
-            Event::LeaseOver { slot, use_count } => self.lease_over(at, slot, use_count),
+            Event::NextStart => hosts.start_next(at, network, agenda),
+            Event::Start(transfer) => hosts.start(at, network, agenda, transfer),
+            Event::SenderTimer { slot, use_count } => hosts.sender_timer(at, network, agenda, (slot, use_count)),
+            Event::CardReady { slot, use_count } => hosts.card_ready(at, network, agenda, (slot, use_count)),
+            Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(at, network, agenda, (slot, use_count)),
+            Event::LeaseOver { slot, use_count } => hosts.lease_over(at, network, agenda, (slot, use_count)),
             Event::Deliver { output, session } => self.reached(at, output, session),
-            Event::Apply { output, session } => {
-                self.control.applied(at, &mut self.network, &mut self.agenda, (*output, session));
-            }
-            Event::Inform { input, sent } => self.control.inform(at, &mut self.agenda, *input, sent),
-            Event::Served => self.control.served(at, &mut self.agenda),
-            Event::ControllerTimer => self.control.timer_due(at, &mut self.agenda),
-            Event::Sweep(switch) => self.control.sweep(at, switch, &mut self.network, &mut self.agenda),
-            Event::MeasureLoad => self.control.measure_load(at, &mut self.agenda),
+            Event::Apply { output, session } => self.control.applied(at, network, agenda, (*output, session)),
+            Event::Inform { input, sent } => self.control.inform(at, agenda, *input, sent),
+            Event::Served => self.control.served(at, agenda),
+            Event::ControllerTimer => self.control.timer_due(at, agenda),
+            Event::Sweep(switch) => self.control.sweep(at, switch, network, agenda),
+            Event::MeasureLoad => self.control.measure_load(at, agenda),
             Event::Fault(index) => self.fault(at, index),
-            Event::EndOfArrivals => self.end_of_arrivals(at),
-        }
-    }
-
-    fn start_next(&mut self, now: Ps) {
-        let nanos = to_nanos(now);
-        // Arrivals stop with the duration; what would start later is counted as not started.
-        while now < self.duration && self.flows.next_start().is_some_and(|at| at <= nanos) {
-            let flow = self.flows.take_next();
-            self.start_flow(now, flow);
-        }
-        if let Some(at) = self.flows.next_start().filter(|_| now < self.duration) {
-            self.agenda.push(to_ps(at), Event::NextStart);
-        }
-    }
-
-    fn start_flow(&mut self, now: Ps, flow: u32) {
-        let lanes = &self.network.lanes;
-        let five_tuple = self.flows.start(flow, to_nanos(now), |five_tuple| lanes.slot(five_tuple).is_some());
-        let spec = self.flows.spec(flow);
-        let size = spec.size_bytes;
-        let (src, dst, _) = self.flows.drawn(flow);
-        let ends = Endpoints { flow, size, interfaces: [src, dst].map(|at| Interface::of(at.uplink)) };
-        let slot = self.connections.open_slot(&self.transport, &ends);
-        self.network.open_slot(slot, self.headers(flow, five_tuple));
-        let is_long = self.is_long(flow);
-        if self.detection == Detection::Announced && is_long {
-            let input = Input::TransferAnnounced { five_tuple, size_bytes: size };
-            self.control.tell(now, &mut self.agenda, input);
-        }
-        self.open(now, slot, is_long);
-    }
-
-    /// Headers of a flow's data; its host labels it if it is long.
-    pub(crate) fn headers(&self, flow: u32, five_tuple: FiveTuple) -> Headers {
-        Headers { dscp: if self.is_long(flow) { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
-    }
-
-    /// Whether a flow's host labels or announces it: short ones never wait for the controller (OFPT §4).
-    fn is_long(&self, flow: u32) -> bool {
-        self.flows.spec(flow).size_bytes.is_none_or(|size| size >= self.long_bytes)
-    }
-
-    fn open(&mut self, now: Ps, slot: usize, is_long: bool) {
-        let connection = self.connections.get(slot);
-        connection.opened = true;
-        if self.paces && is_long {
-            let card_bps = self.fabric.link(connection.interfaces[0].uplink()).settings.rate_bps;
-            let pace_bps = self.transport.pace_bps.map_or(card_bps, |pace_bps| pace_bps.min(card_bps));
-            connection.sender.set_pace(to_nanos(now), Some(pace_bps));
-        }
-        connection.sender.open(to_nanos(now));
-        self.pump(now, slot);
-    }
-
-    fn sender_timer(&mut self, now: Ps, slot: u32, use_count: u32) {
-        let Some(connection) = self.connections.current(slot, use_count) else { return };
-        if connection.sender_timer <= now {
-            connection.sender_timer = crate::time::NEVER;
-        }
-        connection.sender.handle_timeout(to_nanos(now));
-        self.pump(now, slot as usize);
-    }
-
-    fn receiver_timer(&mut self, now: Ps, slot: u32, use_count: u32) {
-        let Some(connection) = self.connections.current(slot, use_count) else { return };
-        if connection.receiver_timer <= now {
-            connection.receiver_timer = crate::time::NEVER;
-        }
-        match connection.receiver.handle_timeout(to_nanos(now)) {
-            Some(number) => self.send_ack(now, slot as usize, number, 0),
-            None => self.arm_receiver(slot as usize),
+            Event::EndOfArrivals => hosts.end_of_arrivals(at, network, agenda),
         }
     }
 
     /// A message of the controller has reached a switch or a host.
     fn reached(&mut self, now: Ps, output: Box<Output>, session: u32) {
+        let (hosts, network, agenda) = (&mut self.hosts, &mut self.network, &mut self.agenda);
         if let Some(switch) = output.switch() {
-            return self.control.reached_switch(now, &mut self.agenda, switch, (output, session));
+            return self.control.reached_switch(now, agenda, switch, (output, session));
         }
         match *output {
-            Output::HoldFlow { five_tuple, lease, .. } => self.hold(now, &five_tuple, lease),
-            Output::ReleaseFlow { five_tuple, .. } => {
-                if let Some((slot, use_count)) = self.find(&five_tuple) {
-                    self.release_hold(now, slot, use_count);
-                }
-            }
-            Output::PaceFlow { five_tuple, rate_bps, .. } => {
-                if let Some((slot, _)) = self.find(&five_tuple) {
-                    self.connections.get(slot as usize).sender.set_pace(to_nanos(now), rate_bps);
-                    self.pump(now, slot as usize);
-                }
-            }
+            Output::HoldFlow { five_tuple, lease, .. } => hosts.hold(now, network, agenda, &five_tuple, lease),
+            Output::ReleaseFlow { five_tuple, .. } => hosts.let_go(now, network, agenda, &five_tuple),
+            Output::PaceFlow { five_tuple, rate_bps, .. } => hosts.pace(now, network, agenda, &five_tuple, rate_bps),
             _ => {}
         }
-    }
-
-    fn find(&mut self, five_tuple: &FiveTuple) -> Option<(u32, u32)> {
-        let slot = self.network.lanes.slot(five_tuple)?;
-        let connection = self.connections.get(slot);
-        (!connection.closed).then_some((slot as u32, connection.use_count))
-    }
-
-    /// A transfer that has not been answered yet waits until it is released or the lease is over.
-    fn hold(&mut self, now: Ps, five_tuple: &FiveTuple, lease: Nanos) {
-        let Some((slot, use_count)) = self.find(five_tuple) else { return };
-        let connection = self.connections.get(slot as usize);
-        let until = now.saturating_add(to_ps(lease)).max(1);
-        connection.held_until = until;
-        connection.sender.set_hold(true);
-        self.agenda.push(until, Event::LeaseOver { slot, use_count });
-    }
-
-    /// A lease is over; a later hold may have a longer one.
-    fn lease_over(&mut self, now: Ps, slot: u32, use_count: u32) {
-        if self.connections.current(slot, use_count).is_some_and(|connection| connection.held_until <= now) {
-            self.release_hold(now, slot, use_count);
-        }
-    }
-
-    fn release_hold(&mut self, now: Ps, slot: u32, use_count: u32) {
-        let Some(connection) = self.connections.current(slot, use_count) else { return };
-        if std::mem::replace(&mut connection.held_until, 0) > 0 {
-            connection.sender.set_hold(false);
-            self.pump(now, slot as usize);
-        }
-    }
-
-    fn end_of_arrivals(&mut self, now: Ps) {
-        let long_lived =
-            |(slot, c): (usize, &crate::connection::Connection)| (c.size == u64::MAX && !c.closed).then_some(slot);
-        let slots: Vec<usize> = self.connections.live().filter_map(long_lived).collect();
-        for slot in slots {
-            self.close(now, slot);
-        }
-        self.stop_if_finished();
     }
 
     /// Carries out an entry of the fault schedule. A switch that comes back has an empty rule table.
@@ -575,7 +243,7 @@ impl<T: Tap> Simulation<T> {
     /// A link has failed or come back: the network, and the controller through the switches at its ends, learn of it.
     fn set_direction(&mut self, now: Ps, link: LinkId, up: bool) {
         for lane in self.network.set_link(now, link, up) {
-            self.lose(lane, 1);
+            self.hosts.lose(&mut self.network, lane, 1);
         }
         let record = *self.fabric.link(link);
         if !self.fabric.is_host(record.from) {
@@ -584,12 +252,12 @@ impl<T: Tap> Simulation<T> {
         }
     }
 
-    /// The links that a flow's data would cross if it sent now, from its host to where it arrives (or would be lost).
-    /// Empty for a flow that has not started.
+    /// The links that the data of a transfer's first subflow would cross if it sent now, from its host to where they arrive
+    /// (or would be lost). Empty for a transfer that has not started.
     pub fn route(&self, flow: u32) -> Vec<LinkId> {
-        let Some(five_tuple) = self.flows.five_tuple(flow) else { return Vec::new() };
+        let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Vec::new() };
         let Some(source) = self.fabric.attachment(five_tuple.src) else { return Vec::new() };
-        self.network.trace(source.uplink, self.headers(flow, five_tuple))
+        self.network.trace(source.uplink, self.hosts.headers(flow, five_tuple))
     }
 
     /// What the run has come to so far.
@@ -598,7 +266,7 @@ impl<T: Tap> Simulation<T> {
         packets.events += self.agenda.taken;
         let until = to_nanos(self.now.min(self.duration));
         Outcome {
-            flows: self.flows.outcomes(self.now(), until, self.connections.live()),
+            flows: self.hosts.outcomes(self.now(), until),
             links: self.links(),
             packets,
             control: self.control.outcome(self.now),
@@ -621,14 +289,4 @@ impl<T: Tap> Simulation<T> {
         };
         self.network.links.iter().enumerate().map(row).collect()
     }
-}
-
-fn packet_of(slot: usize, segment: &Segment) -> Packet {
-    let flags = match segment.kind {
-        SegmentKind::Syn => TCP_SYN,
-        SegmentKind::Data if segment.last => TCP_FIN,
-        SegmentKind::Data => 0,
-    };
-    let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
-    Packet::new(lane, segment.seq, segment.len as u16, wire, flags)
 }

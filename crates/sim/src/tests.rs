@@ -3,11 +3,13 @@
 use crate::packet::Packet;
 use crate::settings::{ControlSettings, SimSettings};
 use crate::simulation::Simulation;
+use crate::tap::NoTap;
 use crate::time::to_ps;
+use crate::transfers::{Ends, Plan};
 use pathloom_model::rules::{Match, Rule, RuleAction};
 use pathloom_model::{fabric_from_spec, Attachment, Nanos, NodeId, PortNo};
 use pathloom_transport::TransportSpec;
-use pathloom_workload::TrafficSpec;
+use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};
 use std::sync::Arc;
 
 fn settings(fabric: &str, traffic: &str, scheme: &str, duration: Nanos) -> SimSettings {
@@ -140,4 +142,98 @@ fn a_rule_for_one_flow_makes_switches_forget_no_other() {
     overrule(&mut simulation, src.tor, Match { in_port: Some(PortNo(99)), ..Match::default() }, port);
     // Two hosts of a ToR each send to one and receive from one: data and acknowledgements both ways.
     assert_eq!(asked(&mut simulation, 90), 2 * 2 * 2, "all that pass");
+}
+
+const DUAL_HOMED: &str = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=100Mbps,delay=10us,buffer=200";
+
+/// From and to which interface of its hosts each subflow of a transfer runs, and how much it sends.
+type Subflows<'a> = &'a [(usize, usize, Option<u64>)];
+
+/// A run on the dual-homed fabric of transfers between its hosts, by number.
+fn dual_homed(transfers: &[(usize, usize, Start, Subflows<'_>)]) -> Simulation {
+    let fabric = fabric_from_spec(DUAL_HOMED).unwrap();
+    let hosts = fabric.hosts();
+    let of = |(src, dst, start, subflows): &(usize, usize, Start, Subflows<'_>)| {
+        let size_bytes = subflows.iter().map(|subflow| subflow.2).sum();
+        FlowSpec { start: start.clone(), src: hosts[*src], dst: hosts[*dst], size_bytes, coflow: None }
+    };
+    let flows: Vec<FlowSpec> = transfers.iter().map(of).collect();
+    let ends = |src: usize, dst: usize, (from, to, size_bytes): (usize, usize, Option<u64>)| {
+        let at = |host: usize, home: usize| *fabric.host_attachments(hosts[host])[home];
+        Ends { src: at(src, from), dst: at(dst, to), src_port: 40_000, size_bytes }
+    };
+    let plan = transfers.iter().map(|(src, dst, _, subflows)| subflows.iter().map(|&one| ends(*src, *dst, one)));
+    let plan = Plan::new(plan);
+    let workload = Workload { flows, description: String::new(), notes: Vec::new() };
+    let mut settings = settings(DUAL_HOMED, "long-lived:pattern=permutation", "ecmp", Nanos::from_secs(1));
+    settings.workload = Arc::new(workload);
+    Simulation::with_plan(settings, NoTap, None, plan).unwrap()
+}
+
+#[test]
+fn a_transfer_uses_the_interfaces_that_its_subflows_have() {
+    const HALF: u64 = 2_000_000;
+    let after = || Start::After { flows: [0].into(), delay: Nanos::from_millis(3) };
+    let mut both = dual_homed(&[
+        (0, 1, Start::At(Nanos::ZERO), &[(0, 0, Some(HALF)), (1, 1, Some(HALF))]),
+        (1, 0, after(), &[(1, 0, Some(1000))]),
+    ]);
+    let mut one = dual_homed(&[
+        (0, 1, Start::At(Nanos::ZERO), &[(0, 0, Some(HALF)), (0, 0, Some(HALF))]),
+        (1, 0, after(), &[(1, 0, Some(1000))]),
+    ]);
+    let run = |simulation: &mut Simulation| {
+        simulation.advance(simulation.end());
+        let outcome = simulation.outcome();
+        assert!(outcome.conserves_packets() && outcome.packets.misdelivered == 0, "{:?}", outcome.packets);
+        let flow = &outcome.flows[0];
+        assert_eq!(flow.delivered_bytes, 2 * HALF);
+        assert_eq!(
+            outcome.flows[1].start,
+            flow.finish.map(|at| at + Nanos::from_millis(3)),
+            "when the last one has it"
+        );
+        let homes = simulation.fabric.host_attachments(flow.src);
+        let sent = [0, 1].map(|home: usize| outcome.links[homes[home].uplink.index()].sent_bytes);
+        (sent, flow.ideal_fct.unwrap().as_secs_f64(), flow.finish.unwrap().as_secs_f64(), flow.throughput.unwrap())
+    };
+    let (sent, ideal_s, fct_s, throughput) = run(&mut both);
+    assert!(sent[0] > HALF && sent[1] > HALF, "{sent:?}");
+    let (sent, ideal_one_s, fct_one_s, throughput_one) = run(&mut one);
+    assert!(sent[0] > 2 * HALF && sent[1] < 10_000, "{sent:?}");
+    assert!((1.9..2.0).contains(&(ideal_one_s / ideal_s)), "{ideal_s} {ideal_one_s}");
+    assert!(fct_one_s > 1.6 * fct_s && throughput > 0.8 && throughput_one > 0.8, "{fct_s} {fct_one_s}");
+}
+
+#[test]
+fn the_optimum_looks_at_the_interface_that_a_transfer_uses() {
+    let start = || Start::At(Nanos::ZERO);
+    // What host 0 receives is acknowledged by its interface 1, then by the one that it sends by.
+    let optimum_bps = |home: usize, subflows: Subflows<'_>| {
+        let simulation = dual_homed(&[(0, 1, start(), subflows), (2, 0, start(), &[(0, home, None)])]);
+        simulation.outcome().flows[0].optimum_bps
+    };
+    let alone_bps = 100e6 * 1448.0 / 1514.0;
+    assert_eq!(optimum_bps(1, &[(0, 0, None)]), alone_bps);
+    assert!(optimum_bps(0, &[(0, 0, None)]) < 0.99 * alone_bps);
+    assert_eq!(optimum_bps(1, &[(0, 0, None), (0, 0, None)]), alone_bps, "two subflows share one access link");
+    let two_bps = optimum_bps(1, &[(0, 0, None), (1, 1, None)]);
+    assert!(two_bps > 1.9 * alone_bps && two_bps < 2.0 * alone_bps, "less the acknowledgements on one of them");
+}
+
+#[test]
+fn subflows_of_one_transfer_have_five_tuples_of_their_own_and_end_with_the_run() {
+    let subflows: Subflows<'_> = &[(0, 0, None), (0, 0, None), (1, 0, None)];
+    let mut simulation = dual_homed(&[(0, 1, Start::At(Nanos::ZERO), subflows)]);
+    simulation.advance(Nanos::from_millis(500));
+    let first = simulation.outcome().flows[0].five_tuple.unwrap();
+    let slots: Vec<Option<usize>> = [40_000, 40_001, 40_002]
+        .map(|src_port| simulation.network.lanes.slot(&pathloom_model::FiveTuple { src_port, ..first }))
+        .to_vec();
+    assert_eq!(slots, [Some(1), Some(2), None]);
+    let half = simulation.outcome().flows[0].delivered_bytes;
+    assert!(half > 4_000_000, "{half}");
+    simulation.advance(simulation.end());
+    assert!(simulation.is_done() && simulation.now() < Nanos::from_millis(1100), "{:?}", simulation.now());
+    assert!(simulation.outcome().flows[0].delivered_bytes > 2 * half - 500_000);
 }

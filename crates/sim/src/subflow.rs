@@ -1,5 +1,7 @@
-//! The connections under way, by slot, from slot 1 on ([`crate::lanes::NO_CONNECTION`] is nobody's). A slot is used again once its connection is over and none of its packets is in the
-//! network any more; `use_count` tells the users apart.
+//! The subflows under way, by slot, from slot 1 on ([`NO_CONNECTION`] is nobody's).
+//!
+//! A subflow is one TCP connection: one five-tuple, one slot, two lanes. A transfer has one or more of them. A slot is used
+//! again once its subflow is over and none of its packets is in the network any more; `use_count` tells the users apart.
 
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
@@ -9,14 +11,14 @@ use crate::time::{Ps, NEVER};
 use pathloom_model::Nanos;
 use pathloom_transport::{Receiver, Sender, Settings};
 
-pub(crate) struct Connection {
+pub(crate) struct Subflow {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     /// SACK options under way; none before the first loss.
     sack_options: Option<Box<SackOptions>>,
-    /// Index in the workload.
-    pub(crate) flow: u32,
-    /// One past the last byte to deliver; `u64::MAX` for a long-lived flow.
+    /// Its transfer's index in the workload.
+    pub(crate) transfer: u32,
+    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer.
     pub(crate) size: u64,
     /// Interfaces of the sending host and of the receiving one.
     pub(crate) interfaces: [Interface; 2],
@@ -24,14 +26,13 @@ pub(crate) struct Connection {
     card: Option<[Ps; 2]>,
     /// When an event that tells of room there is in the agenda for.
     card_event: Ps,
-    /// Packets of the connection in the network.
+    /// Packets of the subflow in the network.
     pub(crate) under_way: i64,
     /// When a timer event of each end is in the agenda for.
     pub(crate) sender_timer: Ps,
     pub(crate) receiver_timer: Ps,
     /// Until when the controller holds it; 0 if it does not.
     pub(crate) held_until: Ps,
-    pub(crate) opened: bool,
     pub(crate) delivered: bool,
     /// The sending end has nothing left to do.
     pub(crate) closed: bool,
@@ -39,38 +40,38 @@ pub(crate) struct Connection {
     pub(crate) use_count: u32,
 }
 
-/// Connections by slot.
-pub(crate) struct Connections {
+/// Subflows by slot.
+pub(crate) struct Subflows {
     /// The first one is nobody's: no frame is for it.
-    slots: Vec<Connection>,
+    slots: Vec<Subflow>,
     free: Vec<u32>,
 }
 
-/// Where a new connection runs.
+/// Where a new subflow runs.
 pub(crate) struct Endpoints {
-    pub(crate) flow: u32,
+    pub(crate) transfer: u32,
     pub(crate) size: Option<u64>,
     pub(crate) interfaces: [Interface; 2],
 }
 
-impl Connections {
-    pub(crate) fn new(settings: &Settings) -> Connections {
-        let nobody = Endpoints { flow: u32::MAX, size: Some(0), interfaces: [Interface::NONE; 2] };
-        let nobody = Connection { closed: true, ..Connection::new(settings, &nobody) };
-        Connections { slots: vec![nobody], free: Vec::new() }
+impl Subflows {
+    pub(crate) fn new(settings: &Settings) -> Subflows {
+        let nobody = Endpoints { transfer: u32::MAX, size: Some(0), interfaces: [Interface::NONE; 2] };
+        let nobody = Subflow { closed: true, ..Subflow::new(settings, &nobody) };
+        Subflows { slots: vec![nobody], free: Vec::new() }
     }
 
-    /// Takes a slot for a connection that is closed still.
+    /// Takes a slot for a subflow that is closed still.
     pub(crate) fn open_slot(&mut self, settings: &Settings, ends: &Endpoints) -> usize {
-        let mut connection = Connection::new(settings, ends);
+        let mut subflow = Subflow::new(settings, ends);
         match self.free.pop() {
             Some(slot) => {
-                connection.use_count = self.slots[slot as usize].use_count + 1;
-                self.slots[slot as usize] = connection;
+                subflow.use_count = self.slots[slot as usize].use_count + 1;
+                self.slots[slot as usize] = subflow;
                 slot as usize
             }
             None => {
-                self.slots.push(connection);
+                self.slots.push(subflow);
                 self.slots.len() - 1
             }
         }
@@ -82,31 +83,31 @@ impl Connections {
     }
 
     #[inline]
-    pub(crate) fn get(&mut self, slot: usize) -> &mut Connection {
+    pub(crate) fn get(&mut self, slot: usize) -> &mut Subflow {
         &mut self.slots[slot]
     }
 
-    /// All connections that are not over, in order of slot.
-    pub(crate) fn live(&self) -> impl Iterator<Item = (usize, &Connection)> {
+    /// All subflows that are not over, in order of slot.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (usize, &Subflow)> {
         let mut free = self.free.clone();
         free.sort_unstable();
         let slots = self.slots.iter().enumerate().skip(NO_CONNECTION + 1);
         slots.filter(move |(slot, _)| free.binary_search(&(*slot as u32)).is_err())
     }
 
-    /// The connection, if it is still the one a timer was set for.
-    pub(crate) fn current(&mut self, slot: u32, use_count: u32) -> Option<&mut Connection> {
-        self.slots.get_mut(slot as usize).filter(|connection| connection.use_count == use_count && !connection.closed)
+    /// The subflow, if it is still the one a timer was set for.
+    pub(crate) fn current(&mut self, slot: u32, use_count: u32) -> Option<&mut Subflow> {
+        self.slots.get_mut(slot as usize).filter(|subflow| subflow.use_count == use_count && !subflow.closed)
     }
 }
 
-impl Connection {
-    fn new(settings: &Settings, ends: &Endpoints) -> Connection {
-        Connection {
+impl Subflow {
+    fn new(settings: &Settings, ends: &Endpoints) -> Subflow {
+        Subflow {
             sender: Sender::new(settings, ends.size),
             receiver: Receiver::new(settings),
             sack_options: None,
-            flow: ends.flow,
+            transfer: ends.transfer,
             size: ends.size.unwrap_or(u64::MAX),
             interfaces: ends.interfaces,
             card: settings.small_queues.then_some([0; 2]),
@@ -115,7 +116,6 @@ impl Connection {
             sender_timer: NEVER,
             receiver_timer: NEVER,
             held_until: 0,
-            opened: false,
             delivered: false,
             closed: false,
             packets_sent: 0,
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// The interface that a packet of this connection is for.
+    /// The interface that a packet of this subflow is for.
     #[inline(always)]
     pub(crate) fn destination(&self, packet: &Packet) -> Interface {
         match packet.direction() {

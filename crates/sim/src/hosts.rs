@@ -1,0 +1,488 @@
+//! What hosts do: they start transfers, send and take packets, keep their timers, and follow what the controller tells
+//! them about their subflows (hold, release, pace).
+
+use crate::agenda::{Agenda, Event};
+use crate::interface::Interface;
+use crate::lanes::NO_CONNECTION;
+use crate::marks::Marks;
+use crate::network::Network;
+use crate::outcome::FlowOutcome;
+use crate::packet::{Direction, Packet};
+use crate::settings::ControlSettings;
+use crate::subflow::{Endpoints, Subflow, Subflows};
+use crate::tap::Tap;
+use crate::time::{to_nanos, to_ps, Ps, NEVER};
+use crate::transfers::{Ends, Transfers};
+use pathloom_control::{Enforcement, Input};
+use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN};
+use pathloom_scheme::{Detection, Needs};
+use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::sync::Arc;
+
+/// All hosts of a run, with their transfers and subflows.
+pub(crate) struct Hosts {
+    fabric: Arc<Fabric>,
+    subflows: Subflows,
+    pub(crate) transfers: Transfers,
+    transport: Settings,
+    /// Whether hosts announce long transfers to the controller.
+    announces: bool,
+    /// Whether hosts pace long transfers from their start on: to their cards' rates, until the controller tells them more.
+    paces: bool,
+    long_bytes: u64,
+    /// What a message to the controller takes.
+    control_delay: Ps,
+    /// What hosts draw the time from that they work on a packet.
+    rng: Pcg64,
+    jitter: Ps,
+    /// Whether links mark packets.
+    marking: bool,
+    /// When arrivals stop: from then on, the run ends with the last transfer.
+    duration: Ps,
+}
+
+/// What is known about a run before it begins that decides what hosts do.
+pub(crate) struct HostSettings<'a> {
+    pub(crate) transport: Settings,
+    pub(crate) needs: &'a Needs,
+    pub(crate) control: &'a ControlSettings,
+    pub(crate) duration: Ps,
+    pub(crate) seed: u64,
+}
+
+impl Hosts {
+    /// Hosts that have not started anything.
+    pub(crate) fn new(fabric: Arc<Fabric>, transfers: Transfers, settings: HostSettings<'_>) -> Hosts {
+        let HostSettings { transport, needs, control, duration, seed } = settings;
+        Hosts {
+            fabric,
+            subflows: Subflows::new(&transport),
+            transfers,
+            announces: needs.detection == Detection::Announced,
+            paces: needs.paces && control.enforcement == Enforcement::Host,
+            long_bytes: control.long_bytes,
+            control_delay: to_ps(control.delay),
+            rng: Pcg64::seed_from_u64(seed),
+            jitter: to_ps(transport.jitter),
+            marking: Marks::of(&transport) != Marks::Never,
+            transport,
+            duration,
+        }
+    }
+
+    /// A packet has reached a host by this interface.
+    #[inline]
+    pub(crate) fn deliver<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        packet: &Packet,
+        interface: Interface,
+    ) {
+        let slot = packet.slot();
+        let subflow = self.subflows.get(slot);
+        if subflow.destination(packet) != interface {
+            return self.turn_away(network, packet);
+        }
+        subflow.under_way -= 1;
+        if subflow.closed {
+            if subflow.under_way == 0 {
+                self.release(network, slot);
+            }
+            return;
+        }
+        let nanos = to_nanos(now);
+        if packet.direction() == Direction::Data {
+            if packet.flags() & TCP_SYN != 0 {
+                return self.send_ack(now, network, slot, 0, TCP_SYN | TCP_ACK);
+            }
+            if self.marking {
+                self.note_mark(now, network, slot, packet.is_marked());
+            }
+            let subflow = self.subflows.get(slot);
+            let mut ack = subflow.receiver.handle_data(nanos, packet.seq, u32::from(packet.payload()));
+            if subflow.receiver.delivered_bytes() >= subflow.size && !subflow.delivered {
+                // The last segment bears the FIN.
+                ack = Some(subflow.receiver.handle_fin());
+                self.finish(now, agenda, slot);
+            }
+            match ack {
+                Some(number) => self.send_ack(now, network, slot, number, 0),
+                None => self.arm_receiver(agenda, slot),
+            }
+        } else {
+            if packet.flags() & TCP_SYN != 0 {
+                subflow.sender.handle_syn_ack(nanos);
+            } else {
+                subflow.handle_ack(nanos, packet);
+            }
+            self.pump(now, network, agenda, slot);
+        }
+    }
+
+    /// A host has got a packet that is not for this interface of it. Frames of no connection are for whoever gets them; so
+    /// far nobody answers them.
+    #[cold]
+    #[inline(never)]
+    fn turn_away<T: Tap>(&mut self, network: &mut Network<T>, packet: &Packet) {
+        if packet.slot() != NO_CONNECTION {
+            network.totals.misdelivered += 1;
+            self.lose(network, packet.lane(), 1);
+        }
+    }
+
+    /// Packets of a lane were lost; a negative number of them were added.
+    pub(crate) fn lose<T: Tap>(&mut self, network: &mut Network<T>, lane: u32, packets: i32) {
+        let slot = (lane >> 1) as usize;
+        if slot == NO_CONNECTION {
+            return;
+        }
+        let subflow = self.subflows.get(slot);
+        subflow.under_way -= i64::from(packets);
+        if subflow.is_over() {
+            self.release(network, slot);
+        }
+    }
+
+    /// Sends what the sender of a subflow wants to send, and sees to its timer.
+    #[inline]
+    fn pump<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
+        let nanos = to_nanos(now);
+        loop {
+            let subflow = self.subflows.get(slot);
+            if let Err(again) = subflow.card_has_room(now) {
+                let ready = Event::CardReady { slot: slot as u32, use_count: subflow.use_count };
+                if let Some(at) = again {
+                    agenda.push(at, ready);
+                }
+                break;
+            }
+            let Some(segment) = subflow.sender.poll_transmit(nanos) else { break };
+            subflow.packets_sent += 1;
+            let link = subflow.interfaces[0].uplink().0;
+            let ready = self.worked_on(now);
+            if network.send(ready, link, packet_of(slot, &segment)) {
+                let leaves_card = now + network.links[link as usize].backlog(now);
+                let subflow = self.subflows.get(slot);
+                subflow.under_way += 1;
+                subflow.card_took(leaves_card);
+            }
+        }
+        let subflow = self.subflows.get(slot);
+        if let Some(at) = subflow.sender_wants() {
+            let timer = Event::SenderTimer { slot: slot as u32, use_count: subflow.use_count };
+            agenda.push(at.max(now), timer);
+        }
+        if subflow.sender.is_finished() {
+            self.close(now, network, agenda, slot);
+        }
+    }
+
+    /// When a host that has a packet now gives it to its card. A card that is busy for longer makes no difference of it.
+    #[inline]
+    fn worked_on(&mut self, now: Ps) -> Ps {
+        if self.jitter == 0 {
+            return now;
+        }
+        now + self.rng.random_range(0..=self.jitter)
+    }
+
+    /// Data arrive with or without a congestion mark: where that changes, what came before is acknowledged first.
+    #[inline(never)]
+    fn note_mark<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize, marked: bool) {
+        if let Some(number) = self.subflows.get(slot).receiver.handle_mark(marked) {
+            self.acknowledge(now, network, slot, number, 0, true);
+        }
+    }
+
+    #[inline(always)]
+    fn send_ack<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize, number: u64, flags: u8) {
+        self.acknowledge(now, network, slot, number, flags, false);
+    }
+
+    /// Sends an acknowledgement, which echoes congestion marks as they are now, or as they were `before`.
+    #[inline(always)]
+    fn acknowledge<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        slot: usize,
+        number: u64,
+        flags: u8,
+        before: bool,
+    ) {
+        let subflow = self.subflows.get(slot);
+        subflow.packets_sent += 1;
+        let echo = subflow.receiver.echoes() != before;
+        let lane = (slot as u32) << 1 | 1;
+        let (option, option_bytes) = subflow.sack_option();
+        let mut packet = Packet::new(lane, number, option, HEADER_BYTES as u16 + option_bytes, flags);
+        if echo {
+            packet.mark();
+        }
+        let link = subflow.interfaces[1].uplink().0;
+        let ready = self.worked_on(now);
+        if network.send(ready, link, packet) {
+            self.subflows.get(slot).under_way += 1;
+        }
+    }
+
+    fn arm_receiver(&mut self, agenda: &mut Agenda, slot: usize) {
+        let subflow = self.subflows.get(slot);
+        if let Some(at) = subflow.receiver_wants() {
+            let timer = Event::ReceiverTimer { slot: slot as u32, use_count: subflow.use_count };
+            agenda.push(at, timer);
+        }
+    }
+
+    /// The last byte of a subflow has arrived.
+    fn finish(&mut self, now: Ps, agenda: &mut Agenda, slot: usize) {
+        let subflow = self.subflows.get(slot);
+        subflow.delivered = true;
+        for (transfer, delay) in self.transfers.deliver(subflow, to_nanos(now)) {
+            agenda.push(now + to_ps(delay), Event::Start(transfer));
+        }
+        if now >= self.duration {
+            self.stop_if_finished(agenda);
+        }
+    }
+
+    fn stop_if_finished(&mut self, agenda: &mut Agenda) {
+        if self.transfers.all_finished() {
+            agenda.halt();
+        }
+    }
+
+    /// The sender of a subflow has nothing left to do.
+    fn close<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
+        let subflow = self.subflows.get(slot);
+        if subflow.closed {
+            return;
+        }
+        self.transfers.close(subflow, to_nanos(now));
+        subflow.closed = true;
+        let (transfer, is_over) = (subflow.transfer, subflow.is_over());
+        if self.announces && self.is_long(transfer) {
+            let five_tuple = network.lanes.five_tuple(slot);
+            self.tell(now, agenda, Input::TransferEnded { five_tuple });
+        }
+        if is_over {
+            self.release(network, slot);
+        }
+    }
+
+    /// Tells the controller something.
+    fn tell(&self, now: Ps, agenda: &mut Agenda, input: Input) {
+        agenda.push(now + self.control_delay, Event::Inform { input: Box::new(input), sent: None });
+    }
+
+    fn release<T: Tap>(&mut self, network: &mut Network<T>, slot: usize) {
+        network.release_slot(slot);
+        self.subflows.close_slot(slot);
+    }
+
+    /// Starts the transfers that are due.
+    pub(crate) fn start_next<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda) {
+        let nanos = to_nanos(now);
+        // Arrivals stop with the duration; what would start later is counted as not started.
+        while now < self.duration && self.transfers.next_start().is_some_and(|at| at <= nanos) {
+            let transfer = self.transfers.take_next();
+            self.start(now, network, agenda, transfer);
+        }
+        if let Some(at) = self.transfers.next_start().filter(|_| now < self.duration) {
+            agenda.push(to_ps(at), Event::NextStart);
+        }
+    }
+
+    /// Starts a transfer: all its subflows.
+    pub(crate) fn start<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
+        for index in 0..self.transfers.subflows(transfer).len() {
+            let ends = self.transfers.subflows(transfer)[index];
+            self.start_subflow(now, network, agenda, transfer, &ends);
+        }
+    }
+
+    fn start_subflow<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        transfer: u32,
+        ends: &Ends,
+    ) {
+        let in_use = |five_tuple: &FiveTuple| network.lanes.slot(five_tuple).is_some();
+        let five_tuple = self.transfers.start(transfer, ends, to_nanos(now), in_use);
+        let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
+        let endpoints = Endpoints { transfer, size: ends.size_bytes, interfaces };
+        let slot = self.subflows.open_slot(&self.transport, &endpoints);
+        network.open_slot(slot, self.headers(transfer, five_tuple));
+        let is_long = self.is_long(transfer);
+        if self.announces && is_long {
+            self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: ends.size_bytes });
+        }
+        let sender = &mut self.subflows.get(slot).sender;
+        if self.paces && is_long {
+            let card_bps = self.fabric.link(ends.src.uplink).settings.rate_bps;
+            let pace_bps = self.transport.pace_bps.map_or(card_bps, |pace_bps| pace_bps.min(card_bps));
+            sender.set_pace(to_nanos(now), Some(pace_bps));
+        }
+        sender.open(to_nanos(now));
+        self.pump(now, network, agenda, slot);
+    }
+
+    /// Headers of a transfer's data on one of its subflows; its host labels it if it is long.
+    pub(crate) fn headers(&self, transfer: u32, five_tuple: FiveTuple) -> Headers {
+        Headers { dscp: if self.is_long(transfer) { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
+    }
+
+    /// Whether a transfer's host labels or announces it: short ones never wait for the controller (OFPT §4).
+    fn is_long(&self, transfer: u32) -> bool {
+        self.transfers.spec(transfer).size_bytes.is_none_or(|size| size >= self.long_bytes)
+    }
+
+    /// The retransmission or pacing timer of a subflow is due, perhaps.
+    pub(crate) fn sender_timer<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        (slot, use_count): (u32, u32),
+    ) {
+        let Some(subflow) = self.subflows.current(slot, use_count) else { return };
+        if subflow.sender_timer <= now {
+            subflow.sender_timer = NEVER;
+        }
+        subflow.sender.handle_timeout(to_nanos(now));
+        self.pump(now, network, agenda, slot as usize);
+    }
+
+    /// The timer of a subflow's delayed acknowledgement is due, perhaps.
+    pub(crate) fn receiver_timer<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        (slot, use_count): (u32, u32),
+    ) {
+        let Some(subflow) = self.subflows.current(slot, use_count) else { return };
+        if subflow.receiver_timer <= now {
+            subflow.receiver_timer = NEVER;
+        }
+        match subflow.receiver.handle_timeout(to_nanos(now)) {
+            Some(number) => self.send_ack(now, network, slot as usize, number, 0),
+            None => self.arm_receiver(agenda, slot as usize),
+        }
+    }
+
+    /// A host's card has room again.
+    pub(crate) fn card_ready<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        (slot, use_count): (u32, u32),
+    ) {
+        if self.subflows.current(slot, use_count).is_some() {
+            self.pump(now, network, agenda, slot as usize);
+        }
+    }
+
+    /// The subflow whose data have this five-tuple, unless its sender is done.
+    fn find<T: Tap>(&mut self, network: &Network<T>, five_tuple: &FiveTuple) -> Option<(usize, &mut Subflow)> {
+        let slot = network.lanes.slot(five_tuple)?;
+        Some((slot, self.subflows.get(slot))).filter(|(_, subflow)| !subflow.closed)
+    }
+
+    /// The controller wants a subflow sent at this rate, or as fast as it can.
+    pub(crate) fn pace<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        five_tuple: &FiveTuple,
+        rate_bps: Option<u64>,
+    ) {
+        if let Some((slot, subflow)) = self.find(network, five_tuple) {
+            subflow.sender.set_pace(to_nanos(now), rate_bps);
+            self.pump(now, network, agenda, slot);
+        }
+    }
+
+    /// The controller wants a subflow that has not been answered yet to wait until it is released or the lease is over.
+    pub(crate) fn hold<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &Network<T>,
+        agenda: &mut Agenda,
+        five_tuple: &FiveTuple,
+        lease: Nanos,
+    ) {
+        let Some((slot, subflow)) = self.find(network, five_tuple) else { return };
+        let until = now.saturating_add(to_ps(lease)).max(1);
+        subflow.held_until = until;
+        subflow.sender.set_hold(true);
+        agenda.push(until, Event::LeaseOver { slot: slot as u32, use_count: subflow.use_count });
+    }
+
+    /// A lease is over; a later hold may have a longer one.
+    pub(crate) fn lease_over<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        (slot, use_count): (u32, u32),
+    ) {
+        if self.subflows.current(slot, use_count).is_some_and(|subflow| subflow.held_until <= now) {
+            self.end_hold(now, network, agenda, slot as usize);
+        }
+    }
+
+    /// The controller lets a subflow go.
+    pub(crate) fn let_go<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        five_tuple: &FiveTuple,
+    ) {
+        if let Some((slot, _)) = self.find(network, five_tuple) {
+            self.end_hold(now, network, agenda, slot);
+        }
+    }
+
+    fn end_hold<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
+        let subflow = self.subflows.get(slot);
+        if std::mem::replace(&mut subflow.held_until, 0) > 0 {
+            subflow.sender.set_hold(false);
+            self.pump(now, network, agenda, slot);
+        }
+    }
+
+    /// Arrivals stop, and long-lived transfers end.
+    pub(crate) fn end_of_arrivals<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda) {
+        let long_lived = |(slot, one): (usize, &Subflow)| (one.size == u64::MAX && !one.closed).then_some(slot);
+        let slots: Vec<usize> = self.subflows.live().filter_map(long_lived).collect();
+        for slot in slots {
+            self.close(now, network, agenda, slot);
+        }
+        self.stop_if_finished(agenda);
+    }
+
+    /// What every transfer has come to by `now`. Long-lived ones are measured up to `until`.
+    pub(crate) fn outcomes(&self, now: Nanos, until: Nanos) -> Vec<FlowOutcome> {
+        self.transfers.outcomes(now, until, self.subflows.live())
+    }
+}
+
+fn packet_of(slot: usize, segment: &Segment) -> Packet {
+    let flags = match segment.kind {
+        SegmentKind::Syn => TCP_SYN,
+        SegmentKind::Data if segment.last => TCP_FIN,
+        SegmentKind::Data => 0,
+    };
+    let (lane, wire) = ((slot as u32) << 1, (segment.len + HEADER_BYTES) as u16);
+    Packet::new(lane, segment.seq, segment.len as u16, wire, flags)
+}

@@ -1,0 +1,316 @@
+//! The transfers of a run: when they start, by which subflows, and what they came to.
+
+use crate::ideal::Ideals;
+use crate::outcome::FlowOutcome;
+use crate::subflow::Subflow;
+use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, PROTO_TCP};
+use pathloom_transport::{Settings, TimeoutWait};
+use pathloom_workload::{FlowSpec, Start, Workload};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// First port and number of ports that sources draw from: Linux's default ephemeral range.
+const EPHEMERAL: (u16, u16) = (32_768, 28_232);
+/// Port that receivers listen on.
+const SERVICE_PORT: u16 = 5001;
+
+/// What is known of one transfer.
+#[derive(Clone, Default)]
+struct Record {
+    /// That of its first subflow.
+    five_tuple: Option<FiveTuple>,
+    start: Option<Nanos>,
+    finish: Option<Nanos>,
+    /// Subflows whose last byte has not arrived, and subflows that are not closed.
+    undelivered: u32,
+    unclosed: u32,
+    /// Time lost in time-outs until the last byte arrived; what senders wait for later is no part of the FCT.
+    waited: TimeoutWait,
+    /// What the subflows that are closed came to.
+    closed: Work,
+    optimum_bps: f64,
+    ideal_fct: Option<Nanos>,
+}
+
+/// What subflows have come to, summed.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    delivered_bytes: u64,
+    retransmits: u32,
+    timeouts: u32,
+    timeout_wait: TimeoutWait,
+    packets: u64,
+    reordered: u32,
+}
+
+/// What a subflow is to be: its interfaces, its source port, and its part of the payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) src: Attachment,
+    pub(crate) dst: Attachment,
+    pub(crate) src_port: u16,
+    /// `None` for data without end.
+    pub(crate) size_bytes: Option<u64>,
+}
+
+impl Ends {
+    /// The five-tuple that the subflow has if that is free when it starts.
+    fn five_tuple(&self) -> FiveTuple {
+        FiveTuple {
+            src: self.src.address,
+            dst: self.dst.address,
+            proto: PROTO_TCP,
+            src_port: self.src_port,
+            dst_port: SERVICE_PORT,
+        }
+    }
+}
+
+/// The subflows of all transfers, those of one together, in the order of the workload.
+pub(crate) struct Plan {
+    ends: Vec<Ends>,
+    /// Where the subflows of each transfer begin, and where the last ones end.
+    starts: Vec<u32>,
+}
+
+impl Plan {
+    /// A plan with these subflows, at least one, for each transfer.
+    pub(crate) fn new(transfers: impl IntoIterator<Item = impl IntoIterator<Item = Ends>>) -> Plan {
+        let mut plan = Plan { ends: Vec::new(), starts: vec![0] };
+        for subflows in transfers {
+            plan.ends.extend(subflows);
+            plan.starts.push(plan.ends.len() as u32);
+        }
+        plan
+    }
+
+    /// One subflow for each transfer, between interfaces that are drawn where a host has several. The draws depend on the
+    /// seed and the transfer's index alone, so they are the same for every scheme.
+    pub(crate) fn single(fabric: &Fabric, workload: &Workload, seed: u64) -> Plan {
+        let mut by_host: Vec<Vec<Attachment>> = vec![Vec::new(); fabric.nodes().len()];
+        for &attachment in fabric.attachments() {
+            by_host[attachment.host.index()].push(attachment);
+        }
+        let mut rng = Pcg64::seed_from_u64(seed ^ 0x705f_7274);
+        let draw = |flow: &FlowSpec| {
+            let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
+            let (src, dst) = (pick(&by_host[flow.src.index()]), pick(&by_host[flow.dst.index()]));
+            let src_port = EPHEMERAL.0 + rng.random_range(0..EPHEMERAL.1);
+            [Ends { src, dst, src_port, size_bytes: flow.size_bytes }]
+        };
+        Plan::new(workload.flows.iter().map(draw))
+    }
+
+    fn subflows(&self, transfer: u32) -> Range<usize> {
+        self.starts[transfer as usize] as usize..self.starts[transfer as usize + 1] as usize
+    }
+
+    /// The subflows of a transfer.
+    pub(crate) fn of(&self, transfer: u32) -> &[Ends] {
+        &self.ends[self.subflows(transfer)]
+    }
+}
+
+pub(crate) struct Transfers {
+    workload: Arc<Workload>,
+    plan: Plan,
+    records: Vec<Record>,
+    /// Next of those that start at a time.
+    next: usize,
+    /// By transfer: how many it waits for.
+    waits_for: Vec<u32>,
+    /// By transfer: who waits for it.
+    awaited_by: Vec<Vec<u32>>,
+    /// Finite transfers that have started, or wait for no other any more, and have not finished; and long-lived ones
+    /// that have not been stopped.
+    open: usize,
+}
+
+impl Transfers {
+    pub(crate) fn new(fabric: &Fabric, workload: Arc<Workload>, plan: Plan, settings: &Settings) -> Transfers {
+        let count = workload.flows.len();
+        let mut ideals = Ideals::new(fabric, &workload, &plan, settings);
+        let mut records = vec![Record::default(); count];
+        let (mut waits_for, mut awaited_by) = (vec![0; count], Vec::new());
+        for (index, (record, flow)) in records.iter_mut().zip(&workload.flows).enumerate() {
+            let ends = plan.of(index as u32);
+            (record.undelivered, record.unclosed) = (ends.len() as u32, ends.len() as u32);
+            record.optimum_bps = ideals.optimum_bps(ends);
+            record.ideal_fct = flow.size_bytes.map(|size| ideals.fct(ends, size));
+            if let Start::After { flows: awaited, .. } = &flow.start {
+                awaited_by.resize(count, Vec::new());
+                waits_for[index] = awaited.len() as u32;
+                for &other in awaited {
+                    awaited_by[other as usize].push(index as u32);
+                }
+            }
+        }
+        Transfers { plan, records, next: 0, waits_for, awaited_by, open: 0, workload }
+    }
+
+    pub(crate) fn spec(&self, transfer: u32) -> &FlowSpec {
+        &self.workload.flows[transfer as usize]
+    }
+
+    /// Number of transfers.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The subflows of a transfer.
+    pub(crate) fn subflows(&self, transfer: u32) -> &[Ends] {
+        self.plan.of(transfer)
+    }
+
+    /// The five-tuple that the first subflow of a transfer has if that is free when it starts.
+    pub(crate) fn drawn(&self, transfer: u32) -> FiveTuple {
+        self.plan.of(transfer)[0].five_tuple()
+    }
+
+    /// See [`FlowOutcome::optimum_bps`] and [`FlowOutcome::ideal_fct`].
+    pub(crate) fn yardsticks(&self, transfer: u32) -> (f64, Option<Nanos>) {
+        let record = &self.records[transfer as usize];
+        (record.optimum_bps, record.ideal_fct)
+    }
+
+    /// Five-tuple of the first subflow of a transfer that has started.
+    pub(crate) fn five_tuple(&self, transfer: u32) -> Option<FiveTuple> {
+        self.records.get(transfer as usize)?.five_tuple
+    }
+
+    /// When the next transfer with a time of its own starts.
+    pub(crate) fn next_start(&self) -> Option<Nanos> {
+        match self.workload.flows.get(self.next)?.start {
+            Start::At(at) => Some(at),
+            Start::After { .. } => None,
+        }
+    }
+
+    /// Takes the transfer that [`Transfers::next_start`] spoke of.
+    pub(crate) fn take_next(&mut self) -> u32 {
+        self.next += 1;
+        self.open += 1;
+        self.next as u32 - 1
+    }
+
+    /// A subflow of a transfer starts; returns its five-tuple, the first that is not in use.
+    pub(crate) fn start(
+        &mut self,
+        transfer: u32,
+        ends: &Ends,
+        now: Nanos,
+        in_use: impl Fn(&FiveTuple) -> bool,
+    ) -> FiveTuple {
+        let mut five_tuple = ends.five_tuple();
+        let port = five_tuple.src_port;
+        while in_use(&five_tuple) {
+            let next = (five_tuple.src_port - EPHEMERAL.0 + 1) % EPHEMERAL.1;
+            five_tuple.src_port = EPHEMERAL.0 + next;
+            // All ports of this pair are taken: go on with the next service port.
+            five_tuple.dst_port += u16::from(five_tuple.src_port == port);
+        }
+        let record = &mut self.records[transfer as usize];
+        record.five_tuple.get_or_insert(five_tuple);
+        record.start = Some(now);
+        five_tuple
+    }
+
+    /// The last byte of a subflow has arrived. Returns the transfers that may start now, if it was the last of its transfer,
+    /// and after which delay.
+    pub(crate) fn deliver(&mut self, subflow: &Subflow, now: Nanos) -> Vec<(u32, Nanos)> {
+        let record = &mut self.records[subflow.transfer as usize];
+        add_wait(&mut record.waited, subflow.sender.timeout_wait(now));
+        record.undelivered -= 1;
+        if record.undelivered > 0 {
+            return Vec::new();
+        }
+        record.finish = Some(now);
+        self.open -= 1;
+        let Some(waiting) = self.awaited_by.get(subflow.transfer as usize).cloned() else { return Vec::new() };
+        let mut ready = Vec::new();
+        for other in waiting {
+            self.waits_for[other as usize] -= 1;
+            if let (0, Start::After { delay, .. }) = (self.waits_for[other as usize], &self.spec(other).start) {
+                ready.push((other, *delay));
+            }
+        }
+        self.open += ready.len();
+        ready
+    }
+
+    /// The sender of a subflow is done, or has been stopped.
+    pub(crate) fn close(&mut self, subflow: &Subflow, now: Nanos) {
+        let record = &mut self.records[subflow.transfer as usize];
+        record.closed.add(subflow, now);
+        record.unclosed -= 1;
+        self.open -= usize::from(record.unclosed == 0 && record.finish.is_none());
+    }
+
+    /// Whether nothing that has started is still to finish.
+    pub(crate) fn all_finished(&self) -> bool {
+        self.open == 0
+    }
+
+    /// What every transfer has come to by `now`. Long-lived ones are measured up to `until`.
+    pub(crate) fn outcomes<'a>(
+        &self,
+        now: Nanos,
+        until: Nanos,
+        live: impl Iterator<Item = (usize, &'a Subflow)>,
+    ) -> Vec<FlowOutcome> {
+        let mut work: Vec<Work> = self.records.iter().map(|record| record.closed).collect();
+        for (_, subflow) in live.filter(|(_, subflow)| !subflow.closed) {
+            work[subflow.transfer as usize].add(subflow, now);
+        }
+        let rows = self.workload.flows.iter().zip(&self.records).zip(work).enumerate();
+        rows.map(|(index, ((spec, record), work))| outcome(index as u32, spec, record, work, until)).collect()
+    }
+}
+
+impl Work {
+    fn add(&mut self, subflow: &Subflow, now: Nanos) {
+        self.delivered_bytes += subflow.receiver.delivered_bytes();
+        self.retransmits += subflow.sender.retransmits();
+        self.timeouts += subflow.sender.timeouts();
+        add_wait(&mut self.timeout_wait, subflow.sender.timeout_wait(now));
+        self.packets += subflow.packets_sent;
+        self.reordered += subflow.receiver.reordered();
+    }
+}
+
+fn add_wait(sum: &mut TimeoutWait, wait: TimeoutWait) {
+    sum.initial += wait.initial;
+    sum.sampled += wait.sampled;
+}
+
+fn outcome(index: u32, spec: &FlowSpec, record: &Record, work: Work, until: Nanos) -> FlowOutcome {
+    let throughput = match (record.start, record.finish, record.ideal_fct) {
+        (Some(start), Some(finish), Some(ideal)) => Some(ideal.0 as f64 / (finish.0 - start.0).max(1) as f64),
+        (Some(start), _, None) if until > start => {
+            let goodput_bps = work.delivered_bytes as f64 * 8.0 / (until - start).as_secs_f64();
+            Some(goodput_bps / record.optimum_bps)
+        }
+        _ => None,
+    };
+    FlowOutcome {
+        index,
+        src: spec.src,
+        dst: spec.dst,
+        five_tuple: record.five_tuple,
+        size_bytes: spec.size_bytes,
+        start: record.start,
+        finish: record.finish,
+        delivered_bytes: work.delivered_bytes,
+        optimum_bps: record.optimum_bps,
+        ideal_fct: record.ideal_fct,
+        throughput,
+        retransmits: work.retransmits,
+        timeouts: work.timeouts,
+        timeout_wait: if record.finish.is_some() { record.waited } else { work.timeout_wait },
+        packets: work.packets,
+        reordered: work.reordered,
+        coflow: spec.coflow,
+    }
+}
