@@ -1,4 +1,4 @@
-//! The hosts of a fabric as traffic sees them: numbered from 0, each with an access rate and a ToR.
+//! The hosts of a fabric as traffic sees them: numbered from 0, each with an access rate and its ToRs.
 
 use pathloom_model::{Fabric, NodeId};
 use std::collections::BTreeMap;
@@ -6,33 +6,31 @@ use std::collections::BTreeMap;
 /// Hosts in the fabric's order. Everything here is by host number, not by node.
 pub(crate) struct Hosts<'a> {
     fabric: &'a Fabric,
+    /// Of all interfaces of a host together.
     rates_bps: Vec<u64>,
-    /// Host numbers, grouped by ToR.
+    /// Host numbers, ordered by the ToR of the first interface.
     by_tor: Vec<u32>,
-    /// Where the group of each host lies in `by_tor`: first position and length.
-    group: Vec<(u32, u32)>,
+    /// Where in `by_tor` the hosts stand that share a ToR with a host, itself among them: first positions and lengths, in
+    /// order. A host with one interface has one such range.
+    near: Vec<Vec<(u32, u32)>>,
     numbers: BTreeMap<&'a str, u32>,
 }
 
 impl<'a> Hosts<'a> {
-    /// The hosts of `fabric`. A host with several ports counts by its first: that port's rate, that port's ToR.
+    /// The hosts of `fabric`.
     pub fn of(fabric: &'a Fabric) -> Hosts<'a> {
-        let uplink = |&host: &NodeId| fabric.link(fabric.node(host).ports[0]);
-        let tors: Vec<NodeId> = fabric.hosts().iter().map(|host| uplink(host).to).collect();
+        let uplinks = |host: &NodeId| fabric.node(*host).ports.iter().map(|&port| fabric.link(port));
+        let rate_bps = |host: &NodeId| uplinks(host).map(|link| link.settings.rate_bps).sum();
+        let tors: Vec<Vec<NodeId>> =
+            fabric.hosts().iter().map(|host| uplinks(host).map(|link| link.to).collect()).collect();
         let mut by_tor: Vec<u32> = (0..tors.len() as u32).collect();
-        by_tor.sort_by_key(|&number| tors[number as usize]);
-        let mut group = vec![(0, 0); tors.len()];
-        let mut first = 0;
-        for members in by_tor.chunk_by(|&a, &b| tors[a as usize] == tors[b as usize]) {
-            members.iter().for_each(|&number| group[number as usize] = (first, members.len() as u32));
-            first += members.len() as u32;
-        }
+        by_tor.sort_by_key(|&number| tors[number as usize].first());
         let name = |(number, &host): (usize, &NodeId)| (fabric.node(host).name.as_str(), number as u32);
         Hosts {
             fabric,
-            rates_bps: fabric.hosts().iter().map(|host| uplink(host).settings.rate_bps).collect(),
+            rates_bps: fabric.hosts().iter().map(rate_bps).collect(),
+            near: neighbours(&tors, &by_tor),
             by_tor,
-            group,
             numbers: fabric.hosts().iter().enumerate().map(name).collect(),
         }
     }
@@ -52,20 +50,20 @@ impl<'a> Hosts<'a> {
         &self.fabric.node(self.node(number)).name
     }
 
-    /// Rate of the host's access link.
+    /// Rate of the host's access links together.
     pub fn rate_bps(&self, number: u32) -> f64 {
         self.rates_bps[number as usize] as f64
     }
 
-    /// How many hosts hang on another ToR than this one.
+    /// How many hosts share no ToR with this one.
     pub fn elsewhere(&self, number: u32) -> u32 {
-        self.len() - self.group[number as usize].1
+        self.len() - self.near[number as usize].iter().map(|range| range.1).sum::<u32>()
     }
 
     /// One of the [`Hosts::elsewhere`] hosts, `choice` below their number.
     pub fn elsewhere_at(&self, number: u32, choice: u32) -> u32 {
-        let (first, len) = self.group[number as usize];
-        self.by_tor[(if choice < first { choice } else { choice + len }) as usize]
+        let beyond = |place: u32, &(first, len): &(u32, u32)| if place < first { place } else { place + len };
+        self.by_tor[self.near[number as usize].iter().fold(choice, beyond) as usize]
     }
 
     /// A host by its name, or by its number where no host has such a name.
@@ -94,5 +92,79 @@ impl<'a> Hosts<'a> {
         } else {
             format!("{} hosts of {} to {}", self.len(), rate(low), rate(high))
         }
+    }
+}
+
+/// For each host the places in `by_tor` of all that have a ToR in common with it, as ranges.
+fn neighbours(tors: &[Vec<NodeId>], by_tor: &[u32]) -> Vec<Vec<(u32, u32)>> {
+    let mut places: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+    for (place, &number) in by_tor.iter().enumerate() {
+        for &tor in &tors[number as usize] {
+            let of_tor = places.entry(tor).or_default();
+            // Several interfaces of a host may lead to one ToR.
+            if of_tor.last() != Some(&(place as u32)) {
+                of_tor.push(place as u32);
+            }
+        }
+    }
+    let ranges: BTreeMap<NodeId, Vec<(u32, u32)>> = places.into_iter().map(|(tor, all)| (tor, ranges(all))).collect();
+    let of_host = |tors: &Vec<NodeId>| match tors[..] {
+        [tor] => ranges[&tor].clone(),
+        _ => {
+            let all = tors.iter().flat_map(|tor| &ranges[tor]).flat_map(|&(first, len)| first..first + len);
+            let mut all: Vec<u32> = all.collect();
+            all.sort_unstable();
+            all.dedup();
+            self::ranges(all)
+        }
+    };
+    tors.iter().map(of_host).collect()
+}
+
+/// Ascending numbers as ranges: first number and length.
+fn ranges(numbers: Vec<u32>) -> Vec<(u32, u32)> {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((first, len)) if *first + *len == number => *len += 1,
+            _ => ranges.push((number, 1)),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::fabric_from_spec;
+
+    fn tors(fabric: &Fabric, hosts: &Hosts, number: u32) -> Vec<NodeId> {
+        fabric.host_attachments(hosts.node(number)).iter().map(|at| at.tor).collect()
+    }
+
+    #[test]
+    fn elsewhere_are_all_that_share_no_tor() {
+        for spec in
+            ["jellyfish:switches=9,ports=6,hosts=12,homes=2", "jellyfish:switches=9,ports=6,hosts=12", "fat-tree:k=4"]
+        {
+            let fabric = fabric_from_spec(spec).unwrap();
+            let hosts = Hosts::of(&fabric);
+            for number in 0..hosts.len() {
+                let own = tors(&fabric, &hosts, number);
+                let shares = |other: &u32| tors(&fabric, &hosts, *other).iter().any(|tor| own.contains(tor));
+                let expected: Vec<u32> = (0..hosts.len()).filter(|other| !shares(other)).collect();
+                let mut found: Vec<u32> =
+                    (0..hosts.elsewhere(number)).map(|choice| hosts.elsewhere_at(number, choice)).collect();
+                found.sort_unstable();
+                assert_eq!(found, expected, "{spec}: host {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_with_two_interfaces_sends_at_the_rate_of_both() {
+        let spec = |homes| format!("jellyfish:switches=9,ports=6,hosts=12,homes={homes},rate=10Mbps");
+        let rate_bps = |homes| Hosts::of(&fabric_from_spec(&spec(homes)).unwrap()).rate_bps(3);
+        assert_eq!((rate_bps(1), rate_bps(2)), (10e6, 20e6));
     }
 }

@@ -104,9 +104,14 @@ impl Pattern {
             ));
         }
         match *self {
-            Pattern::InterLeaf if (0..all).any(|host| hosts.elsewhere(host) == 0) => {
-                Err("pattern=inter-leaf needs hosts on two ToRs or more; the fabric has one".to_owned())
-            }
+            Pattern::InterLeaf => match (0..all).find(|&host| hosts.elsewhere(host) == 0) {
+                Some(host) => Err(format!(
+                    "pattern=inter-leaf needs for each host another one that shares no ToR with it, and host {} has none; \
+                     use pattern=random, or a fabric with more ToRs",
+                    hosts.name(host)
+                )),
+                None => Ok(()),
+            },
             Pattern::Stride(Some(stride)) if stride % all == 0 => Err(format!(
                 "stride={stride} leads every one of the {all} hosts to itself; expected a stride from 1 to {}",
                 all - 1

@@ -136,7 +136,7 @@ fn a_stride_may_be_given() {
 #[test]
 fn patterns_that_do_not_fit_say_so() {
     let flat = even(1, 4);
-    assert!(message("web-search:pattern=inter-leaf", &flat, 1.0, None).contains("needs hosts on two ToRs"));
+    assert!(message("web-search:pattern=inter-leaf", &flat, 1.0, None).contains("and host h0 has none"));
     assert!(message("on-off:pattern=one-to-4", &flat, 1.0, None).contains("each of the 4 hosts has 3"));
     assert!(message("long-lived:pattern=one-to-0", &flat, 1.0, None).contains("expected one-to-1 or more"));
     let error = message("long-lived:pattern=permutaton", &flat, 1.0, None);
@@ -190,17 +190,26 @@ fn incasts_come_in_periods_with_distinct_senders() {
 }
 
 #[test]
-fn a_host_with_two_ports_counts_by_its_first() {
-    let mut builder = FabricBuilder::new("dual");
-    let settings = |rate_bps| LinkSettings { rate_bps, delay_ps: 0, buffer_packets: 9 };
-    let tors = [builder.switch("a", Tier::Tor, None), builder.switch("b", Tier::Tor, None)];
-    for index in 0..4 {
-        let host = builder.host(format!("h{index}"), None);
-        builder.cable(host, tors[index % 2], settings(100_000_000));
-        builder.cable(host, tors[(index + 1) % 2], settings(1));
-    }
-    let fabric = builder.build().unwrap();
+fn a_host_with_two_ports_counts_by_both() {
+    let dual = |tor_count: usize| {
+        let mut builder = FabricBuilder::new("dual");
+        let settings = |rate_bps| LinkSettings { rate_bps, delay_ps: 0, buffer_packets: 9 };
+        let tors: Vec<pathloom_model::NodeId> =
+            (0..tor_count).map(|index| builder.switch(format!("t{index}"), Tier::Tor, None)).collect();
+        for index in 0..4 {
+            let host = builder.host(format!("h{index}"), None);
+            // The even hosts share two ToRs, and the odd ones.
+            builder.cable(host, tors[index % 2], settings(100_000_000));
+            builder.cable(host, tors[(index % 2 + 2) % tor_count], settings(50_000_000));
+        }
+        builder.build().unwrap()
+    };
+    let fabric = dual(4);
     let workload = generate("hadoop:pattern=inter-leaf", &fabric, 10.0);
     assert!(workload.flows.iter().map(|flow| pair(flow, &fabric)).all(|(src, dst)| src % 2 != dst % 2));
-    assert!(workload.description.contains("4 hosts of 100 Mbps"), "{}", workload.description);
+    assert!(workload.description.contains("4 hosts of 150 Mbps"), "{}", workload.description);
+    // On two ToRs, each host has both ports on one.
+    let fabric = dual(2);
+    let workload = generate("hadoop:pattern=inter-leaf", &fabric, 10.0);
+    assert!(workload.flows.iter().map(|flow| pair(flow, &fabric)).all(|(src, dst)| src % 2 != dst % 2));
 }
