@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
-from pathloom.lab.probes import Track, summary
+import numpy as np
+import pytest
+
+from pathloom._core import PathloomError
+from pathloom.fabrics import Fabric
+from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.probes import Probes, Track, summary
 
 MS = 1_000_000
 
@@ -38,3 +44,22 @@ def test_an_outage_lasts_until_the_first_arrival_sent_after_the_last_loss() -> N
     assert black.outage_ns(4 * MS) is None
     silent = track([])
     assert (silent.lost, silent.reordered, silent.longest_gap_ns) == (10, 0, 0)
+
+
+def test_probes_go_by_the_ports_that_are_named(tmp_path: Path) -> None:
+    blueprint = Blueprint.of("x", Fabric("jellyfish:switches=6,ports=6,hosts=6,homes=2"))
+    first, other = blueprint.hosts[0], blueprint.hosts[3]
+    probes = Probes(blueprint, tmp_path, [("h0", "h3"), ("h0:eth1", "h3"), ("h3:eth1", "h0:eth0")], first_port=7000)
+    ends = [(flow["from"], flow["to"]) for flow in probes._plan["flows"]]
+    assert ends == [
+        ([first.ports[0].address, 7000], [other.ports[0].address, 7000]),
+        ([first.ports[1].address, 7001], [other.ports[0].address, 7001]),
+        ([other.ports[1].address, 7002], [first.ports[0].address, 7002]),
+    ]
+    assert [flow["source"] for flow in probes._plan["flows"]] == [first.namespace, first.namespace, other.namespace]
+    for pair, problem in (
+        (("h0:eth2", "h3"), "has no port eth2; expected one of eth0, eth1"),
+        (("h0", "h9"), "`h9` is no host"),
+    ):
+        with pytest.raises(PathloomError, match=problem):
+            Probes(blueprint, tmp_path, [pair])

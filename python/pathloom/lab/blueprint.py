@@ -15,6 +15,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from pathloom.errors import bad_input
 from pathloom.fabrics import Fabric
 
 NAMESPACE_PREFIX = "pathloom."
@@ -158,6 +159,19 @@ class Blueprint:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
+
+    def host_port(self, text: str) -> tuple[Host, HostPort]:
+        """A host's port: `h3` is the first one of host h3, `h3:eth1` the one of that name. Raises `PathloomError`."""
+        hosts = {host.name: host for host in self.hosts}
+        name, interface = (text, "") if text in hosts else text.rpartition(":")[::2]
+        if name not in hosts:
+            raise bad_input(f"`{text}` is no host of {self.fabric}; expected HOST or HOST:PORT, such as h0 or h0:eth1")
+        ports = hosts[name].ports
+        port = next((port for port in ports if interface in ("", port.interface)), None)
+        if port is None:
+            names = ", ".join(port.interface for port in ports)
+            raise bad_input(f"`{text}`: host {name} has no port {interface}; expected one of {names}")
+        return hosts[name], port
 
     @property
     def namespace(self) -> str:

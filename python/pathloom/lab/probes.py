@@ -123,8 +123,11 @@ class Probes:
         dscp: int = LABEL_DSCP,
         first_port: int = 20_000,
     ) -> None:
-        """Names hosts by the fabric's names; each pair is a flow. Every flow sends `rate_hz` probes a second."""
-        hosts = {host.name: host for host in blueprint.hosts}
+        """Each pair is a flow between two hosts, or ports of theirs, as `Blueprint.host_port` names them.
+
+        Every flow sends `rate_hz` probes a second. Raises `PathloomError`.
+        """
+        ends = [(blueprint.host_port(source), blueprint.host_port(target)) for source, target in pairs]
         self.pairs = list(pairs)
         self._directory = directory
         self._plan: dict[str, Any] = {
@@ -132,13 +135,13 @@ class Probes:
             "payload_bytes": max(payload_bytes, LEAST_BYTES),
             "flows": [
                 {
-                    "source": hosts[source].namespace,
-                    "target": hosts[target].namespace,
-                    "from": [hosts[source].ports[0].address, first_port + index],
-                    "to": [hosts[target].ports[0].address, first_port + index],
+                    "source": source.namespace,
+                    "target": target.namespace,
+                    "from": [out.address, first_port + index],
+                    "to": [into.address, first_port + index],
                     "dscp": dscp,
                 }
-                for index, (source, target) in enumerate(pairs)
+                for index, ((source, out), (target, into)) in enumerate(ends)
             ],
         }
         self._processes: list[subprocess.Popen[bytes]] = []
