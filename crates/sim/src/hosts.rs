@@ -239,6 +239,7 @@ impl Hosts {
     }
 
     /// The last byte of a subflow has arrived.
+    #[inline(never)]
     fn finish(&mut self, now: Ps, agenda: &mut Agenda, slot: usize) {
         let subflow = self.subflows.get(slot);
         subflow.delivered = true;
@@ -257,6 +258,7 @@ impl Hosts {
     }
 
     /// The sender of a subflow has nothing left to do.
+    #[inline(never)]
     fn close<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
         let subflow = self.subflows.get(slot);
         if subflow.closed {
@@ -279,6 +281,7 @@ impl Hosts {
         agenda.push(now + self.control_delay, Event::Inform { input: Box::new(input), sent: None });
     }
 
+    #[inline(never)]
     fn release<T: Tap>(&mut self, network: &mut Network<T>, slot: usize) {
         network.release_slot(slot);
         self.subflows.close_slot(slot);

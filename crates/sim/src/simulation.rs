@@ -7,6 +7,7 @@ use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Marks;
 use crate::network::{Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome};
+use crate::packet::Packet;
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
@@ -170,20 +171,25 @@ impl<T: Tap> Simulation<T> {
                 self.hosts.deliver(now, &mut self.network, &mut self.agenda, &packet, interface);
             }
             Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
-            Arrival::Slow(packet) => {
-                let lane = packet.lane();
-                let (copy, lost) = self.network.decide(now, link, packet);
-                if let Some(copy) = copy {
-                    let input = Input::PacketIn { switch: copy.switch, in_port: copy.in_port, headers: copy.headers };
-                    self.control.tell(now, &mut self.agenda, input);
-                }
-                if lost != 0 {
-                    self.hosts.lose(&mut self.network, lane, lost);
-                }
-            }
+            Arrival::Slow(packet) => self.ask_switch(now, link, packet),
         }
     }
 
+    /// A switch decides about a packet. Not inlined, like all that few packets need: the main loop has registers to lose.
+    #[inline(never)]
+    fn ask_switch(&mut self, now: Ps, link: u32, packet: Packet) {
+        let lane = packet.lane();
+        let (copy, lost) = self.network.decide(now, link, packet);
+        if let Some(copy) = copy {
+            let input = Input::PacketIn { switch: copy.switch, in_port: copy.in_port, headers: copy.headers };
+            self.control.tell(now, &mut self.agenda, input);
+        }
+        if lost != 0 {
+            self.hosts.lose(&mut self.network, lane, lost);
+        }
+    }
+
+    #[inline(never)]
     fn next_event(&mut self) {
         let Some((at, event)) = self.agenda.pop() else { return };
         self.now = at;
