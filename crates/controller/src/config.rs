@@ -156,6 +156,8 @@ impl Default for Reconcile {
 
 /// Longest time in which every switch is read once.
 const LONGEST_PERIOD: Duration = Duration::from_secs(30);
+/// Longest time between two probes of a cable: what it carries one way alone is lost until then.
+const LONGEST_PROBES: Duration = Duration::from_secs(60);
 
 /// How sessions are kept.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -203,6 +205,9 @@ impl Default for Limits {
 pub struct Discovery {
     /// What is done about cables.
     pub links: Links,
+    /// How often a cable that is known is probed.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub probe_interval: Duration,
     /// What is done about hosts; where it is not said, they are learnt if cables are probed.
     pub hosts: Option<Hosts>,
     /// Which addresses hosts may show.
@@ -220,6 +225,7 @@ impl Default for Discovery {
         let private = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"];
         Discovery {
             links: Links::default(),
+            probe_interval: Duration::from_secs(5),
             hosts: None,
             addresses: Addresses::default(),
             prefixes: private.map(String::from).to_vec(),
@@ -382,6 +388,9 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     config.control.sweep = Some(sweep).filter(|&sweep| sweep > Nanos::ZERO);
     config.control.both_directions = config.flows.both_directions;
     config.control.unlabelled = true;
+    if !(Duration::from_secs(1)..=LONGEST_PROBES).contains(&config.discovery.probe_interval) {
+        return Err("discovery.probe_interval: 1s to 60s was expected".into());
+    }
     if config.hosts.lines_per_host == 0 || config.hosts.agents == 0 {
         return Err(
             "hosts: lines_per_host and agents must be more than 0; leave unix and address out for no agents".into()
@@ -514,6 +523,7 @@ mod tests {
             (&format!("{LEAST}[reconcile]\nperiod = \"31s\""), ["reconcile.period", "30s"]),
             (&format!("{LEAST}[reconcile]\nforeign = \"hide\""), ["`hide`", "remove"]),
             (&format!("{LEAST}[discovery]\nlinks = \"on\""), ["`on`", "verify"]),
+            (&format!("{LEAST}[discovery]\nprobe_interval = \"0s\""), ["discovery.probe_interval", "60s"]),
             (&format!("{LEAST}[discovery]\nlinks = \"off\"\nhosts = \"learn\""), ["discovery", "verify"]),
             (&format!("{LEAST}[discovery]\nprefixes = [\"10.0.0.0/40\"]"), ["discovery.prefixes", "10.0.0.0/40"]),
             (&format!("{LEAST}[[addresses]]\nat = \"h99\"\nprefixes = []"), ["addresses.h99", "no host"]),

@@ -23,8 +23,9 @@ use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Probes of a link that may stay away, and how soon one that did is sent again: a link that drops nine of ten packets
+/// How long probes of a link may stay away, and how soon one that did is sent again: a link that drops nine of ten packets
 /// because its queue is full still lets one of them through.
+const SILENCE: Nanos = Nanos::from_secs(4);
 const MISSED: u32 = 4;
 const RETRY: Nanos = Nanos::from_millis(100);
 /// A busy machine takes its time between sending a probe and reading it.
@@ -84,7 +85,9 @@ impl Scout {
             return None;
         }
         let pinned = how.addresses == Addresses::Fabric;
-        let mut scout = Scout::with(how.hosts(), HostSettings { pinned, ..HostSettings::default() }, secret);
+        let hosts = HostSettings { pinned, ..HostSettings::default() };
+        let interval = Nanos(u64::try_from(how.probe_interval.as_nanos()).unwrap_or(u64::MAX));
+        let mut scout = Scout::with(how.hosts(), hosts, secret, interval);
         scout.dhcp = (how.dhcp && how.hosts() == Hosts::Learn).then(Dhcp::new);
         let dpids = nodes.iter().map(|(&dpid, &node)| (node, dpid)).collect();
         let site = Site { verifier: Verifier::new(fabric.clone()), fabric, nodes, dpids, learnt };
@@ -99,11 +102,18 @@ impl Scout {
 
     /// Knows nothing, and takes whatever it finds.
     pub(crate) fn anywhere(hosts: Hosts, secret: [u8; 32]) -> Scout {
-        Scout::with(hosts, HostSettings::default(), secret)
+        Scout::with(hosts, HostSettings::default(), secret, ProbeSettings::default().interval)
     }
 
-    fn with(hosts: Hosts, settings: HostSettings, secret: [u8; 32]) -> Scout {
-        let probes = ProbeSettings { missed: MISSED, retry: RETRY, max_age: MAX_AGE, ..ProbeSettings::default() };
+    fn with(hosts: Hosts, settings: HostSettings, secret: [u8; 32], interval: Nanos) -> Scout {
+        let probes = ProbeSettings {
+            interval,
+            silence: SILENCE,
+            missed: MISSED,
+            retry: RETRY,
+            max_age: MAX_AGE,
+            ..ProbeSettings::default()
+        };
         let seed = secret.iter().fold(0u64, |seed, &byte| seed.rotate_left(8) ^ u64::from(byte));
         let discovery = Discovery::new(probes, settings, secret, Pcg64::seed_from_u64(seed));
         Scout { discovery, hosts, dhcp: None, site: None, acts: VecDeque::new() }
@@ -456,16 +466,16 @@ mod tests {
         let link = world.fabric.switch_cables().next().unwrap();
         let far = *world.fabric.link(link);
         world.mute.insert(link);
-        world.run_for(8);
+        world.run_for(10);
         assert_eq!(world.told, [(far.from, far.from_port, false), (far.to, far.to_port, false)]);
         assert!(world.scout.is_dead(far.to, far.to_port) && world.scout.differences().count() == 1);
         world.mute.clear();
         world.told.clear();
-        world.run_for(8);
+        world.run_for(10);
         assert_eq!(world.told, [(far.from, far.from_port, true), (far.to, far.to_port, true)]);
         // A dead cable that loses carrier is the ports' affair: nothing of ours stands in its way when it comes back.
         world.mute.insert(link);
-        world.run_for(8);
+        world.run_for(10);
         world.told.clear();
         world.scout.port_status(
             world.now,
@@ -476,6 +486,22 @@ mod tests {
         world.run_for(1);
         assert_eq!(world.told, [(far.to, far.to_port, true)]);
         assert!(!world.scout.is_dead(far.to, far.to_port));
+    }
+
+    #[test]
+    fn a_cable_that_carries_one_way_is_given_up_within_the_interval_and_4_s() {
+        for interval in [1, 5, 20] {
+            let probe_interval = std::time::Duration::from_secs(interval);
+            let how = config::Discovery { probe_interval, ..config::Discovery::default() };
+            let mut world = World::with("fat-tree:k=4", &how);
+            world.run_for(30);
+            let link = world.fabric.switch_cables().next().unwrap();
+            world.mute.insert(link.reverse());
+            world.run_for(3);
+            assert_eq!(world.told, [], "a few lost probes are no dead cable");
+            world.run_for(interval + 2);
+            assert_eq!(world.told.len(), 2, "both ends, with probes every {interval} s");
+        }
     }
 
     #[test]

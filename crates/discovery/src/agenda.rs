@@ -33,6 +33,11 @@ impl<T: Copy + Ord + Hash> Agenda<T> {
         }
     }
 
+    /// Whether `thing` is on it.
+    pub(crate) fn has(&self, thing: T) -> bool {
+        self.due.contains_key(&thing)
+    }
+
     /// When the first thing is due.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.by_time.first().map(|&(at, _)| at)

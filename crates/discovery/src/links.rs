@@ -14,18 +14,22 @@ use ports::{Port, Switch};
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How links are looked for. The defaults find a link within 100 ms and lose a silent one in about 3 s.
+/// How links are looked for. The defaults find a link within 100 ms, and lose a silent one within 8 s: `interval` until
+/// the next probe, and `silence`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeSettings {
-    /// Between probes of a port that is part of a link.
+    /// Longest time between two rounds of a switch. A round probes all of its ports that are part of a link or face hosts,
+    /// one right after the other: a switch that wakes up for one probe takes the others along.
     pub interval: Nanos,
-    /// Between probes of a port that is not.
+    /// Between probes of any other port, as of one whose link fell silent.
     pub idle_interval: Nanos,
     /// Between the first two probes after a port came up; doubled from probe to probe.
     pub first_gap: Nanos,
     /// After this, a probe of a link that has not arrived is sent again.
     pub retry: Nanos,
-    /// Intervals (and at least as many probes) without arrival after which a link is down.
+    /// A link is down when no probe of it has arrived for this long after the first that did not.
+    pub silence: Nanos,
+    /// Probes, at least, that must have stayed away until then.
     pub missed: u32,
     /// A probe older than this is refused. Bounds what a relay can do, and must bear the delay of two control channels.
     pub max_age: Nanos,
@@ -44,10 +48,11 @@ pub struct ProbeSettings {
 impl Default for ProbeSettings {
     fn default() -> ProbeSettings {
         ProbeSettings {
-            interval: Nanos::from_secs(1),
+            interval: Nanos::from_secs(5),
             idle_interval: Nanos::from_secs(5),
             first_gap: Nanos::from_millis(20),
             retry: Nanos::from_millis(250),
+            silence: Nanos::from_secs(3),
             missed: 3,
             max_age: Nanos::from_millis(500),
             settle: Nanos::from_millis(300),
@@ -60,9 +65,9 @@ impl Default for ProbeSettings {
 }
 
 impl ProbeSettings {
-    /// How long a direction of a link may be silent.
+    /// How long a direction may be silent before a link came of it.
     fn window(&self) -> Nanos {
-        Nanos(self.interval.0.saturating_mul(u64::from(self.missed.max(1)))).saturating_add(self.max_age)
+        self.silence.saturating_add(self.max_age)
     }
 }
 
@@ -194,9 +199,11 @@ enum Timer {
 
 /// Finds the cables between switches and notices when they break.
 ///
-/// Each port sends probes ([`crate::lldp`]): fast after it came up, then once per interval, at times drawn apart. A link
-/// is up when probes arrive in both directions, and down at once when a port of it loses carrier, or after
-/// [`ProbeSettings::missed`] silent intervals. Loops do not matter: a probe crosses one cable and goes nowhere else.
+/// Each port sends probes ([`crate::lldp`]): fast after it came up, and rarely once it is known what is there. Then the
+/// ports of a switch have their turn together, once per [`ProbeSettings::interval`]; the turns of switches are drawn apart.
+/// A link is up when probes arrive in both directions. It is down at once when a port of it loses carrier; if one of its
+/// probes does not arrive, more are sent, and it is down after [`ProbeSettings::silence`]. Loops do not matter: a probe
+/// crosses one cable and goes nowhere else.
 ///
 /// What an attacker on hosts cannot do: make up or change a probe (signed), use an old one (time stamp, and each is
 /// good for one arrival), use one of an earlier start (key), join ports where hosts are known to live (those get no
@@ -219,6 +226,8 @@ pub struct LinkDiscovery {
     /// Probes due soon after something happened; they go before the routine ones.
     urgent: Agenda<Place>,
     routine: Agenda<Place>,
+    /// When all ports of a switch are probed again.
+    rounds: Agenda<Dpid>,
     pace: Bucket,
     nonce: u64,
     alarms: AlarmFilter,
@@ -240,6 +249,7 @@ impl LinkDiscovery {
             timers: Agenda::new(),
             urgent: Agenda::new(),
             routine: Agenda::new(),
+            rounds: Agenda::new(),
             nonce: 0,
             outputs: VecDeque::new(),
         }
@@ -261,6 +271,9 @@ impl LinkDiscovery {
         while let Some(timer) = self.timers.pop(self.now) {
             self.fire(timer);
         }
+        while let Some(dpid) = self.rounds.pop(self.now) {
+            self.round(dpid);
+        }
         self.send_due();
     }
 
@@ -273,7 +286,7 @@ impl LinkDiscovery {
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let probe = [self.urgent.next(), self.routine.next()].into_iter().flatten().min();
         let probe = probe.map(|at| at.max(self.pace.ready_at()));
-        [self.timers.next(), probe].into_iter().flatten().min()
+        [self.timers.next(), self.rounds.next(), probe].into_iter().flatten().min()
     }
 
     /// Whether `ports` are those of another switch than the one that has a session under this datapath id. The driver

@@ -58,6 +58,8 @@ pub(super) struct Port {
     pub(super) probes: u32,
     /// Probes sent since one last arrived.
     pub(super) unheard: u32,
+    /// When the first of them was sent.
+    pub(super) unheard_since: Nanos,
     /// Wait after the next probe.
     pub(super) gap: Nanos,
     pub(super) heard: Option<Heard>,
@@ -93,10 +95,11 @@ impl LinkDiscovery {
         for &state in ports {
             self.port_status(dpid, state);
         }
-        // Links that stood while nobody looked get a whole window to show that they still do.
+        // Links that stood while nobody looked get all the time there is to show that they still do.
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
             self.resume(place);
         }
+        self.next_round(dpid);
     }
 
     fn resume(&mut self, place: Place) {
@@ -104,20 +107,21 @@ impl LinkDiscovery {
         if !port.usable() || port.host {
             return;
         }
-        (port.gap, port.unheard) = (self.settings.first_gap, 0);
-        let peer = port.link;
-        self.probe_now(place);
+        port.gap = self.settings.first_gap;
+        let (peer, now) = (port.link, self.now);
         for end in [Some(place), peer].into_iter().flatten() {
-            let now = self.now;
-            if let Some(heard) = self.ports.get_mut(&end).and_then(|port| port.heard.as_mut()) {
-                heard.last = now;
+            if let Some(port) = self.ports.get_mut(&end) {
+                port.unheard = 0;
+                port.heard.iter_mut().for_each(|heard| heard.last = now);
             }
+            self.probe_now(end);
         }
     }
 
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.session) else { return };
         switch.session = false;
+        self.rounds.cancel(dpid);
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
             self.stop_probing(place);
         }
@@ -168,6 +172,7 @@ impl LinkDiscovery {
             last_sent: None,
             probes: 0,
             unheard: 0,
+            unheard_since: self.now,
             gap: self.settings.first_gap,
             heard: None,
             last_in: None,
@@ -308,6 +313,9 @@ impl LinkDiscovery {
         for end in [place, peer] {
             let port = self.ports.get_mut(&end).expect("both ends are known");
             port.was_link = why != LinkLoss::Doubtful;
+            if let Some(heard) = port.heard {
+                self.timers.set(Timer::Check(end), heard.last.saturating_add(self.settings.window()));
+            }
             if port.usable() {
                 (port.gap, port.probes, port.up_since) = (self.settings.first_gap, 0, self.now);
                 self.timers.set(Timer::Settle(end), self.now.saturating_add(self.settings.settle));

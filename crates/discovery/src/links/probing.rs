@@ -1,14 +1,16 @@
 //! When probes are sent, and when their silence means something.
 
-use super::ports::Sent;
+use super::ports::{Port, Sent};
 use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
 use crate::lldp::{emit, Probe};
-use crate::Place;
+use crate::{Dpid, Place};
 use pathloom_model::Nanos;
 use rand::RngExt;
 
 /// A port that was probed this lately is not probed again because of a probe heard.
 const LATELY: Nanos = Nanos::from_millis(10);
+/// Times within an interval at which switches have their rounds.
+const ROUNDS: u64 = 10;
 
 impl LinkDiscovery {
     /// Whether a port is to be probed at all. One at which a host lives is not: the host could pass the probe on.
@@ -38,19 +40,26 @@ impl LinkDiscovery {
         }
     }
 
-    /// The next probe after one was sent, or when hosts are gone.
+    /// The next probe after one was sent, or when hosts are gone. A link whose probe does not arrive is probed again soon,
+    /// if somebody is there to hear it; what else is known waits for the next round.
     pub(super) fn schedule(&mut self, place: Place) {
         if !self.probed(place) {
             return;
         }
-        let gap = match self.ports.get_mut(&place) {
-            Some(port) if port.link.is_some() => self.settings.retry,
-            Some(port) => {
+        let peer = self.ports.get(&place).and_then(|port| port.link);
+        let is_heard = peer.is_none_or(|peer| self.has_session(peer.dpid));
+        let Some(port) = self.ports.get_mut(&place) else { return };
+        let window = self.settings.window();
+        let answers = port.last_in.is_some_and(|at| self.now.saturating_sub(at) < window);
+        let gap = match port.link {
+            Some(_) if is_heard => self.settings.retry,
+            Some(_) => return,
+            None if port.edge && !answers => return,
+            None => {
                 let gap = port.gap.min(self.settings.idle_interval);
                 port.gap = Nanos(gap.0.saturating_mul(2));
                 gap
             }
-            None => return,
         };
         if gap <= self.settings.retry {
             self.urgent.set(place, self.now.saturating_add(gap));
@@ -60,16 +69,32 @@ impl LinkDiscovery {
         }
     }
 
-    /// A probe of a link arrived: the next one after an interval.
+    /// A probe of a link arrived: the next one comes with the next round.
     pub(super) fn rest(&mut self, place: Place) {
-        if self.probed(place) {
-            self.urgent.cancel(place);
-            let gap = self.spread(self.settings.interval);
-            self.routine.set(place, self.now.saturating_add(gap));
-        }
+        self.stop_probing(place);
     }
 
-    /// Drawn from the last quarter of the span, so that ports which came up together drift apart.
+    /// Probes the ports of a switch that are part of a link or face hosts. Those that wait for an answer have their own time.
+    pub(super) fn round(&mut self, dpid: Dpid) {
+        for place in self.ports_of(dpid).collect::<Vec<_>>() {
+            let is_known = |port: &Port| port.edge || port.link.is_some();
+            if self.probed(place) && self.ports.get(&place).is_some_and(is_known) && !self.urgent.has(place) {
+                self.routine.set(place, self.now);
+            }
+        }
+        self.next_round(dpid);
+    }
+
+    /// Sets the time of the next round of a switch. Rounds that are due within a tenth of an interval come together: several
+    /// switches may be one program, which then wakes up once for all of them.
+    pub(super) fn next_round(&mut self, dpid: Dpid) {
+        let gap = self.spread(self.settings.interval);
+        let step = (self.settings.interval.0 / ROUNDS).max(1);
+        let at = self.now.saturating_add(gap);
+        self.rounds.set(dpid, Nanos(at.0 - at.0 % step));
+    }
+
+    /// Drawn from the last quarter of the span, so that what came up together drifts apart.
     fn spread(&mut self, gap: Nanos) -> Nanos {
         Nanos(gap.0 - self.rng.random_range(0..=gap.0 / 4))
     }
@@ -94,8 +119,15 @@ impl LinkDiscovery {
         self.nonce += 1;
         port.last_sent = Some(self.now);
         port.probes = port.probes.saturating_add(1);
+        if port.unheard == 0 {
+            port.unheard_since = self.now;
+            if port.link.is_some() {
+                self.timers.set(Timer::Check(place), self.now.saturating_add(self.settings.silence));
+            }
+        }
         port.unheard = port.unheard.saturating_add(1);
-        let ttl_s = (self.settings.window().0 / 1_000_000_000 + 1).min(u64::from(u16::MAX)) as u16;
+        let lasts = self.settings.interval.saturating_add(self.settings.window());
+        let ttl_s = (lasts.0 / 1_000_000_000 + 1).min(u64::from(u16::MAX)) as u16;
         let frame = emit(&probe, port.mac, ttl_s, &self.key);
         self.outputs.push_back(LinkOutput::Send { place, frame });
         self.schedule(place);
@@ -104,18 +136,22 @@ impl LinkDiscovery {
     /// Looks whether probes from `place` still arrive. Silence counts only if probes were sent and both sessions stood:
     /// a controller that was held up, or a switch that is away, is no reason to give up a link that forwards.
     pub(super) fn check(&mut self, place: Place) {
-        let window = self.settings.window();
         let Some(heard) = self.ports.get(&place).and_then(|port| port.heard) else { return };
         let watched = self.has_session(place.dpid) && self.has_session(heard.at.dpid);
         let port = self.ports.get_mut(&place).expect("found above");
-        let quiet_until = heard.last.saturating_add(window);
+        let is_link = port.link.is_some();
+        let quiet_until = match is_link {
+            true if port.unheard == 0 => return,
+            true => port.unheard_since.saturating_add(self.settings.silence),
+            false => heard.last.saturating_add(self.settings.window()),
+        };
         if self.now < quiet_until {
             return self.timers.set(Timer::Check(place), quiet_until);
         }
-        if watched && (port.unheard >= self.settings.missed || port.link.is_none()) {
+        if watched && (port.unheard >= self.settings.missed || !is_link) {
             port.heard = None;
             return self.unlink(place, LinkLoss::Silent);
         }
-        self.timers.set(Timer::Check(place), self.now.saturating_add(self.settings.interval));
+        self.timers.set(Timer::Check(place), self.now.saturating_add(self.settings.silence));
     }
 }
