@@ -101,11 +101,15 @@ impl Controller {
                 (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
                     && rule.priority == base + u16::from(source.level)
             });
-            // There, but with another meter, or without one.
-            let outdated = found.iter().any(|(cookie, rule)| {
-                (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan) && rule.meter != key.meter
-            });
             let Some(flow) = self.flows.get(id) else { return };
+            // There, but with another meter, or to another port.
+            let none = Version::new(source.plan, None);
+            let version = flow.version(source.plan).unwrap_or(&none);
+            let planned = self.planner().source(&key, version, source.level);
+            let outdated = found.iter().any(|(cookie, rule)| {
+                (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
+                    && (rule.meter, &rule.actions, rule.goto) != (planned.meter, &planned.actions, planned.goto)
+            });
             let moving = flow.moving.as_ref().filter(|moving| moving.phase > 0);
             let step = moving.map(|moving| Purpose::Step { flow: id, number: moving.number });
             let arriving = moving.is_some_and(|moving| moving.phase == 1 && moving.plan == source.plan);

@@ -1,7 +1,7 @@
 //! What a hub measures about itself and its switches' ports, for whoever asks.
 
 use pathloom_control::{DurationHistogram, PortStats};
-use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
+use pathloom_model::{Fabric, LinkId, Nanos, NodeId, PortNo};
 
 /// Kinds of messages that are told apart; OpenFlow 1.3 has 30.
 const KINDS: usize = 32;
@@ -51,6 +51,24 @@ impl Gauges {
         }
     }
 
+    /// A port was added, taken away, or went up or down: it may be another interface now, that counted for itself before.
+    pub(crate) fn port_changed(&mut self, fabric: &Fabric, switch: NodeId, port: PortNo) {
+        let Some(link) = fabric.out_link(switch, port) else { return };
+        for link in [link, link.reverse()] {
+            // What the other end sends is counted there.
+            if fabric.link(link).from == switch || fabric.is_host(fabric.link(link).from) {
+                self.loads.get_mut(link.index()).into_iter().for_each(Load::forget);
+            }
+        }
+    }
+
+    /// Nothing that the ports of a switch have counted can be told from what they count from now on.
+    pub(crate) fn switch_changed(&mut self, fabric: &Fabric, switch: NodeId) {
+        for port in 1..=fabric.node(switch).ports.len() as u32 {
+            self.port_changed(fabric, switch, PortNo(port));
+        }
+    }
+
     /// What a link carried between the last two readings, in bits per second; `None` before there are two.
     pub(crate) fn load_bps(&self, link: LinkId) -> Option<u64> {
         self.loads.get(link.index())?.rate_bps
@@ -63,6 +81,10 @@ impl Gauges {
 }
 
 impl Load {
+    fn forget(&mut self) {
+        (self.read, self.rate_bps) = (None, None);
+    }
+
     fn read(&mut self, now: Nanos, bytes: u64, dropped: u64) {
         let since = self.read.filter(|&read| read < now);
         // A switch that started anew counts from zero.
@@ -78,7 +100,7 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pathloom_model::{fabric_from_spec, PortNo};
+    use pathloom_model::fabric_from_spec;
 
     #[test]
     fn a_load_is_what_was_sent_between_two_readings() {
@@ -94,5 +116,31 @@ mod tests {
         gauges.ports(Nanos::from_secs(4), &fabric, at.tor, &row(10, 10));
         assert_eq!(gauges.load_bps(down), None, "it started anew");
         gauges.ports(Nanos::from_secs(4), &fabric, at.tor, &[PortStats { port: PortNo(99), ..row(0, 0)[0] }]);
+    }
+
+    #[test]
+    fn another_interface_at_a_port_has_no_load_before_it_was_read_twice() {
+        let fabric = fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap();
+        let at = fabric.attachments()[0];
+        let up = fabric.switch_ports(at.tor)[0].link;
+        let row = |link: LinkId, bytes| PortStats {
+            port: fabric.link(link).from_port,
+            tx_bytes: bytes,
+            rx_bytes: bytes,
+            tx_dropped: 0,
+        };
+        let all = |bytes| [row(up, bytes), row(at.uplink.reverse(), bytes)];
+        let mut gauges = Gauges::default();
+        gauges.ports(Nanos::from_secs(1), &fabric, at.tor, &all(0));
+        gauges.ports(Nanos::from_secs(2), &fabric, at.tor, &all(1000));
+        for port in [up, at.uplink.reverse()].map(|link| fabric.link(link).from_port) {
+            gauges.port_changed(&fabric, at.tor, port);
+        }
+        // The one that is there now has carried 580 MB elsewhere.
+        gauges.ports(Nanos::from_secs(7), &fabric, at.tor, &all(580_000_000));
+        let loads = |gauges: &Gauges| [up, at.uplink, at.uplink.reverse()].map(|link| gauges.load_bps(link));
+        assert_eq!(loads(&gauges), [None; 3]);
+        gauges.ports(Nanos::from_secs(8), &fabric, at.tor, &all(580_001_000));
+        assert_eq!(loads(&gauges), [Some(8000); 3]);
     }
 }

@@ -184,7 +184,7 @@ impl Hub {
         }
     }
 
-    /// How the cabling found differs from the configured one, in words.
+    /// How the cabling found differs from the configured one where it is not used, in words.
     pub fn cabling_differences(&self) -> impl Iterator<Item = &str> {
         self.scout.iter().flat_map(Scout::differences)
     }
@@ -354,6 +354,7 @@ impl Hub {
                 match act {
                     Act::Send { dpid, port, frame } => self.send_frame(dpid, port, &frame),
                     Act::Tell(input) => self.queued.push_back(input),
+                    Act::Rewired(switch) => self.rewired(switch),
                 }
             }
             if let Some(input) = self.queued.pop_front() {
@@ -370,6 +371,13 @@ impl Hub {
             self.timer.notify_one();
         }
         self.wake();
+    }
+
+    /// The ports of a switch have other numbers from now on.
+    fn rewired(&mut self, switch: NodeId) {
+        if let Some(fabric) = self.fabric.clone() {
+            self.gauges.switch_changed(&fabric, switch);
+        }
     }
 
     /// Carries out what the controller wants.

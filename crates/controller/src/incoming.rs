@@ -2,11 +2,13 @@
 
 use crate::hub::{Brain, Hub};
 use crate::link::{Link, LinkId, Pending, Stage};
+use crate::numbers;
 use crate::punts;
 use crate::reading::{Foreign, Why};
 use crate::refused;
 use crate::scout::Scout;
 use pathloom_control::{Input, PortStats, Removal, RuleStats};
+use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::Place;
 use pathloom_model::rules::RuleCounters;
 use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo};
@@ -211,13 +213,16 @@ impl Hub {
             self.write_own_rules(id);
         }
         let Some((switch, fabric)) = node.zip(self.fabric.clone()) else { return };
-        let is_up = |wanted: u32| ports.iter().any(|port| port.number == wanted && port.is_up());
+        let map = self.port_map(switch);
+        let own = |wanted: u32| map.map_or(wanted, |map| map.own(PortNo(wanted)).0);
+        let is_up = |wanted: u32| ports.iter().any(|port| port.number == own(wanted) && port.is_up());
         let all = 1..=fabric.node(switch).ports.len() as u32;
         let is_dead = |port: u32| self.scout.as_ref().is_some_and(|scout| scout.is_dead(switch, PortNo(port)));
         let ports_down: Vec<PortNo> = all.filter(|&port| !is_up(port) || is_dead(port)).map(PortNo).collect();
         let name = &fabric.node(switch).name;
         tracing::info!(switch = format!("{dpid:016x}"), name, %peer, ports_down = ports_down.len(), "a session stands");
         self.by_node[switch.index()] = Some(id);
+        self.gauges.switch_changed(&fabric, switch);
         self.feed(now, Input::SwitchUp { switch, ports_down });
     }
 
@@ -235,11 +240,15 @@ impl Hub {
             self.refuse_strange_port(id, port);
         }
         let mut up = !gone && status.port.is_up();
+        let in_fabric = node.map_or(PortNo(port), |switch| self.fabric_port(switch, PortNo(port)));
+        if let Some((switch, fabric)) = node.zip(self.fabric.clone()) {
+            self.gauges.port_changed(&fabric, switch, in_fabric);
+        }
         if let Some(scout) = &mut self.scout {
             scout.port_status(now, dpid, &status.port, gone);
-            up &= node.is_none_or(|switch| !scout.is_dead(switch, PortNo(port)));
+            up &= node.is_none_or(|switch| !scout.is_dead(switch, in_fabric));
         }
-        self.up(now, id, |switch| Input::PortStatus { switch, port: PortNo(port), up });
+        self.up(now, id, |switch| Input::PortStatus { switch, port: in_fabric, up });
     }
 
     fn flow_removed(&mut self, now: Nanos, id: LinkId, removed: &FlowRemoved) {
@@ -280,6 +289,7 @@ impl Hub {
 
     /// A part of an answer.
     fn part(&mut self, now: Nanos, id: LinkId, xid: u32, reply: MultipartReply) {
+        let map = self.map_of(id);
         let Some(link) = self.link_mut(id) else { return };
         let Some(pending) = link.pending.get_mut(&xid) else {
             tracing::debug!(peer = %link.peer, xid, "an answer that nobody asked for");
@@ -292,7 +302,7 @@ impl Hub {
             (Pending::Ports(known), Reply::PortDesc(ports)) => known.extend(ports),
             (Pending::FlowStats { rows, .. }, Reply::Flows(found)) => rows.extend(found.iter().filter_map(row)),
             (Pending::PortStats(rows), Reply::Ports(found)) => rows.extend(found.iter().map(|port| PortStats {
-                port: PortNo(port.port),
+                port: map.as_ref().map_or(PortNo(port.port), |map| map.fabric(PortNo(port.port))),
                 tx_bytes: port.bytes[1],
                 rx_bytes: port.bytes[0],
                 tx_dropped: Some(port.dropped[1]).filter(|&count| count != u64::MAX).unwrap_or(0),
@@ -304,7 +314,11 @@ impl Hub {
                 if let Some(reading) = &mut link.reading {
                     reading.rows += found.len();
                     reading.before[0].retain(|&id| found.iter().all(|group| group.id != id));
-                    reading.groups.extend(found.iter().filter_map(convert::read_group));
+                    let read = found.iter().filter_map(convert::read_group);
+                    reading.groups.extend(read.map(|group| match &map {
+                        None => group,
+                        Some(map) => numbers::group_to_fabric(map, &group),
+                    }));
                 }
             }
             (Pending::Reading, Reply::MeterConfigs(found)) => {
@@ -336,8 +350,12 @@ impl Hub {
 
     /// Some rules of a switch. Those of a review are worked off at once.
     fn rules_read(&mut self, now: Nanos, id: LinkId, (xid, more): (u32, bool), rows: &[FlowStats]) {
+        let map = self.map_of(id);
         let Some(reading) = self.link_mut(id).and_then(|link| link.reading.as_mut()) else { return };
-        let rules = reading.take_rules(rows);
+        let mut rules = reading.take_rules(rows);
+        if let Some(map) = map {
+            rules.iter_mut().for_each(|rule| numbers::rule_to_fabric(&map, rule));
+        }
         match reading.why {
             Why::Dump => reading.rules.extend(rules),
             Why::Review(number) => {
@@ -379,6 +397,12 @@ impl Hub {
                 self.up(now, id, |switch| Input::Reviewed { switch, number, rules, groups, meters, last: true });
             }
         }
+    }
+
+    /// The fabric's numbers of the ports of the switch of a session; `None` if the switch has the same.
+    fn map_of(&mut self, id: LinkId) -> Option<PortMap> {
+        let node = self.link_mut(id)?.node?;
+        self.port_map(node).cloned()
     }
 
     /// The name of the switch of a session.

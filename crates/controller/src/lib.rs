@@ -24,6 +24,7 @@ mod learning;
 mod link;
 mod load;
 mod metrics;
+mod numbers;
 #[cfg(test)]
 mod offenders_tests;
 mod outgoing;

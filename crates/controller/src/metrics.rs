@@ -47,6 +47,8 @@ pub(crate) struct Sample {
     lag: DurationHistogram,
     busy_share: f64,
     links: [(&'static str, u64); 3],
+    /// Cables used at other ports than configured, and differences from the configuration that are not used.
+    cabling: [(&'static str, u64); 2],
     switches: Vec<SwitchSample>,
     scheme: String,
     uptime_s: f64,
@@ -89,6 +91,10 @@ impl Hub {
             uptime_s: now.saturating_sub(self.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::load::resident_bytes(std::process::id()).unwrap_or(0),
             agents_refused: self.hosts.refused(),
+            cabling: [
+                ("adopted", self.scout.iter().flat_map(Scout::adopted).count() as u64),
+                ("refused", self.cabling_differences().count() as u64),
+            ],
             trouble: self.scout.iter().flat_map(Scout::trouble).map(|(kind, count)| (kind.to_owned(), count)).collect(),
             ..Sample::default()
         };
@@ -196,6 +202,9 @@ impl Sample {
         gauges(out, "flows", "Flows known.", "phase", &flows)?;
         let links = self.links.iter().map(|&(state, count)| (state.to_owned(), count)).collect::<Vec<_>>();
         gauges(out, "links", "Cables between switches.", "state", &links)?;
+        let cabling = self.cabling.iter().map(|&(what, count)| (what.to_owned(), count)).collect::<Vec<_>>();
+        let help = "Where the cabling differs from the configuration: used at other ports, or not used.";
+        gauges(out, "cabling_differences", help, "treatment", &cabling)?;
         gauge(out, "flows_held", "Flows told to wait.", self.held as f64)?;
         gauge(out, "rules_max", "Most rules that one switch should have.", f64::from(counts.rules_now))?;
         gauge(out, "busy_share", "Share of a core that the controller takes.", self.busy_share)?;

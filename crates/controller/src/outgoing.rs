@@ -3,6 +3,7 @@
 use crate::hub::{Hub, Job};
 use crate::incoming::ask;
 use crate::link::{Link, LinkId, Pending, Stage};
+use crate::numbers;
 use crate::punts::{self, Punt};
 use crate::reading::{Reading, Why};
 use crate::refused::{self, Refusals, Row};
@@ -21,19 +22,28 @@ impl Hub {
     /// controller compares what the switch has with what it should have.
     pub(crate) fn carry_out(&mut self, now: Nanos, output: Output) {
         match output {
-            Output::AddRule { switch, xid, ref rule } => {
-                self.change(switch, xid, |link| convert::emit_add_rule(rule, xid, &mut link.out));
-            }
+            Output::AddRule { switch, xid, ref rule } => match self.port_map(switch) {
+                None => self.change(switch, xid, |link| convert::emit_add_rule(rule, xid, &mut link.out)),
+                Some(map) => {
+                    let rule = numbers::rule_to_switch(map, rule);
+                    self.change(switch, xid, |link| convert::emit_add_rule(&rule, xid, &mut link.out));
+                }
+            },
             Output::DeleteRule { switch, xid, key } => {
                 self.change(switch, xid, |link| convert::emit_delete_rule(&key, xid, &mut link.out));
             }
             Output::Barrier { switch, xid } => {
                 self.change(switch, xid, |link| Ok(Message::BarrierRequest.emit(xid, &mut link.out)?));
             }
-            Output::AddGroup { switch, xid, ref group } => self.change(switch, xid, |link| {
-                let message = convert::group_mod(group, !link.groups.insert(group.id.0))?;
-                Ok(message.emit(xid, &mut link.out)?)
-            }),
+            Output::AddGroup { switch, xid, ref group } => {
+                let group = self
+                    .port_map(switch)
+                    .map_or(Cow::Borrowed(group), |map| Cow::Owned(numbers::group_to_switch(map, group)));
+                self.change(switch, xid, |link| {
+                    let message = convert::group_mod(&group, !link.groups.insert(group.id.0))?;
+                    Ok(message.emit(xid, &mut link.out)?)
+                });
+            }
             Output::DeleteGroup { switch, xid, group } => self.change(switch, xid, |link| {
                 link.groups.remove(&group.0);
                 Ok(convert::group_delete(group).emit(xid, &mut link.out)?)

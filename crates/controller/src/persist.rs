@@ -82,6 +82,18 @@ impl Persist {
         write(&directory.join("hosts.json"), &rows);
     }
 
+    /// Keeps the numbers of ports of switches that are not the fabric's.
+    pub(crate) fn save_wiring(&self, rows: &[(u64, u32, u32)]) {
+        let Some(directory) = &self.directory else { return };
+        write(&directory.join("wiring.json"), &rows);
+    }
+
+    /// These numbers: datapath identifier, the switch's number and the fabric's. They are found anew where there are none.
+    pub(crate) fn load_wiring(&self) -> Vec<(u64, u32, u32)> {
+        let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("wiring.json")).ok());
+        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
     /// The hosts that were there. They are asked whether they still are, so a file that cannot be read costs little.
     pub(crate) fn load_hosts(&self) -> Vec<KnownHost> {
         let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("hosts.json")).ok());
@@ -152,6 +164,17 @@ mod tests {
         let next = kept.0.next_epoch().unwrap();
         assert!(next.wrapping_sub(before) < 60, "{next} {before}");
         assert_eq!(kept.0.next_epoch().unwrap(), next.wrapping_add(1));
+    }
+
+    #[test]
+    fn numbers_of_ports_are_kept() {
+        let kept = Kept::new("wiring");
+        assert_eq!((Persist::new(None).load_wiring(), kept.0.load_wiring()), (vec![], vec![]));
+        kept.0.next_epoch().unwrap();
+        kept.0.save_wiring(&[(7, 3, 4), (7, 4, 3)]);
+        assert_eq!(kept.0.load_wiring(), [(7, 3, 4), (7, 4, 3)]);
+        std::fs::write(kept.1.join("wiring.json"), b"[[7, 3").unwrap();
+        assert_eq!(kept.0.load_wiring(), []);
     }
 
     #[test]

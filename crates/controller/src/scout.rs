@@ -9,6 +9,7 @@ use crate::verify::Verifier;
 use pathloom_control::Input;
 use pathloom_discovery::arp::Arp;
 use pathloom_discovery::cabling::{dpid_of, expected_hosts, place_of, switch_of};
+use pathloom_discovery::wiring::PortMap;
 use pathloom_discovery::{
     Discovery, Dpid, HostSettings, Input as Heard, KnownHost, LinkLoss, Mac, Output as Found, Place, PortState,
     ProbeSettings,
@@ -38,6 +39,8 @@ pub(crate) enum Act {
     Send { dpid: u64, port: u32, frame: Vec<u8> },
     /// Something the controller has to know.
     Tell(Input),
+    /// The ports of a switch have other numbers in the fabric from now on: see [`Scout::port_map`].
+    Rewired(NodeId),
 }
 
 /// Discovery over live sessions.
@@ -153,9 +156,48 @@ impl Scout {
         self.discovery.alarm_counts().into_iter().chain(addresses).chain(dhcp)
     }
 
-    /// How the cabling differs from the configured one, in words.
+    /// How the cabling differs from the configured one where it is not used, in words.
     pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
         self.site.iter().flat_map(|site| site.verifier.differences())
+    }
+
+    /// Cables that are used at other ports than configured, in words.
+    pub(crate) fn adopted(&self) -> impl Iterator<Item = &str> {
+        self.site.iter().flat_map(|site| site.verifier.adopted())
+    }
+
+    /// The fabric's numbers of the ports of a switch; `None` if the switch has the same.
+    #[inline]
+    pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
+        self.site.as_ref()?.verifier.wiring().at(switch)
+    }
+
+    /// Ports whose numbers differ: datapath identifier, the switch's number and the fabric's.
+    pub(crate) fn renumbered(&self) -> Vec<(u64, u32, u32)> {
+        let Some(site) = &self.site else { return Vec::new() };
+        let maps = site.verifier.wiring().maps();
+        let rows = |(switch, map): (NodeId, &PortMap)| {
+            let dpid = site.dpids.get(&switch).copied().unwrap_or_default();
+            map.pairs().map(move |(own, fabric)| (dpid, own.0, fabric.0)).collect::<Vec<_>>()
+        };
+        maps.flat_map(rows).collect()
+    }
+
+    /// Takes the numbers of ports that an earlier start found.
+    pub(crate) fn renumber(&mut self, rows: &[(u64, u32, u32)]) {
+        let Some(site) = &mut self.site else { return };
+        let mut by_switch: BTreeMap<u64, Vec<(PortNo, PortNo)>> = BTreeMap::new();
+        for &(dpid, own, fabric) in rows {
+            by_switch.entry(dpid).or_default().push((PortNo(own), PortNo(fabric)));
+        }
+        for (dpid, pairs) in by_switch {
+            let known = site.nodes.get(&dpid).copied();
+            let fabric = site.fabric.clone();
+            if !known.is_some_and(|switch| site.verifier.wiring_mut().remember(&fabric, switch, &pairs)) {
+                let switch = Dpid(dpid);
+                tracing::warn!(%switch, "the numbers of its ports that were kept make no sense; found anew");
+            }
+        }
     }
 
     /// Whether these are the ports of another switch than the one whose session stands.
@@ -253,7 +295,7 @@ impl Scout {
         self.acts.extend(site.learnt.learnt(now, address, (switch, place.port), &name).map(Act::Tell));
     }
 
-    /// Whether a port of a switch is not to be used, though it is up.
+    /// Whether a port of a switch of the fabric is not to be used, though it is up.
     pub(crate) fn is_dead(&self, switch: NodeId, port: PortNo) -> bool {
         self.site.as_ref().is_some_and(|site| site.verifier.is_dead(Place { dpid: dpid_of(switch), port }))
     }
@@ -275,7 +317,18 @@ impl Scout {
         let Some(site) = &mut self.site else { return };
         let found = self.discovery.links().links();
         let found: Vec<_> = found.filter_map(|(a, b)| Some((site.configured(a)?, site.configured(b)?))).collect();
-        for (link, up) in site.verifier.review(now, found) {
+        let changes = site.verifier.review(now, &found);
+        let standing: BTreeSet<Dpid> = self.discovery.links().switches().collect();
+        for switch in changes.rewired {
+            // What it has is read anew by the new numbers, and changed where it differs.
+            if site.dpids.get(&switch).is_some_and(|&dpid| standing.contains(&Dpid(dpid))) {
+                let ports_down = site.ports_down(switch);
+                self.acts.push_back(Act::Tell(Input::SwitchDown { switch }));
+                self.acts.push_back(Act::Rewired(switch));
+                self.acts.push_back(Act::Tell(Input::SwitchUp { switch, ports_down }));
+            }
+        }
+        for (link, up) in changes.cables {
             self.acts.extend(site.use_cable(link, up));
         }
     }
@@ -333,10 +386,18 @@ impl Scout {
 }
 
 impl Site {
+    /// Ports of the fabric that are not to be used.
+    fn ports_down(&self, switch: NodeId) -> Vec<PortNo> {
+        let all = (1..=self.fabric.node(switch).ports.len() as u32).map(PortNo);
+        let place = |port: PortNo| Place { dpid: dpid_of(switch), port };
+        all.filter(|&port| !self.verifier.is_up(place(port)) || self.verifier.is_dead(place(port))).collect()
+    }
+
     /// Tells the controller of both ends of a cable.
     fn use_cable(&self, link: LinkId, up: bool) -> Vec<Act> {
         let ends = [link, link.reverse()].map(|link| place_of(&self.fabric, link));
-        let [a, b] = ends.map(|place| self.real(place).map_or(String::new(), |place| self.name(place)));
+        let own = ends.map(|place| self.verifier.wiring().at_switch(&self.fabric, place));
+        let [a, b] = own.map(|place| self.real(place).map_or(String::new(), |place| self.name(place)));
         if up {
             tracing::info!(a, b, "probes get through a cable again; it is used");
         } else {
@@ -393,7 +454,11 @@ mod tests {
         scout: Scout,
         now: Nanos,
         mute: BTreeSet<LinkId>,
+        /// Two ports whose cables are swapped, as the fabric numbers them.
+        swapped: Option<(Place, Place)>,
         told: Vec<(NodeId, PortNo, bool)>,
+        /// Switches to be read anew, with their ports that are down.
+        reread: Vec<(NodeId, Vec<PortNo>)>,
         to_hosts: Vec<(u64, u32, Vec<u8>)>,
     }
 
@@ -408,7 +473,8 @@ mod tests {
             let learnt = Learnt::new(fabric.clone(), (true, Vec::new(), 9), &[]);
             let scout = Scout::new(how, fabric.clone(), nodes, learnt, [7; 32]).unwrap();
             let (now, mute) = (Nanos::from_secs(1), BTreeSet::new());
-            let mut world = World { fabric, scout, now, mute, told: Vec::new(), to_hosts: Vec::new() };
+            let (told, reread, to_hosts) = (Vec::new(), Vec::new(), Vec::new());
+            let mut world = World { fabric, scout, now, mute, swapped: None, told, reread, to_hosts };
             for node in world.fabric.switches().to_vec() {
                 let count = world.fabric.node(node).ports.len() as u32;
                 let ports: Vec<Port> = (1..=count).map(|number| port(node, number, true)).collect();
@@ -434,19 +500,46 @@ mod tests {
         fn carry_out(&mut self, act: Act) {
             match act {
                 Act::Tell(Input::PortStatus { switch, port, up }) => self.told.push((switch, port, up)),
+                Act::Tell(Input::SwitchDown { .. }) | Act::Rewired(_) => {}
+                Act::Tell(Input::SwitchUp { switch, ports_down }) => self.reread.push((switch, ports_down)),
                 Act::Tell(other) => panic!("{other:?}"),
                 Act::Send { dpid, port, frame } => {
-                    let link = self.fabric.out_link(NodeId((dpid - FIRST) as u32), PortNo(port)).unwrap();
+                    let from = self.other(Place { dpid: Dpid(dpid - FIRST + 1), port: PortNo(port) });
+                    let link = pathloom_discovery::cabling::link_at(&self.fabric, from).unwrap();
                     let far = *self.fabric.link(link);
                     if self.fabric.is_host(far.to) {
                         return self.to_hosts.push((dpid, port, frame));
                     }
                     if !self.mute.contains(&link) {
-                        let place = Place::new(FIRST + u64::from(far.to.0), far.to_port.0);
+                        let to = self.other(Place { dpid: dpid_of(far.to), port: far.to_port });
+                        let place = Place { dpid: Dpid(FIRST + to.dpid.0 - 1), port: to.port };
                         assert!(Scout::is_ours(&frame));
                         self.scout.frame(self.now, place, &frame);
                     }
                 }
+            }
+        }
+    }
+
+    impl World {
+        /// The port that a cable of the fabric is at.
+        fn other(&self, place: Place) -> Place {
+            match self.swapped {
+                Some((one, two)) if place == one => two,
+                Some((one, two)) if place == two => one,
+                _ => place,
+            }
+        }
+
+        /// Takes the cables of two ports of a switch off and puts them back, the one at the other's place if they are to be.
+        fn recable(&mut self, switch: NodeId, ports: [u32; 2], swapped: bool) {
+            for up in [false, true] {
+                for number in ports {
+                    let dpid = FIRST + u64::from(switch.0);
+                    self.scout.port_status(self.now, dpid, &port(switch, number, up), false);
+                }
+                let [one, two] = ports.map(|number| Place { dpid: dpid_of(switch), port: PortNo(number) });
+                self.swapped = swapped.then_some((one, two));
             }
         }
     }
@@ -502,6 +595,33 @@ mod tests {
             world.run_for(interval + 2);
             assert_eq!(world.told.len(), 2, "both ends, with probes every {interval} s");
         }
+    }
+
+    #[test]
+    fn swapped_uplinks_are_used_within_a_second_and_so_they_are_when_they_are_swapped_back() {
+        let mut world = World::new("fat-tree:k=4");
+        world.run_for(2);
+        let tor = world.fabric.find("e0_0").unwrap();
+        for (swapped, adopted) in [(true, 2), (false, 0)] {
+            world.recable(tor, [3, 4], swapped);
+            world.run_for(1);
+            assert_eq!((world.told.len(), world.scout.differences().count()), (0, 0), "no cable was out of use");
+            assert_eq!(world.reread, [(tor, vec![])], "all of its ports are up");
+            world.reread.clear();
+            assert_eq!(world.scout.adopted().count(), adopted);
+            assert_eq!(world.scout.port_map(tor).is_some(), swapped);
+        }
+        // What an earlier start found stands before anything is found.
+        world.recable(tor, [3, 4], true);
+        world.run_for(1);
+        let rows = world.scout.renumbered();
+        assert_eq!(rows, [(FIRST + u64::from(tor.0), 3, 4), (FIRST + u64::from(tor.0), 4, 3)]);
+        let mut next = World::new("fat-tree:k=4");
+        next.scout.renumber(&[rows, vec![(1, 3, 4)]].concat());
+        assert_eq!(next.scout.port_map(tor), world.scout.port_map(tor));
+        next.swapped = world.swapped;
+        next.run_for(2);
+        assert_eq!((next.reread.len(), next.told.len(), next.scout.adopted().count()), (0, 0, 2));
     }
 
     #[test]

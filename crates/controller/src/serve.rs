@@ -103,6 +103,7 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Targ
     hub.scout = Scout::new(&ready.config.discovery, fabric, datapaths, learnt, scout::secret()?);
     if let Some(scout) = &mut hub.scout {
         persist.load_hosts().into_iter().for_each(|host| scout.remember(now, host));
+        scout.renumber(&persist.load_wiring());
     }
     hub.recorder = recorder;
     hub.binding = ready.config.listen.tls.as_ref().map(Binding::new).unwrap_or_default();
@@ -408,6 +409,7 @@ fn keep(shared: &Shared, persist: &Persist) {
     if persist.keeps() {
         if let Some(scout) = &shared.hub.borrow().scout {
             persist.save_hosts(scout.discovery().hosts().hosts());
+            persist.save_wiring(&scout.renumbered());
         }
         let snapshot = shared.hub.borrow_mut().controller().map(|controller| controller.snapshot());
         snapshot.iter().for_each(|snapshot| persist.save(snapshot));

@@ -1,9 +1,11 @@
-//! The cabling that was found against the one that is configured: differences are named once, and a cable that no probe
-//! gets through is not used, whatever carrier its ports report.
+//! The cabling that was found against the one that is configured: differences are named once, cables at other ports than
+//! configured are used where that is safe, and a cable that no probe gets through is not used, whatever carrier its ports
+//! report.
 
 use pathloom_discovery::cabling::{compare, link_at, link_between, place_of};
+use pathloom_discovery::wiring::{adopt, adopted, adopted_line, Wiring};
 use pathloom_discovery::{Dpid, Place};
-use pathloom_model::{Fabric, LinkId, Nanos};
+use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,34 +14,71 @@ const PATIENCE: Nanos = Nanos::from_secs(10);
 /// Between two looks at the whole, if nothing is found before.
 const EVERY: Nanos = Nanos::from_secs(1);
 
-/// What is known of the cables of a fabric. All places are by the convention of [`pathloom_discovery::cabling`].
+/// What is known of the cables of a fabric. All places are by the convention of [`pathloom_discovery::cabling`], and
+/// numbered by the switch unless said otherwise.
 pub(crate) struct Verifier {
     fabric: Arc<Fabric>,
+    /// The fabric's numbers of the ports of switches.
+    wiring: Wiring,
     /// Since when ports have carrier and the session to their switch stands.
     up_since: BTreeMap<Place, Nanos>,
     dead: BTreeSet<LinkId>,
     said: BTreeSet<String>,
+    adopted: BTreeSet<String>,
     right: bool,
     due: Nanos,
 }
 
+/// What has changed when the cabling was looked at.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Changes {
+    /// Switches whose ports have other numbers from now on.
+    pub rewired: Vec<NodeId>,
+    /// Cables that may be used from now on (true) or not (false).
+    pub cables: Vec<(LinkId, bool)>,
+}
+
 impl Verifier {
     pub(crate) fn new(fabric: Arc<Fabric>) -> Verifier {
-        let (up_since, dead) = (BTreeMap::new(), BTreeSet::new());
-        Verifier { fabric, up_since, dead, said: BTreeSet::new(), right: false, due: Nanos::ZERO }
+        Verifier {
+            fabric,
+            wiring: Wiring::default(),
+            up_since: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            said: BTreeSet::new(),
+            adopted: BTreeSet::new(),
+            right: false,
+            due: Nanos::ZERO,
+        }
+    }
+
+    /// The fabric's numbers of the ports of switches.
+    pub(crate) fn wiring(&self) -> &Wiring {
+        &self.wiring
+    }
+
+    /// The same, to be told what an earlier start found.
+    pub(crate) fn wiring_mut(&mut self) -> &mut Wiring {
+        &mut self.wiring
     }
 
     /// A port has carrier, or has none. A dead cable that lost carrier is known to be down without us, and has another
-    /// chance when it comes up again: returns the port at its other end, which has carrier as far as is known.
+    /// chance when it comes up again: returns the port at its other end, by the fabric's number, which has carrier as far as
+    /// is known.
     pub(crate) fn port(&mut self, now: Nanos, place: Place, up: bool) -> Option<Place> {
         if up {
             self.up_since.entry(place).or_insert(now);
             return None;
         }
         self.up_since.remove(&place);
-        let link = link_at(&self.fabric, place)?;
+        let link = link_at(&self.fabric, self.wiring.in_fabric(&self.fabric, place))?;
         let other = place_of(&self.fabric, link.reverse());
-        (self.dead.remove(&even(link)) && self.up_since.contains_key(&other)).then_some(other)
+        (self.dead.remove(&even(link)) && self.is_up(other)).then_some(other)
+    }
+
+    /// Whether a port of the fabric has carrier, and the session to its switch stands.
+    pub(crate) fn is_up(&self, in_fabric: Place) -> bool {
+        self.up_since.contains_key(&self.wiring.at_switch(&self.fabric, in_fabric))
     }
 
     /// The session to a switch ended: nothing is expected of its ports.
@@ -47,13 +86,14 @@ impl Verifier {
         self.up_since.retain(|place, _| place.dpid != dpid);
     }
 
-    /// Whether the cable of this port is not to be used though the port is up.
-    pub(crate) fn is_dead(&self, place: Place) -> bool {
-        link_at(&self.fabric, place).is_some_and(|link| self.dead.contains(&even(link)))
+    /// Whether the cable of this port of the fabric is not to be used though the port is up.
+    pub(crate) fn is_dead(&self, in_fabric: Place) -> bool {
+        link_at(&self.fabric, in_fabric).is_some_and(|link| self.dead.contains(&even(link)))
     }
 
     /// Probes do not get through any more. Returns the cable, if it is one of the fabric and was used until now.
     pub(crate) fn silent(&mut self, a: Place, b: Place) -> Option<LinkId> {
+        let [a, b] = [a, b].map(|place| self.wiring.in_fabric(&self.fabric, place));
         let link = even(link_between(&self.fabric, a, b)?);
         self.due = Nanos::ZERO;
         self.dead.insert(link).then_some(link)
@@ -64,9 +104,14 @@ impl Verifier {
         self.due = Nanos::ZERO;
     }
 
-    /// What is different from the configuration, in words.
+    /// What is different from the configuration and not used, in words.
     pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
         self.said.iter().map(String::as_str)
+    }
+
+    /// Cables that are used at other ports than configured, in words.
+    pub(crate) fn adopted(&self) -> impl Iterator<Item = &str> {
+        self.adopted.iter().map(String::as_str)
     }
 
     /// Whether every cable was found where it belongs when last looked.
@@ -75,49 +120,56 @@ impl Verifier {
         self.right
     }
 
-    /// Compares what is found, if it is time to. Returns the cables that may be used from now on (true) or not (false).
-    pub(crate) fn review(
-        &mut self,
-        now: Nanos,
-        found: impl IntoIterator<Item = (Place, Place)>,
-    ) -> Vec<(LinkId, bool)> {
+    /// Compares what is found, if it is time to.
+    pub(crate) fn review(&mut self, now: Nanos, found: &[(Place, Place)]) -> Changes {
         if now < self.due {
-            return Vec::new();
+            return Changes::default();
         }
         self.due = now.saturating_add(EVERY);
         let fabric = self.fabric.clone();
-        let mut report = compare(&fabric, found);
+        let wiring = adopt(&fabric, found, &self.wiring);
+        let is_same = |&switch: &NodeId| wiring.at(switch) == self.wiring.at(switch);
+        let rewired = fabric.switches().iter().copied().filter(|switch| !is_same(switch)).collect();
+        self.wiring = wiring;
+        let in_fabric = |place: Place| self.wiring.in_fabric(&fabric, place);
+        let mut report = compare(&fabric, found.iter().map(|&(a, b)| (in_fabric(a), in_fabric(b))));
         report.missing.retain(|&link| self.dead.contains(&even(link)) || self.is_overdue(now, link));
         let miscabled = report.miscabled.iter().map(|wrong| wrong.wanted).filter(|&link| fabric.is_switch_link(link));
         let dead: BTreeSet<LinkId> = report.missing.iter().copied().chain(miscabled).map(even).collect();
-        let changes = dead.symmetric_difference(&self.dead).map(|&link| (link, self.dead.contains(&link))).collect();
+        let cables = dead.symmetric_difference(&self.dead).map(|&link| (link, self.dead.contains(&link))).collect();
         self.dead = dead;
         let failed: BTreeSet<LinkId> = fabric.failed_links().iter().copied().map(even).collect();
         let all = fabric.switch_cables().filter(|&link| !failed.contains(&even(link))).count();
-        self.say(report.lines(&fabric).collect(), report.is_right() && report.right >= all);
-        changes
+        let right = report.is_right() && report.right >= all;
+        // In words, ports have the numbers that are written on the switch.
+        report.miscabled = compare(&fabric, found.iter().copied()).miscabled;
+        report.miscabled.retain(|wrong| link_between(&fabric, in_fabric(wrong.at), in_fabric(wrong.found)).is_none());
+        let used: BTreeSet<String> =
+            adopted(&fabric, found, &self.wiring).iter().map(|cable| adopted_line(&fabric, cable)).collect();
+        self.say(report.lines(&fabric).collect(), used, right);
+        Changes { rewired, cables }
     }
 
     /// Whether a probe should have got through long since.
     fn is_overdue(&self, now: Nanos, link: LinkId) -> bool {
         [link, link.reverse()].into_iter().all(|link| {
-            let since = self.up_since.get(&place_of(&self.fabric, link));
+            let place = self.wiring.at_switch(&self.fabric, place_of(&self.fabric, link));
+            let since = self.up_since.get(&place);
             since.is_some_and(|&since| now.saturating_sub(since) >= PATIENCE)
         })
     }
 
-    fn say(&mut self, lines: BTreeSet<String>, right: bool) {
-        for line in lines.difference(&self.said) {
+    fn say(&mut self, lines: BTreeSet<String>, adopted: BTreeSet<String>, right: bool) {
+        for line in lines.difference(&self.said).chain(adopted.difference(&self.adopted)) {
             tracing::warn!("cabling: {line}");
         }
-        for line in self.said.difference(&lines) {
+        for line in self.said.difference(&lines).chain(self.adopted.difference(&adopted)) {
             tracing::info!("cabling: not any more: {line}");
         }
-        self.said = lines;
-        if right && !self.right {
+        if right && adopted.is_empty() && !(self.right && self.adopted.is_empty()) {
             tracing::info!("cabling: every cable is as configured");
         }
-        self.right = right;
+        (self.said, self.adopted, self.right) = (lines, adopted, right);
     }
 }
 
@@ -129,6 +181,7 @@ fn even(link: LinkId) -> LinkId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pathloom_discovery::cabling::dpid_of;
     use pathloom_model::fabric_from_spec;
 
     type Found = Vec<(Place, Place)>;
@@ -150,18 +203,18 @@ mod tests {
         let (mut verifier, mut found) = k4();
         let lost = found.pop().unwrap();
         let link = even(link_between(&verifier.fabric, lost.0, lost.1).unwrap());
-        assert_eq!(verifier.review(Nanos::from_secs(10), found.iter().copied()), []);
-        assert_eq!(verifier.review(Nanos::from_secs(11), found.iter().copied()), [(link, false)]);
+        assert_eq!(verifier.review(Nanos::from_secs(10), &found).cables, []);
+        assert_eq!(verifier.review(Nanos::from_secs(11), &found).cables, [(link, false)]);
         assert!(verifier.is_dead(lost.0) && verifier.is_dead(lost.1));
         assert_eq!(verifier.differences().count(), 1);
-        assert_eq!(verifier.review(Nanos::from_secs(12), found.iter().copied()), []);
+        assert_eq!(verifier.review(Nanos::from_secs(12), &found).cables, []);
         found.push(lost);
-        assert_eq!(verifier.review(Nanos::from_secs(13), found.iter().copied()), [(link, true)]);
+        assert_eq!(verifier.review(Nanos::from_secs(13), &found).cables, [(link, true)]);
         assert!(!verifier.is_dead(lost.0) && verifier.right);
         assert_eq!(verifier.silent(lost.1, lost.0), Some(link));
         assert_eq!(verifier.silent(lost.0, lost.1), None, "known by now");
         found.pop();
-        assert_eq!(verifier.review(Nanos::from_secs(14), found.iter().copied()), [], "and stays so");
+        assert_eq!(verifier.review(Nanos::from_secs(14), &found).cables, [], "and stays so");
         assert!(verifier.is_dead(lost.0));
     }
 
@@ -171,24 +224,54 @@ mod tests {
         let (lost, other) = (found.pop().unwrap(), found.remove(0));
         assert_eq!(verifier.port(Nanos::from_secs(2), lost.1, false), None);
         verifier.switch_gone(other.0.dpid);
-        assert_eq!(verifier.review(Nanos::from_secs(60), found.iter().copied()), []);
+        assert_eq!(verifier.review(Nanos::from_secs(60), &found).cables, []);
         verifier.port(Nanos::from_secs(60), lost.1, true);
-        assert_eq!(verifier.review(Nanos::from_secs(65), found.iter().copied()), []);
-        assert_eq!(verifier.review(Nanos::from_secs(70), found.iter().copied()).len(), 1);
+        assert_eq!(verifier.review(Nanos::from_secs(65), &found).cables, []);
+        assert_eq!(verifier.review(Nanos::from_secs(70), &found).cables.len(), 1);
         assert_eq!(verifier.port(Nanos::from_secs(71), lost.1, false), Some(lost.0), "no more our affair");
         assert!(!verifier.is_dead(lost.0));
     }
 
     #[test]
-    fn swapped_cables_are_not_used() {
+    fn cables_swapped_between_pods_are_not_used() {
         let (mut verifier, mut found) = k4();
         let (one, two) = (found[0], found[9]);
         (found[0], found[9]) = ((one.0, two.1), (two.0, one.1));
-        let changes = verifier.review(Nanos::from_secs(2), found.iter().copied());
-        assert_eq!(changes.len(), 2);
-        assert!(changes.iter().all(|&(_, up)| !up));
+        let changes = verifier.review(Nanos::from_secs(2), &found);
+        assert_eq!((changes.cables.len(), changes.rewired), (2, vec![]));
+        assert!(changes.cables.iter().all(|&(_, up)| !up));
+        assert_eq!((verifier.differences().count(), verifier.adopted().count()), (4, 0));
         (found[0], found[9]) = (one, two);
-        let changes = verifier.review(Nanos::from_secs(3), found.iter().copied());
-        assert!(changes.len() == 2 && changes.iter().all(|&(_, up)| up));
+        let changes = verifier.review(Nanos::from_secs(3), &found);
+        assert!(changes.cables.len() == 2 && changes.cables.iter().all(|&(_, up)| up));
+    }
+
+    #[test]
+    fn swapped_uplinks_of_a_tor_are_used_at_once_and_named_by_the_numbers_on_the_switch() {
+        let (mut verifier, mut found) = k4();
+        verifier.review(Nanos::from_secs(2), &found);
+        let fabric = verifier.fabric.clone();
+        let tor = fabric.find("e0_0").unwrap();
+        let own = |place: Place| place.dpid == dpid_of(tor);
+        let of_tor: Vec<usize> = (0..found.len()).filter(|&index| own(found[index].0)).collect();
+        let &[one, two] = &of_tor[..] else { panic!("{of_tor:?}") };
+        let far = (found[one].1, found[two].1);
+        (found[one].1, found[two].1) = (far.1, far.0);
+        let changes = verifier.review(Nanos::from_secs(3), &found);
+        assert_eq!(changes, Changes { rewired: vec![tor], cables: vec![] }, "no cable is out of use for a moment");
+        assert_eq!((verifier.differences().count(), verifier.adopted().count()), (0, 2));
+        let line = verifier.adopted().next().unwrap();
+        assert_eq!(line, "the cable from e0_0 port 3 leads to a0_1 port 1; it is used as that of e0_0 port 4");
+        // What happens at a port happens to the cable that it is used as.
+        let (place, other) = found[one];
+        assert!(verifier.is_up(place_of(&fabric, link_at(&fabric, other).unwrap().reverse())));
+        let cable = verifier.silent(place, other).unwrap();
+        assert_eq!(cable, even(link_at(&fabric, other).unwrap()));
+        assert!(verifier.is_dead(other) && !verifier.is_dead(far.0));
+        // Swapped back.
+        (found[one].1, found[two].1) = far;
+        let changes = verifier.review(Nanos::from_secs(4), &found);
+        assert_eq!((changes.rewired, changes.cables), (vec![tor], vec![(cable, true)]));
+        assert!(verifier.right && verifier.adopted().count() == 0);
     }
 }

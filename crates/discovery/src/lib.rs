@@ -1,7 +1,7 @@
 //! What hangs where on live switches, found out and kept true: which cable joins which ports ([`LinkDiscovery`], by LLDP
 //! that nobody can forge), which host is where ([`HostLearning`], by ARP that is not believed blindly), both together
-//! ([`Discovery`]), how that compares with the cabling that is configured ([`cabling`]), and what fabric it is
-//! where none is configured ([`build_fabric`]).
+//! ([`Discovery`]), how that compares with the cabling that is configured ([`cabling`]), what of it can be used though it
+//! is at other ports ([`wiring`]), and what fabric it is where none is configured ([`build_fabric`]).
 //!
 //! State machines without sockets or clocks: `handle(now, input)`, `poll_output()`, `poll_timeout()`. What is wrong is an
 //! [`Alarm`] that names the place; the offender is limited, everyone else goes on.
@@ -18,6 +18,7 @@ mod limits;
 mod links;
 pub mod lldp;
 mod names;
+pub mod wiring;
 
 pub use alarm::{Alarm, Trouble};
 pub use discovery::{Discovery, Input, Output};

@@ -2,9 +2,11 @@
 //! asked for page by page.
 
 use super::rows::{
-    link_name, seconds, CableCounts, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow, SwitchRow,
+    link_name, seconds, CableCounts, Cabling, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow,
+    SwitchRow,
 };
 use crate::hub::Hub;
+use crate::scout::Scout;
 use pathloom_control::{Controller, DrainError, Input, Reason, SchemeChange, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView, Scheme, View};
@@ -53,6 +55,11 @@ impl Hub {
     pub(crate) fn state_row(&mut self) -> Option<StateRow> {
         let (now, sessions) = (self.clock.now(), self.standing());
         let (started, scheme) = (self.gauges.started, self.gauges.scheme.clone());
+        let words = |lines: &mut dyn Iterator<Item = &str>| lines.map(str::to_owned).collect();
+        let cabling = Cabling {
+            adopted: words(&mut self.scout.iter().flat_map(Scout::adopted)),
+            refused: words(&mut self.cabling_differences()),
+        };
         let (controller, fabric) = self.parts()?;
         let (view, counts) = (controller.view(), controller.counts());
         let mut cables = CableCounts { up: 0, down: 0, drained: 0 };
@@ -83,6 +90,7 @@ impl Hub {
             switches: fabric.switches().len(),
             sessions,
             cables,
+            cabling,
             flows,
             busy_share: view.busy_share,
             staging: controller.is_staging(),

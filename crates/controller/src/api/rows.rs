@@ -35,6 +35,8 @@ pub(crate) struct StateRow {
     pub sessions: usize,
     /// Cables between switches.
     pub cables: CableCounts,
+    /// Where the cabling found differs from the one configured.
+    pub cabling: Cabling,
     pub flows: FlowCounts,
     /// Share of a core that the controller takes.
     pub busy_share: f64,
@@ -42,6 +44,14 @@ pub(crate) struct StateRow {
     pub staging: bool,
     /// Position in the event log: what the controller was told, and what it wanted done.
     pub log: LogPosition,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Cabling {
+    /// Cables that are used though they are at other ports than configured, in words.
+    pub adopted: Vec<String>,
+    /// What is not as configured and not used, in words.
+    pub refused: Vec<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

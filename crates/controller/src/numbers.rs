@@ -1,0 +1,98 @@
+//! The numbers of ports: the controller and its rules have those of the fabric, a switch has its own. They are the same but
+//! where cables are used at other ports than configured ([`pathloom_discovery::wiring`]). Rules are changed on their way.
+//!
+//! The controller makes no rule that looks at the port a packet came in by, and the driver's own do so at ports of hosts
+//! alone, which keep their numbers.
+
+use crate::hub::Hub;
+use pathloom_discovery::wiring::PortMap;
+use pathloom_model::rules::{Actions, Bucket, Group, Rule, RuleAction};
+use pathloom_model::{NodeId, PortNo};
+
+impl Hub {
+    /// The fabric's numbers of the ports of a switch; `None` if the switch has the same.
+    #[inline]
+    pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
+        self.scout.as_ref()?.port_map(switch)
+    }
+
+    /// The fabric's number of a port of a switch.
+    pub(crate) fn fabric_port(&self, switch: NodeId, own: PortNo) -> PortNo {
+        self.port_map(switch).map_or(own, |map| map.fabric(own))
+    }
+}
+
+/// A rule of the controller, as its switch is told.
+pub(crate) fn rule_to_switch(map: &PortMap, rule: &Rule) -> Rule {
+    Rule { actions: actions(&rule.actions, |port| map.own(port)), ..rule.clone() }
+}
+
+/// A rule of a switch, as the controller is told.
+pub(crate) fn rule_to_fabric(map: &PortMap, rule: &mut Rule) {
+    rule.actions = actions(&rule.actions, |port| map.fabric(port));
+}
+
+/// A group of the controller, as its switch is told.
+pub(crate) fn group_to_switch(map: &PortMap, group: &Group) -> Group {
+    renumbered(group, |port| map.own(port))
+}
+
+/// A group of a switch, as the controller is told.
+pub(crate) fn group_to_fabric(map: &PortMap, group: &Group) -> Group {
+    renumbered(group, |port| map.fabric(port))
+}
+
+fn renumbered(group: &Group, number: impl Fn(PortNo) -> PortNo) -> Group {
+    let bucket = |bucket: &Bucket| Bucket {
+        watch_port: bucket.watch_port.map(&number),
+        actions: bucket.actions.iter().map(|&one| action(one, &number)).collect(),
+        ..*bucket
+    };
+    Group { buckets: group.buckets.iter().map(bucket).collect(), ..*group }
+}
+
+fn actions(all: &Actions, number: impl Fn(PortNo) -> PortNo) -> Actions {
+    let all: Vec<RuleAction> = all.as_slice().iter().map(|&one| action(one, &number)).collect();
+    all.into()
+}
+
+fn action(one: RuleAction, number: impl Fn(PortNo) -> PortNo) -> RuleAction {
+    match one {
+        RuleAction::Output(port) => RuleAction::Output(number(port)),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::rules::{GroupId, GroupKind, Match};
+
+    #[test]
+    fn rules_and_groups_have_the_numbers_of_whoever_reads_them() {
+        let map = PortMap::new([(3, 4), (4, 5), (5, 3)].map(|(own, fabric)| (PortNo(own), PortNo(fabric)))).unwrap();
+        let actions = |port: u32| [RuleAction::SetTag(7), RuleAction::Output(PortNo(port))];
+        let rule = |port: u32| Rule {
+            table: 1,
+            priority: 1000,
+            matches: Match::default(),
+            actions: actions(port).into(),
+            goto: None,
+            meter: None,
+            idle_timeout_s: 10,
+            hard_timeout_s: 0,
+            cookie: 1,
+            notify_removal: true,
+        };
+        let bucket = |port: u32| Bucket { weight: 1, watch_port: Some(PortNo(port)), actions: actions(port).into() };
+        let group =
+            |ports: [u32; 3]| Group { id: GroupId(1), kind: GroupKind::Select, buckets: ports.map(bucket).into() };
+        assert_eq!(rule_to_switch(&map, &rule(4)), rule(3));
+        assert_eq!(rule_to_switch(&map, &rule(1)), rule(1), "a port of a host");
+        let mut back = rule(3);
+        rule_to_fabric(&map, &mut back);
+        assert_eq!(back, rule(4));
+        assert_eq!(group_to_switch(&map, &group([3, 4, 5])), group([5, 3, 4]));
+        assert_eq!(group_to_fabric(&map, &group([5, 3, 4])), group([3, 4, 5]));
+    }
+}

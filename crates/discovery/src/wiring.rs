@@ -1,0 +1,416 @@
+//! Cables that were found at other ports than configured, and can be used all the same.
+//!
+//! Where two switches are joined as configured, but by other ports, no path has to change: it is enough to call the ports
+//! of a switch by the numbers that the fabric has for them. [`adopt`] finds these numbers. It takes no cable that leaves a
+//! choice which matters:
+//!
+//! - both ends are ports that join switches in the fabric; a port of a host never becomes one between switches,
+//! - the fabric has a cable between these two switches that is not found otherwise,
+//! - where it has several, they are alike in rate, delay and buffer.
+//!
+//! All places are by the convention of [`crate::cabling`], and numbered by the switch unless said otherwise.
+
+use crate::cabling::{dpid_of, link_between, place_of, switch_of};
+use crate::Place;
+use pathloom_model::{Fabric, LinkId, NodeId, PortNo};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The numbers of one switch's ports: a permutation of the ports that join it to other switches.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PortMap {
+    to_fabric: BTreeMap<PortNo, PortNo>,
+    to_switch: BTreeMap<PortNo, PortNo>,
+}
+
+impl PortMap {
+    /// From pairs of a number of the switch and the fabric's. `None` if they are no permutation.
+    pub fn new(pairs: impl IntoIterator<Item = (PortNo, PortNo)>) -> Option<PortMap> {
+        let mut map = PortMap::default();
+        for (own, fabric) in pairs {
+            let doubled = map.to_fabric.insert(own, fabric).is_some() || map.to_switch.insert(fabric, own).is_some();
+            if doubled {
+                return None;
+            }
+        }
+        let is_permutation = map.to_fabric.keys().eq(map.to_switch.keys());
+        map.to_fabric.retain(|own, fabric| own != fabric);
+        map.to_switch.retain(|fabric, own| own != fabric);
+        is_permutation.then_some(map)
+    }
+
+    /// The fabric's number of a port of the switch.
+    pub fn fabric(&self, own: PortNo) -> PortNo {
+        self.to_fabric.get(&own).copied().unwrap_or(own)
+    }
+
+    /// The switch's number of a port of the fabric.
+    pub fn own(&self, fabric: PortNo) -> PortNo {
+        self.to_switch.get(&fabric).copied().unwrap_or(fabric)
+    }
+
+    /// Ports whose numbers differ: the switch's number and the fabric's, in ascending order.
+    pub fn pairs(&self) -> impl Iterator<Item = (PortNo, PortNo)> + '_ {
+        self.to_fabric.iter().map(|(&own, &fabric)| (own, fabric))
+    }
+}
+
+/// The numbers of the ports of all switches.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wiring {
+    /// Switches whose ports are called otherwise than the fabric has them.
+    maps: BTreeMap<NodeId, PortMap>,
+}
+
+impl Wiring {
+    /// The numbers of a switch's ports; `None` if they are the fabric's.
+    #[inline]
+    pub fn at(&self, switch: NodeId) -> Option<&PortMap> {
+        self.maps.get(&switch)
+    }
+
+    /// Switches whose ports are called otherwise than the fabric has them, in ascending order.
+    pub fn maps(&self) -> impl Iterator<Item = (NodeId, &PortMap)> {
+        self.maps.iter().map(|(&switch, map)| (switch, map))
+    }
+
+    /// Takes the numbers of a switch's ports from an earlier start. False, and nothing is changed, if they are not a
+    /// permutation of its ports to other switches.
+    pub fn remember(&mut self, fabric: &Fabric, switch: NodeId, pairs: &[(PortNo, PortNo)]) -> bool {
+        let joins = |port: PortNo| fabric.out_link(switch, port).is_some_and(|link| fabric.is_switch_link(link));
+        let known = fabric.nodes().get(switch.index()).is_some() && !fabric.is_host(switch);
+        let map = PortMap::new(pairs.iter().copied()).filter(|_| known && pairs.iter().all(|&(own, _)| joins(own)));
+        let Some(map) = map else { return false };
+        self.set(switch, map);
+        true
+    }
+
+    fn set(&mut self, switch: NodeId, map: PortMap) {
+        if map == PortMap::default() {
+            self.maps.remove(&switch);
+        } else {
+            self.maps.insert(switch, map);
+        }
+    }
+
+    /// A place by the fabric's number.
+    pub fn in_fabric(&self, fabric: &Fabric, place: Place) -> Place {
+        let map = switch_of(fabric, place.dpid).and_then(|switch| self.at(switch));
+        Place { port: map.map_or(place.port, |map| map.fabric(place.port)), ..place }
+    }
+
+    /// A place by the switch's number.
+    pub fn at_switch(&self, fabric: &Fabric, place: Place) -> Place {
+        let map = switch_of(fabric, place.dpid).and_then(|switch| self.at(switch));
+        Place { port: map.map_or(place.port, |map| map.own(place.port)), ..place }
+    }
+}
+
+/// The numbers that make as many as possible of the cables found those of the fabric. Cables that are right by the numbers
+/// of now stay so; a port without a cable keeps its number if no other has it.
+pub fn adopt(fabric: &Fabric, found: &[(Place, Place)], now: &Wiring) -> Wiring {
+    let joins = |place: Place| crate::cabling::link_at(fabric, place).is_some_and(|link| fabric.is_switch_link(link));
+    let mut left: Vec<(Place, Place)> = found.iter().copied().filter(|&(a, b)| joins(a) && joins(b)).collect();
+    let mut chosen = Chosen { fabric, taken: BTreeSet::new(), numbers: BTreeMap::new() };
+    left.retain(|&(a, b)| {
+        let link = link_between(fabric, now.in_fabric(fabric, a), now.in_fabric(fabric, b));
+        !link.is_some_and(|link| chosen.take(link, (a, b)))
+    });
+    left.retain(|&(a, b)| !link_between(fabric, a, b).is_some_and(|link| chosen.take(link, (a, b))));
+    left.sort_unstable();
+    let mut pairs: BTreeMap<(NodeId, NodeId), Vec<(Place, Place)>> = BTreeMap::new();
+    for (a, b) in left {
+        if let Some(pair) = switch_of(fabric, a.dpid).zip(switch_of(fabric, b.dpid)) {
+            pairs.entry(pair).or_default().push((a, b));
+        }
+    }
+    for ((from, to), cables) in pairs {
+        chosen.take_pair((from, to), &cables);
+    }
+    chosen.wiring(now)
+}
+
+/// Numbers chosen so far.
+struct Chosen<'a> {
+    fabric: &'a Fabric,
+    /// Cables of the fabric that were found, by their first direction.
+    taken: BTreeSet<LinkId>,
+    /// By switch: its own number of a port, and the fabric's.
+    numbers: BTreeMap<NodeId, BTreeMap<PortNo, PortNo>>,
+}
+
+impl Chosen<'_> {
+    /// Takes the cable between two places for one of the fabric's, from the first to the second. False if another is.
+    fn take(&mut self, link: LinkId, (a, b): (Place, Place)) -> bool {
+        if !self.taken.insert(link.min(link.reverse())) {
+            return false;
+        }
+        for (place, link) in [(a, link), (b, link.reverse())] {
+            let end = self.fabric.link(link);
+            self.numbers.entry(end.from).or_default().insert(place.port, end.from_port);
+        }
+        true
+    }
+
+    /// Takes the cables found between two switches for those that the fabric has between them, if any choice is as good.
+    fn take_pair(&mut self, (from, to): (NodeId, NodeId), found: &[(Place, Place)]) {
+        let fabric = self.fabric;
+        let failed = |link: LinkId| fabric.failed_links().iter().any(|failed| failed.cable() == link.cable());
+        let is_free = |link: &LinkId| {
+            fabric.link(*link).to == to && !failed(*link) && !self.taken.contains(&(*link).min(link.reverse()))
+        };
+        let mut free: Vec<LinkId> = fabric.node(from).ports.iter().copied().filter(is_free).collect();
+        let settings = |link: LinkId| [fabric.link(link).settings, fabric.link(link.reverse()).settings];
+        let alike = free.windows(2).all(|pair| settings(pair[0]) == settings(pair[1]));
+        if !alike || free.len() < found.len() {
+            return;
+        }
+        for &(a, b) in found {
+            // One of whose ends is at its own port, if there is one.
+            let is_half = |link: &LinkId| place_of(fabric, *link) == a || place_of(fabric, link.reverse()) == b;
+            let index = free.iter().position(is_half).unwrap_or(0);
+            self.take(free.remove(index), (a, b));
+        }
+    }
+
+    /// The numbers of all ports: of those without a cable that counts, as now where that is free.
+    fn wiring(mut self, now: &Wiring) -> Wiring {
+        let mut wiring = Wiring::default();
+        for &switch in self.fabric.switches() {
+            let mut numbers = self.numbers.remove(&switch).unwrap_or_default();
+            let ports = (1..).zip(&self.fabric.node(switch).ports);
+            let joined = ports.filter(|&(_, &link)| self.fabric.is_switch_link(link)).map(|(port, _)| PortNo(port));
+            let all: BTreeSet<PortNo> = joined.collect();
+            let mut free: BTreeSet<PortNo> = all.iter().copied().filter(|port| !has(&numbers, *port)).collect();
+            let before = |port: PortNo| now.at(switch).map_or(port, |map| map.fabric(port));
+            let wishes: [&dyn Fn(PortNo) -> Option<PortNo>; 2] = [&|port| Some(before(port)), &Some];
+            for wish in wishes {
+                for &port in &all {
+                    let wanted = wish(port).filter(|wanted| !numbers.contains_key(&port) && free.contains(wanted));
+                    if let Some(wanted) = wanted {
+                        free.remove(&wanted);
+                        numbers.insert(port, wanted);
+                    }
+                }
+            }
+            for &port in &all {
+                if !numbers.contains_key(&port) {
+                    numbers.extend(free.pop_first().map(|number| (port, number)));
+                }
+            }
+            let map = PortMap::new(numbers).expect("every port has a number, and every number a port");
+            wiring.set(switch, map);
+        }
+        wiring
+    }
+}
+
+fn has(numbers: &BTreeMap<PortNo, PortNo>, number: PortNo) -> bool {
+    numbers.values().any(|&other| other == number)
+}
+
+/// What becomes of a cable at another port than configured.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Adopted {
+    /// The port, by the switch's number.
+    pub at: Place,
+    /// The port its cable leads to, by that switch's number.
+    pub found: Place,
+    /// The directed link of the fabric that the cable is used as.
+    pub link: LinkId,
+}
+
+/// Cables that are used as others than their ports say: one entry per cable, at the port that is numbered otherwise, or the
+/// lower one if both are.
+pub fn adopted(fabric: &Fabric, found: &[(Place, Place)], wiring: &Wiring) -> Vec<Adopted> {
+    let mut all: Vec<Adopted> = Vec::new();
+    for &(a, b) in found {
+        let (in_a, in_b) = (wiring.in_fabric(fabric, a), wiring.in_fabric(fabric, b));
+        let Some(link) = link_between(fabric, in_a, in_b).filter(|_| (in_a, in_b) != (a, b)) else { continue };
+        let (a, b, link) = if in_a == a { (b, a, link.reverse()) } else { (a, b, link) };
+        all.push(Adopted { at: a, found: b, link });
+    }
+    all.sort_unstable();
+    all
+}
+
+/// One line per cable, with the names of the fabric.
+pub fn adopted_line(fabric: &Fabric, cable: &Adopted) -> String {
+    let name = |place: Place| match switch_of(fabric, place.dpid) {
+        Some(node) => format!("{} port {}", fabric.node(node).name, place.port.0),
+        None => place.to_string(),
+    };
+    let link = fabric.link(cable.link);
+    let configured = Place { dpid: dpid_of(link.from), port: link.from_port };
+    format!(
+        "the cable from {} leads to {}; it is used as that of {}",
+        name(cable.at),
+        name(cable.found),
+        name(configured)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cabling::compare;
+    use pathloom_model::fabric_from_spec;
+    use proptest::prelude::*;
+
+    type Found = Vec<(Place, Place)>;
+
+    fn cabled(spec: &str) -> (Fabric, Found) {
+        let fabric = fabric_from_spec(spec).unwrap();
+        let ends = |link: LinkId| (place_of(&fabric, link), place_of(&fabric, link.reverse()));
+        let found = fabric.switch_cables().map(ends).map(|(a, b)| (a.min(b), a.max(b))).collect();
+        (fabric, found)
+    }
+
+    /// What is found where the ports of switches are swapped.
+    fn swap(found: &mut Found, one: Place, two: Place) {
+        let other = |place: Place| {
+            if place == one {
+                two
+            } else if place == two {
+                one
+            } else {
+                place
+            }
+        };
+        for (a, b) in found {
+            (*a, *b) = (other(*a), other(*b));
+            (*a, *b) = ((*a).min(*b), (*a).max(*b));
+        }
+    }
+
+    fn in_fabric(fabric: &Fabric, found: &Found, wiring: &Wiring) -> Found {
+        found.iter().map(|&(a, b)| (wiring.in_fabric(fabric, a), wiring.in_fabric(fabric, b))).collect()
+    }
+
+    fn place(fabric: &Fabric, name: &str, port: u32) -> Place {
+        Place { dpid: dpid_of(fabric.find(name).unwrap()), port: PortNo(port) }
+    }
+
+    #[test]
+    fn two_swapped_uplinks_are_used_and_named_and_forgotten_when_they_are_swapped_back() {
+        let (fabric, right) = cabled("fat-tree:k=4");
+        let none = Wiring::default();
+        assert_eq!(adopt(&fabric, &right, &none), none);
+        let [one, two] = [3, 4].map(|port| place(&fabric, "e0_0", port));
+        let mut found = right.clone();
+        swap(&mut found, one, two);
+        let wiring = adopt(&fabric, &found, &none);
+        assert!(compare(&fabric, in_fabric(&fabric, &found, &wiring)).is_right());
+        let pairs: Vec<_> =
+            wiring.maps().flat_map(|(switch, map)| map.pairs().map(move |pair| (switch, pair))).collect();
+        let tor = fabric.find("e0_0").unwrap();
+        assert_eq!(pairs, [(tor, (PortNo(3), PortNo(4))), (tor, (PortNo(4), PortNo(3)))]);
+        let lines: Vec<_> = adopted(&fabric, &found, &wiring).iter().map(|one| adopted_line(&fabric, one)).collect();
+        assert_eq!(
+            lines,
+            [
+                "the cable from e0_0 port 3 leads to a0_1 port 1; it is used as that of e0_0 port 4",
+                "the cable from e0_0 port 4 leads to a0_0 port 1; it is used as that of e0_0 port 3",
+            ]
+        );
+        // One of them is cut: the other keeps its number, and so does the port without a cable.
+        let cut: Found = found.iter().copied().filter(|&(a, b)| a != one && b != one).collect();
+        assert_eq!(adopt(&fabric, &cut, &wiring), wiring);
+        assert_eq!(adopt(&fabric, &[], &wiring), wiring);
+        // Found one after the other, they come to the same.
+        assert_eq!(adopt(&fabric, &found, &adopt(&fabric, &cut, &none)), wiring);
+        assert_eq!(adopt(&fabric, &right, &wiring), none);
+    }
+
+    #[test]
+    fn a_cable_to_a_switch_that_is_no_neighbour_is_not_adopted() {
+        let (fabric, mut found) = cabled("fat-tree:k=4");
+        // Uplinks of ToRs of two pods.
+        swap(&mut found, place(&fabric, "e0_0", 3), place(&fabric, "e1_0", 3));
+        let wiring = adopt(&fabric, &found, &Wiring::default());
+        assert_eq!(wiring, Wiring::default());
+        assert_eq!(compare(&fabric, in_fabric(&fabric, &found, &wiring)).miscabled.len(), 4);
+        assert_eq!(adopted(&fabric, &found, &wiring), []);
+    }
+
+    #[test]
+    fn ports_of_hosts_are_never_renumbered() {
+        let (fabric, mut found) = cabled("fat-tree:k=4");
+        swap(&mut found, place(&fabric, "e0_0", 1), place(&fabric, "e0_0", 3));
+        assert_eq!(adopt(&fabric, &found, &Wiring::default()), Wiring::default());
+    }
+
+    #[test]
+    fn several_cables_between_two_switches_are_adopted_if_they_are_alike() {
+        let text = |rate: &str| {
+            let cable = |rate: &str| format!(r#"{{"source": "a", "target": "b", "rate": "{rate}"}}"#);
+            let cables = [cable("10Mbps"), cable(rate)].join(", ");
+            format!(r#"{{"multigraph": true, "nodes": [{{"id": "a"}}, {{"id": "b"}}], "links": [{cables}]}}"#)
+        };
+        for (rate, alike) in [("10Mbps", true), ("40Mbps", false)] {
+            let read = pathloom_model::fabric_from_file_text("two.json", &text(rate)).unwrap_or_else(|e| panic!("{e}"));
+            let fabric = read.fabric;
+            let ends: Vec<LinkId> = fabric.switch_cables().collect();
+            let [one, two] =
+                [ends[0], ends[1]].map(|link| (place_of(&fabric, link), place_of(&fabric, link.reverse())));
+            let found = vec![(one.0, two.1), (two.0, one.1)];
+            let wiring = adopt(&fabric, &found, &Wiring::default());
+            assert_eq!(wiring != Wiring::default(), alike, "{rate}");
+            assert_eq!(compare(&fabric, in_fabric(&fabric, &found, &wiring)).is_right(), alike);
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_start_left_is_taken_if_it_makes_sense() {
+        let (fabric, _) = cabled("fat-tree:k=4");
+        let tor = fabric.find("e0_0").unwrap();
+        let ports = |pairs: &[(u32, u32)]| pairs.iter().map(|&(a, b)| (PortNo(a), PortNo(b))).collect::<Vec<_>>();
+        let mut wiring = Wiring::default();
+        assert!(wiring.remember(&fabric, tor, &ports(&[(3, 4), (4, 3)])));
+        let taken = wiring.clone();
+        assert_eq!(
+            (taken.at(tor).unwrap().fabric(PortNo(3)), taken.at(tor).unwrap().own(PortNo(3))),
+            (PortNo(4), PortNo(4))
+        );
+        for bad in [&[(3, 4)][..], &[(1, 3), (3, 1)], &[(3, 9), (9, 3)], &[(3, 4), (3, 4)]] {
+            assert!(!wiring.remember(&fabric, tor, &ports(bad)), "{bad:?}");
+        }
+        assert!(!wiring.remember(&fabric, NodeId(999), &[]) && !wiring.remember(&fabric, fabric.hosts()[0], &[]));
+        assert_eq!(wiring, taken);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// However the ports of switches are shuffled, and whatever is cut: every cable that is left is used, no port of
+        /// hosts is touched, and the result is the same when it is looked at again.
+        #[test]
+        fn shuffled_ports_are_sorted_out(
+            swaps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..20),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+            spec in prop::sample::select(vec!["fat-tree:k=4", "leaf-spine:spines=3,leaves=4,hosts=2", "vl2:hosts=2"]),
+        ) {
+            let (fabric, mut found) = cabled(spec);
+            for (switch, other) in swaps {
+                let switch = *switch.get(fabric.switches());
+                let ports: Vec<u32> = fabric.switch_ports(switch).iter().map(|port| fabric.link(port.link).from_port.0).collect();
+                let at = |index: usize| Place { dpid: dpid_of(switch), port: PortNo(ports[index]) };
+                swap(&mut found, at(0), at(other.index(ports.len())));
+            }
+            for cut in cuts {
+                let index = cut.index(found.len());
+                found.remove(index);
+            }
+            let wiring = adopt(&fabric, &found, &Wiring::default());
+            let report = compare(&fabric, in_fabric(&fabric, &found, &wiring));
+            prop_assert_eq!((report.right, report.miscabled.len()), (found.len(), 0));
+            for (switch, map) in wiring.maps() {
+                for (own, other) in map.pairs() {
+                    for port in [own, other] {
+                        prop_assert!(fabric.is_switch_link(fabric.out_link(switch, port).unwrap()));
+                    }
+                }
+            }
+            prop_assert_eq!(adopt(&fabric, &found, &wiring), wiring);
+        }
+    }
+}

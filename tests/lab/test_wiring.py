@@ -1,0 +1,206 @@
+"""Cables that are probed at little cost, that fall silent, and that are at other ports than configured."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from live import K4, QUIET, Live, alive, permutation, until
+from pathloom.lab import system
+from pathloom.lab.links import switch_shape_lines
+from support import figures
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+K8 = "fat-tree:k=8,rate=10Mbps"
+PERIOD_S = 1
+
+
+def with_api(folder: Path) -> str:
+    """An API, and port counters read every second."""
+    tokens = folder / "tokens"
+    tokens.write_text(f"read test {TOKEN}\n", encoding="ascii")
+    tokens.chmod(0o600)
+    return f'[api]\naddress = "127.0.0.1:6680"\ntokens = "{tokens}"\nport_period = "{PERIOD_S}s"'
+
+
+def ask(live: Live, path: str) -> Any:
+    """What the API answers."""
+
+    def act() -> Any:
+        url = f"http://127.0.0.1:6680{path}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text = answer.read().decode()
+            return json.loads(text) if path.startswith("/v1") else text
+
+    return system.inside(live.blueprint.namespace, act)
+
+
+def forwarding_s(live: Live) -> float:
+    """Processor time that the daemons of the switches have taken."""
+    ticks = 0
+    for daemon in live.switches.daemons:
+        fields = Path(f"/proc/{daemon.process()}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def test_probes_take_little_of_the_switches_time(name: str) -> None:
+    with alive(name, K8, "ecmp", arp="proxy") as live:
+        live.await_log("every cable is as configured")
+        time.sleep(5)
+        before_s, started = forwarding_s(live), time.monotonic()
+        time.sleep(20)
+        share = (forwarding_s(live) - before_s) / (time.monotonic() - started)
+        figures("daemons of 80 idle switches, probes and all else", cores=round(share, 3))
+        # It was 0.83 with a probe a second from every port, each at a time of its own.
+        assert share < 0.1
+
+
+def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str) -> None:
+    """Its ports stay up. By default it takes the 5 s of `probe_interval` at most, and 4 s."""
+    with alive(name, K4, QUIET) as live:
+        pairs = permutation(live, 8)
+        with live.probes(pairs) as probes:
+            paths = live.await_paths(pairs)
+            live.await_log("every cable is as configured")
+            cable = paths[0][1]
+            seen = len(live.log())
+            start_ns = mute(live, cable, True)
+            live.await_log("no probe gets through a cable", since=seen)
+            took_s = (time.time_ns() - start_ns) / 1e9
+            time.sleep(1)
+            moved = live.await_paths(pairs)
+            seen = len(live.log())
+            mended_ns = mute(live, cable, False)
+            live.await_log("probes get through a cable again", since=seen)
+            tracks = probes.stop()
+        hit = [track.outage_ns(start_ns, mended_ns) for track in tracks]
+        figures(
+            "a cable that falls silent one way",
+            given_up_s=round(took_s, 2),
+            out_s=[round((one or 0) / 1e9, 2) for one in hit],
+        )
+        assert cable not in moved[0]
+        assert None not in hit
+        assert took_s < 9.5
+
+
+def mute(live: Live, link: int, mute: bool) -> int:
+    """Lets one direction of a cable carry nothing, or everything again; returns when."""
+    packets = (
+        0 if mute else next(port.shape.buffer_packets for port in live.blueprint.switch_ports if port.link == link)
+    )
+    line = f"qdisc change dev l{link} parent 1:1 handle 10: pfifo limit {packets}"
+    now_ns = time.time_ns()
+    system.batch("tc", live.place_of(link), [line])
+    return now_ns
+
+
+def swap(live: Live, one: int, two: int) -> int:
+    """Puts two interfaces of a switch at each other's ports, as if their cables were; returns when."""
+    ports = {port.link: port for port in live.blueprint.switch_ports}
+    bridge = next(switch.bridge for switch in live.blueprint.switches if switch.node == ports[one].switch)
+    daemon = live.switches.daemon_of(bridge)
+    numbers = [int(daemon.vsctl(["get", "Interface", f"l{link}", "ofport"])) for link in (one, two)]
+    now_ns = time.time_ns()
+    daemon.vsctl(["del-port", bridge, f"l{one}", "--", "del-port", bridge, f"l{two}"])
+    arguments = []
+    for link, number in zip((one, two), reversed(numbers), strict=True):
+        words = f"-- add-port {bridge} l{link} -- set Interface l{link} ofport_request={number}"
+        arguments += words.split()
+    daemon.vsctl(arguments[1:])
+    # `add-port` takes queues away.
+    system.batch("tc", live.place_of(one), switch_shape_lines([ports[one], ports[two]], 0))
+    return now_ns
+
+
+def test_swapped_uplinks_are_used_and_named(name: str, tmp_path: Path) -> None:
+    with alive(name, K4, QUIET, more=with_api(tmp_path)) as live:
+        pairs = permutation(live, 8)
+        shorts = permutation(live, 8)
+        live.await_log("every cable is as configured")
+        with live.probes(pairs) as probes, live.probes(shorts, dscp=0, first_port=21_000) as defaults:
+            live.await_paths(pairs)
+            time.sleep(3)
+            one, two = uplinks(live)
+            spans = []
+            for swapped in (True, False):
+                seen = len(live.log())
+                start_ns = swap(live, one, two)
+                what = "it is used as that of" if swapped else "every cable is as configured"
+                live.await_log(what, 2 if swapped else 1, seen)
+                loads_bps = []
+                for _ in range(6):
+                    time.sleep(PERIOD_S)
+                    loads_bps += [row["load_bps"] or 0 for row in ask(live, "/v1/links?limit=1000")["items"]]
+                cabling = ask(live, "/v1/state")["cabling"]
+                assert (len(cabling["adopted"]), cabling["refused"]) == (2 if swapped else 0, [])
+                metric = f'pathloom_cabling_differences{{treatment="adopted"}} {2 if swapped else 0}'
+                assert metric in ask(live, "/metrics")
+                assert max(loads_bps) < 11e6, "no link carries more than it can"
+                spans.append((start_ns, time.time_ns()))
+            tracks = {"flows": probes.stop(), "defaults": defaults.stop()}
+        for what, all_of in tracks.items():
+            outages = [track.outage_ns(*span) for span in spans for track in all_of]
+            assert None not in outages, f"{what} stayed black-holed"
+            out_ms = sorted(round((one or 0) / 1e6) for one in outages)
+            figures(f"two swapped uplinks, and back: {what}", longest_ms=out_ms[-1], hit=sum(map(bool, out_ms)))
+            assert out_ms[-1] < 2000
+        assert "cabling: the cable from" in live.log()
+
+
+def test_what_another_interface_has_counted_is_no_load(name: str, tmp_path: Path) -> None:
+    # Without probes, ports keep the numbers that they have.
+    with alive(name, K4, QUIET, more=f'links = "off"\n{with_api(tmp_path)}') as live:
+        with live.probes(permutation(live, 1), rate_hz=600, payload_bytes=1200):
+            time.sleep(8)
+        swap(live, *uplinks(live))
+        loads_bps = []
+        for _ in range(4 * PERIOD_S * 5):
+            time.sleep(0.2)
+            loads_bps += [row["load_bps"] or 0 for row in ask(live, "/v1/links?limit=1000")["items"]]
+        figures("an interface that carried 6 MB comes to another port", highest_bps=max(loads_bps))
+        assert max(loads_bps) < 11e6, "no link carries more than it can"
+
+
+def uplinks(live: Live) -> list[int]:
+    """The links from the first host's ToR to other switches."""
+    tor = live.links["target"][next(host for host in live.blueprint.hosts if host.name == "h0").ports[0].link]
+    return [link for link, node in enumerate(live.links["source"]) if node == tor and link_joins(live, link)]
+
+
+def link_joins(live: Live, link: int) -> bool:
+    """Whether a link leads to another switch."""
+    return live.links["target"][link] in {switch.node for switch in live.blueprint.switches}
+
+
+def test_wiring_that_was_adopted_outlives_the_controller(name: str, tmp_path: Path) -> None:
+    more = f'[state]\ndirectory = "{tmp_path / "state"}"'
+    with alive(name, K4, QUIET, more=more) as live:
+        pairs = permutation(live, 8)
+        live.await_log("every cable is as configured")
+        one, two = uplinks(live)
+        swap(live, one, two)
+        live.await_log("it is used as that of", 2)
+        until(
+            lambda: (
+                (tmp_path / "state" / "wiring.json").exists()
+                and "[]" not in (tmp_path / "state" / "wiring.json").read_text()
+            ),
+            "the numbers are kept",
+            30,
+        )
+        with live.probes(pairs) as probes:
+            time.sleep(5)
+            before = live.state()
+            live.kill()
+            live.launch()
+            time.sleep(3)
+            tracks = probes.stop()
+            assert live.state() == before
+        assert [track.lost for track in tracks] == [0] * 8
