@@ -33,7 +33,7 @@ QUIET = "move:period=1h"
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 """Of Linux (linux/sockios.h, linux/if.h)."""
-_RULE = re.compile(r"table=1,.*priority=(\d+),udp.*nw_src=([\d.]+),nw_dst=([\d.]+),tp_src=(\d+),tp_dst=(\d+)")
+_RULE = re.compile(r"table=1,.*priority=(\d+),(?:udp|tcp).*nw_src=([\d.]+),nw_dst=([\d.]+),tp_src=(\d+),tp_dst=(\d+)")
 _OUTPUT = re.compile(r"output:(\d+)")
 
 
@@ -129,12 +129,12 @@ class Live:
         """All rules, groups and meters."""
         return {verb: self.switches.dump(verb) for verb in ("dump-flows", "dump-groups", "dump-meters")}
 
-    def flow_rules(self) -> dict[tuple[str, int], dict[int, list[str]]]:
-        """Rules of single flows, by source address and port and by switch."""
+    def flow_rules(self, protocol: str = "udp") -> dict[tuple[str, int], dict[int, list[str]]]:
+        """Rules of single flows of a protocol, by source address and port and by switch."""
         found: dict[tuple[str, int], dict[int, list[str]]] = {}
         for node, lines in self.switches.dump("dump-flows").items():
             for line in lines:
-                if match := _RULE.search(line):
+                if (match := _RULE.search(line)) and f",{protocol}," in line:
                     found.setdefault((match[2], int(match[4])), {}).setdefault(node, []).append(line)
         return found
 

@@ -5,18 +5,20 @@ The short versions assert loosely, for a busy machine is no broken network; all 
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
 
-from live import K4, QUIET, SHALLOW, Live, alive, permutation, spoil, until
-from pathloom.lab import controller
+from live import K4, QUIET, SHALLOW, Live, alive, finish, permutation, run_on, spoil, until
+from pathloom.lab import controller, system
 from pathloom.lab.probes import Track, summary
 from pathloom.lab.runs import run_agent
 from support import figures
@@ -232,6 +234,127 @@ def test_a_session_that_was_away_is_reconciled(name: str, pause_s: int) -> None:
             tracks = probes.stop()
         figures(f"a session away for {pause_s} s", **summary(tracks))
         judge("flows", tracks, [(start_ns, mended_ns)])
+
+
+TALKER = """
+import socket, sys, time
+door = socket.socket()
+door.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 8 << 2)
+door.bind(("", int(sys.argv[2])))
+door.connect((sys.argv[1], 5001))
+door.settimeout(30)
+end = time.time() + float(sys.argv[3])
+while time.time() < end:
+    door.sendall(bytes(200))
+    time.sleep(0.02)
+"""
+LISTENER = """
+import json, socket, time
+door = socket.create_server(("", 5001))
+print("ready", flush=True)
+peer, _ = door.accept()
+times = []
+peer.settimeout(30)
+try:
+    while peer.recv(1 << 16):
+        times.append(time.time_ns())
+except TimeoutError:
+    pass
+print(json.dumps(times))
+"""
+DEAD_S, TALK_S = 8.0, 40.0
+"""By then a sender is off a dead path without a controller: four times `path_idle_timeout_s`."""
+
+
+def test_without_a_controller_connections_leave_dead_paths(name: str) -> None:
+    """Two cables are cut on the way up, where switches go around them by themselves on the default routes.
+
+    On the way down there is no other way without a controller, so answers that come by one of the two are no use.
+    """
+    with alive(name, K4, "ofpt:detect=label") as live, ExitStack() as started:
+        pairs = permutation(live, 8)
+        addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
+        listeners = [started.enter_context(run_on(live, target, LISTENER)) for _, target in pairs]
+        for listener in listeners:
+            started.callback(listener.kill)
+            assert listener.stdout is not None
+            assert listener.stdout.readline() == b"ready\n"
+        for index, (source, target) in enumerate(pairs):
+            talking = run_on(live, source, TALKER, addresses[target], str(30_000 + index), str(TALK_S))
+            talker = started.enter_context(talking)
+            started.callback(talker.kill)
+        paths = await_connections(live, pairs)
+        ups, cut, deaf = choose_cables(live, paths)
+        live.kill()
+        time.sleep(0.5)
+        start_ns = min(live.set_cable(link, False) for link in ups)
+        arrivals = [json.loads(finish(listener, TALK_S + 40)) for listener in listeners]
+    stood_s = {}
+    for index, times_ns in enumerate(arrivals):
+        late_ns = [start_ns, *(one for one in times_ns if one > start_ns)]
+        gaps_ns = [after - before for before, after in itertools.pairwise(late_ns)]
+        stood_s[index] = round(max(gaps_ns) / 1e9, 2) if times_ns[-1] > start_ns + 15e9 else None
+    figures("two cables cut without a controller", stood_s=stood_s, cut=sorted(cut), answers_cut_off=sorted(deaf))
+    judged = {index: stood for index, stood in stood_s.items() if index not in deaf}
+    assert cut - deaf, "no flow to be judged"
+    assert all(stood is not None and stood < DEAD_S for stood in judged.values())
+
+
+def await_connections(live: Live, pairs: Sequence[tuple[str, str]]) -> list[list[int]]:
+    """The paths of TCP connections from ports 30,000 on, when each has one of its own."""
+    addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
+
+    def paths() -> list[list[int]]:
+        found = live.flow_rules("tcp")
+        return [
+            live.path(found.get((addresses[source], 30_000 + index), {}), source)
+            for index, (source, _) in enumerate(pairs)
+        ]
+
+    until(lambda: all(len(path) == 5 for path in paths()), "every connection has a path of its own")
+    return paths()
+
+
+def choose_cables(live: Live, paths: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], set[int], set[int]]:
+    """Two cables on the way up, the flows that take one of them, and the flows whose answers come by one.
+
+    The cables are of different switches, so that each has another one left. Of all such pairs, these hit most flows
+    whose answers come otherwise.
+    """
+    answers = {path[1]: {port - 30_000 for port in answers_by(live, path[1])} for path in paths}
+
+    def outcome(ups: tuple[int, ...]) -> tuple[set[int], set[int]]:
+        cut = {index for index, path in enumerate(paths) if path[1] in ups}
+        return cut, set.union(*(answers[link] for link in ups))
+
+    apart = [
+        ups
+        for ups in itertools.combinations(sorted(answers), 2)
+        if len({live.links["source"][link] for link in ups}) == len(ups)
+    ]
+    best = max(apart, key=lambda ups: len(set.difference(*outcome(ups))))
+    return best, *outcome(best)
+
+
+def answers_by(live: Live, link: int) -> set[int]:
+    """Destination ports of the TCP segments that come in at the beginning of a link, in a second."""
+
+    def listen() -> set[int]:
+        ports, end = set(), time.monotonic() + 1
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as door:
+            door.bind((f"l{link}", 3))
+            door.settimeout(0.1)
+            while time.monotonic() < end:
+                try:
+                    frame, (_, _, kind, *_) = door.recvfrom(2000)
+                except TimeoutError:
+                    continue
+                head = frame.find(b"\x08\x00\x45", 12, 20) + 2
+                if kind != socket.PACKET_OUTGOING and head > 1 and frame[head + 9] == socket.IPPROTO_TCP:
+                    ports.add(int.from_bytes(frame[head + 22 : head + 24], "big"))
+        return ports
+
+    return {port for port in system.inside(live.place_of(link), listen) if 30_000 <= port < 30_100}
 
 
 def middle(live: Live) -> set[int]:

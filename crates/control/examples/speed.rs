@@ -146,7 +146,7 @@ fn flows(what: &str, detection: Detection, routes: bool, standing: usize, count:
     let inputs: Vec<Input> = first_packets(&fabric, standing + count).collect();
     let mut best: Option<(f64, usize)> = None;
     for _ in 0..ROUNDS {
-        let config = Config { max_flows_per_host: 1_000_000, ..Config::default() };
+        let config = Config { max_flows_per_host: 1_000_000, max_counted_per_tor: u32::MAX, ..Config::default() };
         let mut controller = Controller::new(config, fabric.clone(), scheme(detection, DefaultRoutes::Ecmp, routes));
         connect(&mut controller, &fabric);
         let (mut rules, mut answers, mut start) = (0, Vec::new(), Instant::now());

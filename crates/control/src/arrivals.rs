@@ -4,6 +4,7 @@ use crate::controller::Controller;
 use crate::cookies::{Cookie, RuleKind};
 use crate::detection::{meaning, Meaning};
 use crate::flows::{Flow, SourceRule};
+use crate::io::Removal;
 use crate::plan::{FlowKey, Version};
 use crate::switches::{News, Purpose, Session, MOST_NEWS};
 use pathloom_model::rules::RuleCounters;
@@ -125,6 +126,10 @@ impl Controller {
             self.counts.flows_refused += 1;
             return None;
         }
+        if !long && self.flows.of_host(src.host) >= self.room_to_count(src.tor) {
+            self.counts.uncounted += 1;
+            return None;
+        }
         let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst, meter: None };
         self.insert_flow(Flow { plans, ..Flow::new(key) }, long);
         self.fresh.push(key.id);
@@ -135,6 +140,11 @@ impl Controller {
     fn make_long(&mut self, id: FlowId) -> Option<FlowId> {
         self.view.flows.get_mut(&id)?.long = true;
         Some(id)
+    }
+
+    /// Flows of a ToR's hosts that may still be counted.
+    fn room_to_count(&self, tor: NodeId) -> u32 {
+        self.config.max_counted_per_tor.saturating_sub(self.flows.of_tor(tor))
     }
 
     /// Adds a flow to what is known.
@@ -191,7 +201,7 @@ impl Controller {
     }
 
     /// A switch has removed a rule that was to say so.
-    pub(crate) fn rule_removed(&mut self, switch: NodeId, cookie: u64, counters: RuleCounters) {
+    pub(crate) fn rule_removed(&mut self, switch: NodeId, cookie: u64, counters: RuleCounters, why: Removal) {
         let Some(Cookie { kind: RuleKind::Source, flow: id, plan }) = Cookie::decode(cookie) else { return };
         let Some(flow) = self.flows.get_mut(id).filter(|flow| flow.key.src.tor == switch) else {
             return self.orphan_rule_removed(switch, id, plan);
@@ -199,12 +209,30 @@ impl Controller {
         let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) else { return };
         source.bytes = counters.bytes;
         if !source.leaving {
-            self.source_lost(id, plan);
+            let rests = why == Removal::Idle && self.rests(id, plan, counters.packets > 0);
+            self.source_lost(id, plan, rests);
         }
     }
 
-    /// A rule at the source ToR that was to stay is gone: nothing came for its idle time-out.
-    pub(crate) fn source_lost(&mut self, id: FlowId, plan: u8) {
+    /// Whether a flow whose rule ran out only rests: it has been silent for less than its time. `sent` tells whether the rule
+    /// had seen a packet.
+    fn rests(&mut self, id: FlowId, plan: u8, sent: bool) -> bool {
+        let planner = self.planner();
+        let (patience_s, lasted_s) = (planner.idle_timeout_s, planner.path_idle_timeout_s);
+        let Some(flow) = self.flows.get_mut(id) else { return false };
+        let on_path = flow.version(plan).is_some_and(|version| version.path.is_some());
+        if !on_path || flow.closed || lasted_s >= patience_s {
+            return false;
+        }
+        let before_s = if sent { 0 } else { flow.more().silent_s };
+        let silent_s = before_s.saturating_add(lasted_s);
+        flow.more_mut().silent_s = silent_s;
+        silent_s < patience_s
+    }
+
+    /// A rule at the source ToR that was to stay is gone: nothing came for its idle time-out. A flow that `rests` gets it
+    /// again.
+    pub(crate) fn source_lost(&mut self, id: FlowId, plan: u8, rests: bool) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
         let lost = flow.sources.remove(index);
@@ -216,8 +244,8 @@ impl Controller {
         if !last {
             return if self.still_needed(id, plan) { self.add_source(id, lost) } else { self.settle(id) };
         }
-        if held && !closed {
-            // It was told not to send; that is no end.
+        if (held || rests) && !closed {
+            // It was told not to send, or may go on; that is no end.
             return self.add_source(id, lost);
         }
         self.finish(id);

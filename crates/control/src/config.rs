@@ -27,6 +27,10 @@ pub struct Config {
     pub poll_patience: Nanos,
     /// A flow that sent nothing for so many seconds is over.
     pub idle_timeout_s: u16,
+    /// The rule that leads a flow onto its own path runs out after so many seconds without a packet, and is added again until
+    /// the flow is over. Without a controller, a sender that waits longer from one try to the next, as TCP does when nothing
+    /// gets through, is back on the default routes. `None`: the rule lasts as long as the flow.
+    pub path_idle_timeout_s: Option<u16>,
     /// How long the rules of an abandoned path stay for packets still under way; `None` for what the path's buffers
     /// and delays can hold at worst.
     pub drain: Option<Nanos>,
@@ -37,6 +41,10 @@ pub struct Config {
     pub enforcement: Enforcement,
     /// Flows that one host may have at a time; what it opens beyond rides the default routes unseen.
     pub max_flows_per_host: u32,
+    /// Rules at a ToR for flows that were not announced and have no label: each takes one, which counts it. What its hosts
+    /// open beyond rides the default routes uncounted. A host gets as many as are left to all others, so that one alone
+    /// takes half.
+    pub max_counted_per_tor: u32,
     /// Time in which every switch is read again, and what somebody else changed there is put right ([`crate::review`]).
     /// `None` where nobody else can change rules.
     pub reconcile: Option<Nanos>,
@@ -62,10 +70,12 @@ impl Default for Config {
             rules: None,
             poll_patience: Nanos::from_secs(1),
             idle_timeout_s: 10,
+            path_idle_timeout_s: None,
             drain: None,
             rule_limit: None,
             enforcement: Enforcement::Host,
             max_flows_per_host: 20_000,
+            max_counted_per_tor: 4096,
             reconcile: None,
             sweep: None,
             both_directions: false,

@@ -293,7 +293,7 @@ impl Controller {
             Input::FlowStats { switch, rows } if self.is_switch(switch) => self.flow_stats(switch, &rows),
             Input::RuleRemoved { switch, key, cookie, counters, why } if self.is_switch(switch) => {
                 if !self.is_lost(switch, &key, cookie, why) {
-                    self.rule_removed(switch, cookie, counters);
+                    self.rule_removed(switch, cookie, counters, why);
                 }
             }
             Input::Refused { switch, xid, why } if self.is_switch(switch) => self.refused(switch, xid, why),
@@ -430,7 +430,9 @@ impl Controller {
     pub(crate) fn planner(&self) -> Planner<'_> {
         let Config { priorities, idle_timeout_s, .. } = self.config;
         let idle_timeout_s = self.needs.idle_timeout_s.map_or(idle_timeout_s, NonZeroU16::get);
-        Planner { fabric: &self.fabric, priorities, idle_timeout_s, watched: self.config.is_watched() }
+        let path_idle_timeout_s = self.config.path_idle_timeout_s.unwrap_or(idle_timeout_s).min(idle_timeout_s);
+        let watched = self.config.is_watched();
+        Planner { fabric: &self.fabric, priorities, idle_timeout_s, path_idle_timeout_s, watched }
     }
 
     /// Whether a switch can be told things now.

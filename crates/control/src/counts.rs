@@ -16,6 +16,9 @@ pub struct Counts {
     pub flows: u64,
     /// First packets left alone because their host had too many flows already.
     pub flows_refused: u64,
+    /// First packets left alone because the rules that count flows at their ToR were as many as there may be.
+    #[serde(default)]
+    pub uncounted: u64,
     /// Paths confirmed for flows that were on the default routes.
     pub routes: u64,
     /// Paths confirmed for flows that were on another path.

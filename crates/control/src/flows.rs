@@ -85,6 +85,8 @@ pub(crate) struct More {
     pub past_bytes: u64,
     /// Until when the flow was told not to send.
     pub held_until: Nanos,
+    /// For how long it had sent nothing when its rule ran out last.
+    pub silent_s: u16,
     /// What it may send, if it has a limit.
     pub pace_bps: Option<u64>,
     /// The flow that had its five-tuple before, if that was not forgotten when this one began: its rules for paths stood.
@@ -151,7 +153,8 @@ impl Flow {
 
     /// What few flows have; the same as nothing where it has not.
     pub(crate) fn more(&self) -> &More {
-        const NOTHING: &More = &More { past_bytes: 0, held_until: Nanos::ZERO, pace_bps: None, before: None };
+        const NOTHING: &More =
+            &More { past_bytes: 0, held_until: Nanos::ZERO, silent_s: 0, pace_bps: None, before: None };
         self.more.as_deref().unwrap_or(NOTHING)
     }
 

@@ -90,8 +90,10 @@ pub struct Planner<'a> {
     pub fabric: &'a Fabric,
     /// Priorities of the rules.
     pub priorities: Priorities,
-    /// Idle time-out of the rule at the source ToR.
+    /// Idle time-out of the rule at the source ToR that counts a flow on the default routes.
     pub idle_timeout_s: u16,
+    /// Idle time-out of the one that leads it onto a path.
+    pub path_idle_timeout_s: u16,
     /// Whether switches tell when a rule without a time-out is gone.
     pub watched: bool,
 }
@@ -109,7 +111,7 @@ impl Planner<'_> {
         let priority = self.priorities.flow + u16::from(level);
         let mut rule = tables::rule(LONG_FLOWS, priority, Match::five_tuple(flow.five_tuple), actions, goto);
         rule.cookie = Cookie { kind: RuleKind::Source, flow: flow.id, plan: version.plan }.encode();
-        rule.idle_timeout_s = self.idle_timeout_s;
+        rule.idle_timeout_s = if version.path.is_some() { self.path_idle_timeout_s } else { self.idle_timeout_s };
         rule.meter = flow.meter;
         rule.notify_removal = true;
         rule
@@ -212,8 +214,13 @@ mod tests {
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
-        let planner =
-            Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10, watched: false };
+        let planner = Planner {
+            fabric: &fabric,
+            priorities: Priorities::default(),
+            idle_timeout_s: 10,
+            path_idle_timeout_s: 10,
+            watched: false,
+        };
         let spine = *fabric.switches().last().unwrap();
         let up = fabric.link_between(src.tor, spine).unwrap();
         let path = Path::new([up, fabric.link_between(spine, dst.tor).unwrap()]);
@@ -261,8 +268,13 @@ mod tests {
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
-        let planner =
-            Planner { fabric: &fabric, priorities: Priorities::default(), idle_timeout_s: 10, watched: false };
+        let planner = Planner {
+            fabric: &fabric,
+            priorities: Priorities::default(),
+            idle_timeout_s: 10,
+            path_idle_timeout_s: 10,
+            watched: false,
+        };
         let spine = *fabric.switches().last().unwrap();
         let links = [(src.tor, spine), (spine, dst.tor)].map(|(a, b)| fabric.link_between(a, b).unwrap());
         // Four links, each with 100 frames of 1518 bytes at 10 Mbit/s before it, and 1 ms long.

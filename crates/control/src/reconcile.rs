@@ -143,7 +143,7 @@ impl Controller {
                     self.mark_sent(id, source.plan);
                 }
                 // Its idle time-out came while nobody could be told.
-                (false, false) => self.source_lost(id, source.plan),
+                (false, false) => self.source_lost(id, source.plan, false),
             }
         }
     }

@@ -186,8 +186,7 @@ impl Controller {
             return Some(1);
         }
         let fabric = self.fabric.clone();
-        let Planner { priorities, idle_timeout_s, watched, .. } = self.planner();
-        let planner = Planner { fabric: &fabric, priorities, idle_timeout_s, watched };
+        let planner = Planner { fabric: &fabric, ..self.planner() };
         let mut count = 0;
         for (switch, rule) in planner.hops(&key, &version) {
             self.add_rule(switch, rule, purpose);

@@ -239,7 +239,7 @@ impl Controller {
         }
         record.versions.iter().for_each(|version| self.claim_version(version));
         let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
-        let more = More { past_bytes, held_until, pace_bps, before: None };
+        let more = More { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
         self.flows.insert(Flow {
             closed: record.view.is_none(),
             sources: record.sources.into(),

@@ -6,7 +6,7 @@ use pathloom_model::{
     TCP_FIN, TCP_SYN,
 };
 use pathloom_scheme::{Action, Detection, Event, FlowId, Needs};
-use pathloom_testkit::{strategies, Network, Script, Timing, LABEL, SECOND};
+use pathloom_testkit::{ms, strategies, Network, Script, Timing, LABEL, SECOND};
 use std::sync::Arc;
 
 const MEASURED: Needs = Needs {
@@ -335,6 +335,42 @@ fn one_host_cannot_fill_the_controller() {
     world.network.send(world.packet(500, TCP_SYN));
     world.pass(SECOND);
     assert_eq!(world.flows().len(), 1, "what has ended makes room");
+}
+
+#[test]
+fn rules_that_count_flows_are_bounded_and_one_host_takes_no_more_than_half() {
+    let needs =
+        Needs { detection: Detection::Measured { nic_share: 0.1 }, poll_period: Some(SECOND), ..Needs::NOTHING };
+    let mut world = World::new(needs, Config { max_counted_per_tor: 100, ..Config::default() });
+    let tor = world.network.fabric.attachments()[0].tor;
+    let counting = |world: &World| {
+        let rules = world.network.switches[tor.index()].rules();
+        rules.iter().filter(|rule| rule.matches.src_port.is_some()).count()
+    };
+    for port in 1..=300 {
+        world.network.send(world.packet(port, TCP_SYN));
+    }
+    world.pass(ms(500));
+    assert_eq!((counting(&world), world.network.controller.counts().uncounted), (50, 250));
+    // Another host of the ToR still has room, and flows on default routes get through all the same.
+    let neighbour = world.network.fabric.attachments()[1];
+    assert_eq!(neighbour.tor, tor);
+    for port in 1..=300 {
+        let packet = world.packet(port, TCP_SYN);
+        let five_tuple = FiveTuple { src: neighbour.address, ..packet.five_tuple };
+        world.network.send(Headers { five_tuple, ..packet });
+    }
+    world.pass(ms(500));
+    assert_eq!(counting(&world), 75);
+    assert!(world.network.reaches(world.packet(299, 0)));
+    // Whoever says that a flow is long is not held up by those that nobody knows.
+    let packet = world.packet(1000, 0);
+    assert_eq!(world.network.controller.counts().flows, 75);
+    world.pass(Nanos::from_secs(15));
+    assert_eq!(counting(&world), 0, "what is over makes room");
+    world.network.send(Headers { tcp_flags: TCP_SYN, ..packet });
+    world.pass(ms(500));
+    assert_eq!(counting(&world), 1);
 }
 
 #[test]

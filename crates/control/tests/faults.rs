@@ -43,6 +43,71 @@ fn a_cut_path_is_left_at_once_and_the_scheme_may_route_again() {
     assert_eq!(world.leaked(), Vec::<String>::new());
 }
 
+/// A world whose rules for paths run out after 2 s, with a flow on a path.
+fn short_idle() -> (World, Path) {
+    let config = Config { path_idle_timeout_s: Some(2), ..Config::default() };
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap());
+    let mut world = World::new(fabric, LABEL, config, 3);
+    let path = world.walk(&[2]).unwrap();
+    world.route(&path);
+    world.traffic(SECOND);
+    world.events();
+    (world, path)
+}
+
+/// Rules of the flow at its source ToR.
+fn source_rules(world: &World) -> usize {
+    let rules = world.network.switches[world.tor().index()].rules();
+    rules.iter().filter(|rule| rule.matches.src_port == Some(1000)).count()
+}
+
+#[test]
+fn a_flow_that_pauses_keeps_its_path_until_it_is_over() {
+    let (mut world, _) = short_idle();
+    let id = world.id();
+    for pause_s in [3, 5, 8] {
+        world.pass(Nanos::from_secs(pause_s));
+        assert_eq!(world.events(), [], "{pause_s} s are no end");
+        world.traffic(ms(500));
+        assert_eq!(source_rules(&world), 1);
+        assert!(world.network.controller.view().flows[&id].route.is_some());
+    }
+    // Bytes are counted across all of its rules.
+    world.pass(Nanos::from_secs(14));
+    assert_eq!(world.events(), [Event::FlowFinished { flow: id }]);
+    world.pass(Nanos::from_secs(5));
+    assert_eq!(world.leaked(), Vec::<String>::new());
+}
+
+#[test]
+fn without_a_controller_a_sender_that_waits_is_off_a_dead_path() {
+    let (mut world, path) = short_idle();
+    let flow = world.flows[0];
+    world.network.kill_controller();
+    world.network.set_cable(path.links()[1], false);
+    world.network.set_cable(path.links()[2], false);
+    world.traffic(SECOND);
+    assert!(!world.network.reaches(flow), "its path is dead, and nobody is there to move it");
+    // TCP doubles the time from one try to the next.
+    let mut gap = ms(200);
+    let mut tries = 0;
+    while !world.network.reaches(flow) {
+        world.pass(gap);
+        world.network.send(flow);
+        gap = gap + gap;
+        tries += 1;
+        assert!(tries < 6, "not after {gap:?}");
+    }
+    assert_eq!((tries, source_rules(&world)), (5, 0), "3.2 s are the first gap of more than 2 s");
+    // Whoever comes back clears away what is left of the path.
+    path.links()[1..3].iter().for_each(|&link| world.network.set_cable(link, true));
+    world.restart(2);
+    world.connect_all();
+    world.pass(Nanos::from_secs(60));
+    let of_flow = |rule: &pathloom_model::rules::Rule| rule.matches.src_port == Some(1000);
+    assert!(world.network.switches.iter().all(|switch| !switch.rules().iter().any(of_flow)));
+}
+
 #[test]
 fn a_link_that_dies_in_the_middle_of_a_move_ends_it() {
     for wait in [1, 20, 40, 60, 80, 120] {

@@ -156,6 +156,9 @@ impl Default for Reconcile {
 
 /// Longest time in which every switch is read once.
 const LONGEST_PERIOD: Duration = Duration::from_secs(30);
+/// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP is off a dead path within four
+/// times as long.
+const PATH_IDLE_S: u16 = 2;
 /// Longest time between two probes of a cable: what it carries one way alone is lost until then.
 const LONGEST_PROBES: Duration = Duration::from_secs(60);
 
@@ -380,6 +383,14 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     if config.reconcile.period < Duration::from_secs(1) || config.reconcile.period > LONGEST_PERIOD {
         return Err("reconcile.period: 1s to 30s was expected".into());
     }
+    let Config { control, .. } = &mut config;
+    let longest_s = control.idle_timeout_s;
+    if !(1..=longest_s).contains(control.path_idle_timeout_s.get_or_insert(PATH_IDLE_S.min(longest_s))) {
+        return Err(format!("control.path_idle_timeout_s: 1 to {longest_s}, which is idle_timeout_s, was expected"));
+    }
+    if control.max_counted_per_tor == 0 {
+        return Err("control.max_counted_per_tor: 1 or more was expected; schemes that count no flows need none".into());
+    }
     config.control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));
     if !config.flows.sweep.is_zero() && config.flows.sweep < Duration::from_secs(1) {
         return Err("flows.sweep: 1s or more was expected, or 0s for never".into());
@@ -534,6 +545,8 @@ mod tests {
             (&format!("{LEAST}[listen.tls]\ncertificate = \"/missing/c\"\nkey = \"k\"\nclient_ca = \"a\""), ["listen.tls.certificate", "/missing/c"]),
             (&format!("{LEAST}[listen.tls]\ncertificate = \"c\"\nkey = \"k\"\nclient_ca = \"a\"\nnames = {{ e9 = \"x\" }}"), ["listen.tls.names.e9", "no switch"]),
             (&format!("{LEAST}[control]\nepok = 1"), ["epok", "line"]),
+            (&format!("{LEAST}[control]\npath_idle_timeout_s = 11"), ["control.path_idle_timeout_s", "1 to 10"]),
+            (&format!("{LEAST}[control]\nmax_counted_per_tor = 0"), ["control.max_counted_per_tor", "1 or more"]),
         ];
         for (text, words) in cases {
             let found = problem(text);

@@ -34,6 +34,8 @@ const FAREWELL: Nanos = Nanos::from_secs(1);
 const TURN: Nanos = Nanos::from_millis(4);
 /// By this time after a scheme was put in charge, some flow should have had the label of long ones.
 const LABELS_BY: Nanos = Nanos::from_secs(60);
+/// How often the log hears of flows that are not counted.
+const UNCOUNTED_EVERY: Nanos = Nanos::from_secs(60);
 /// Sessions that are few.
 const FEW: usize = 4;
 
@@ -125,6 +127,8 @@ pub struct Hub {
     pub(crate) quiet: Quiet,
     /// The scheme for which was said that no host labels its flows, by the time at which it was put in charge.
     unlabelled: Option<Nanos>,
+    /// Flows not counted that the log has heard of, and when it did.
+    uncounted: (u64, Nanos),
     /// What becomes of rules that are not the controller's.
     pub(crate) foreign: Foreign,
     /// Which certificates switches must have.
@@ -170,6 +174,7 @@ impl Hub {
             refused: Ledger::default(),
             quiet: Quiet::default(),
             unlabelled: None,
+            uncounted: (0, Nanos::ZERO),
             foreign: Foreign::default(),
             binding: Binding::default(),
             counts: HubCounts::default(),
@@ -541,7 +546,21 @@ impl Hub {
             scout.review(now);
         }
         self.warn_unlabelled(now);
+        self.warn_uncounted(now);
         self.settle();
+    }
+
+    /// Says once a minute that flows are not counted, if any were not.
+    fn warn_uncounted(&mut self, now: Nanos) {
+        let Some(controller) = self.controller() else { return };
+        let (uncounted, most) = (controller.counts().uncounted, controller.config().max_counted_per_tor);
+        let (said, at) = self.uncounted;
+        if uncounted > said && (said == 0 || now.saturating_sub(at) >= UNCOUNTED_EVERY) {
+            let flows = uncounted - said;
+            let way_out = "they ride the default routes; raise control.max_counted_per_tor if the tables have room";
+            tracing::warn!(flows, most, way_out, "flows are not counted, for their ToR has no more rules for that");
+            self.uncounted = (uncounted, now);
+        }
     }
 
     /// Says once per scheme that no host labels its long flows, where the scheme in charge counts on that.

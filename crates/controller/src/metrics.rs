@@ -181,6 +181,11 @@ impl Sample {
             ("flows_labelled", "Of the flows found, those with the label of long ones.", counts.labelled),
             ("flows_found_standing", "Flows found while they stood, not by their first packet.", counts.standing),
             ("flows_refused", "First packets left alone because their host had too many flows.", counts.flows_refused),
+            (
+                "flows_uncounted",
+                "First packets left alone because their ToR counts as many flows as it may.",
+                counts.uncounted,
+            ),
             ("flows_adopted", "Flows found standing after a restart.", counts.adopted),
             ("routes", "Paths confirmed for flows that were on the default routes.", counts.routes),
             ("reroutes", "Paths confirmed for flows that were on another path.", counts.reroutes),

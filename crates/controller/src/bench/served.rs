@@ -47,7 +47,8 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     let fabric = Arc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);
     let scheme = central(scheme)?;
     let datapaths = fabric.switches().iter().map(|&switch| (u64::from(switch.0) + 1, switch)).collect();
-    let config = Config { max_flows_per_host: FLOWS_PER_HOST, ..Config::default() };
+    let (max_flows_per_host, max_counted_per_tor) = (FLOWS_PER_HOST, u32::MAX);
+    let config = Config { max_flows_per_host, max_counted_per_tor, ..Config::default() };
     let controller = Controller::new(config, fabric.clone(), scheme);
     Ok(Hub::new(Brain::Fabric(controller), Some(fabric), datapaths, settings))
 }
