@@ -271,7 +271,7 @@ def test_without_a_controller_connections_leave_dead_paths(name: str) -> None:
 
     On the way down there is no other way without a controller, so answers that come by one of the two are no use.
     """
-    with alive(name, K4, "ofpt:detect=label") as live, ExitStack() as started:
+    with alive(name, K4, "ofpt:detect=label,acks=default") as live, ExitStack() as started:
         pairs = permutation(live, 8)
         addresses = {host.name: host.ports[0].address for host in live.blueprint.hosts}
         listeners = [started.enter_context(run_on(live, target, LISTENER)) for _, target in pairs]

@@ -4,7 +4,7 @@
 use crate::controller::Controller;
 use crate::io::{Output, PortStats};
 use pathloom_model::units::NS_PER_S;
-use pathloom_model::{Fabric, Nanos, NodeId};
+use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
 use pathloom_scheme::Known;
 
 /// Counters are not read more often than this, whatever a scheme asks for.
@@ -29,6 +29,11 @@ impl LinkLoads {
         self.due
     }
 
+    /// What a link carries cannot be told from what was counted before.
+    fn forget(&mut self, link: LinkId) {
+        self.read.get_mut(link.index()).into_iter().for_each(|read| *read = None);
+    }
+
     /// Takes a counter of a link; gives the rate since the one before. Nothing where it was never read before or began anew.
     fn take(&mut self, now: Nanos, link: usize, bytes: u64) -> Option<u64> {
         let (before, then) = self.read.get_mut(link)?.replace((bytes, now))?;
@@ -46,6 +51,14 @@ impl Controller {
         self.link_loads = LinkLoads { period, due: period.map(|_| self.now), ..LinkLoads::new(&self.fabric) };
         if self.view.link_load_bps.iter().any(|load| load.get().is_some()) {
             self.view.link_load_bps.fill(Known::NOTHING);
+        }
+    }
+
+    /// A port has changed, or may have: it may be another interface now, which counted for itself before.
+    pub(crate) fn port_changed(&mut self, out: LinkId) {
+        let from_host = self.fabric.is_host(self.fabric.link(out).to).then(|| out.reverse());
+        for link in [Some(out), from_host].into_iter().flatten() {
+            self.link_loads.forget(link);
         }
     }
 
@@ -97,5 +110,7 @@ mod tests {
         assert_eq!(loads.take(ms(30), 0, 500), None, "the switch began anew");
         assert_eq!(loads.take(ms(31), 0, u64::MAX), Some(u64::MAX), "nonsense stays within bounds");
         assert_eq!(loads.take(ms(40), 10_000, 1), None, "no such link");
+        loads.forget(LinkId(0));
+        assert_eq!(loads.take(ms(50), 0, u64::MAX), None, "the port may be another interface");
     }
 }

@@ -56,6 +56,7 @@ impl Controller {
             self.counts.nonsense += 1;
             return;
         };
+        self.port_changed(link);
         match self.cables.report(self.now, link, up, &self.view.links) {
             Report::Same => {}
             Report::Now(up) => self.set_link(link, up),
