@@ -1,12 +1,11 @@
 """Labs for tests. Their names carry a token of this session; should it be killed, a reaper takes them down.
 
-What a test promises of a machine that runs is tried again where the machine did not (machine.py). A test says by
-`@pytest.mark.bears(pause_s=…, share=…)` how much of that its promise bears, where that is not what most bear.
+A promise of time (`with timing():`) is tried again where the machine did not run (machine.py, judging.py). A test says
+by `@pytest.mark.bears(pause_s=…, share=…)` how much of that its promises bear, where that is not what most bear.
 """
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import os
 import secrets
@@ -18,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from machine import MARK, Bears, Machine, NotJudgedError
+from judging import Judging
+from machine import MARK, Machine
 from pathloom.lab.lab import Lab
 from support import FIGURES, Outcome, call, figures, left_of
 
@@ -37,33 +37,16 @@ for name in known_labs():
 def pytest_configure(config: pytest.Config) -> None:
     if os.geteuid() != 0:
         pytest.exit("lab tests need root, for namespaces and Open vSwitch", returncode=1)
-    config.addinivalue_line("markers", "bears(pause_s, share): what a promise bears of the machine (machine.py)")
+    config.addinivalue_line("markers", "bears(pause_s, share): what promises of time bear of the machine (machine.py)")
+    config.pluginmanager.register(Judging(take_down, lambda what, why: figures(what, why=why)), "judging")
     os.environ[MARK] = TOKEN
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
-    """Calls a test; again, with a lab and a folder of its own, where the machine did not run meanwhile."""
-    names = inspect.signature(pyfuncitem.obj).parameters
-    values: dict[str, Any] = {one: pyfuncitem.funcargs[one] for one in names}
-    given: dict[str, Any] = pyfuncitem.funcargs
-    mark = pyfuncitem.get_closest_marker("bears")
-
-    def again(number: int, why: str) -> None:
-        figures(f"{pyfuncitem.name}: try {number}", why=why)
-        if "name" in given:
-            Lab(given["name"]).down()
-        if "tmp_path" in values:
-            values["tmp_path"] = given["tmp_path"] / f"try-{number}"
-            values["tmp_path"].mkdir()
-
-    watching: Machine = given["machine"]
-    try:
-        watching.hold(lambda: pyfuncitem.obj(**values), Bears(**(mark.kwargs if mark else {})), again)
-    except NotJudgedError as error:
-        figures(f"{pyfuncitem.name}: not judged", why=str(error))
-        pytest.skip(f"not judged: {error}")
-    return True
+def take_down(given: dict[str, Any]) -> None:
+    """Takes down the lab of a test that is about to be tried again. That it leaves nothing is an invariant."""
+    if "name" in given:
+        Lab(given["name"]).down()
+        assert left_of(given["name"]) == []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,11 +1,17 @@
 """Whether the machine itself ran while a test measured: virtual processors stand still, or others use them.
 
-What a test promises (no time-out of TCP, no probe lost, up in 5 s) is promised of a machine that runs. So one watcher
-for each processor sleeps a few milliseconds at a time, with the right of way that the lab's switches have, and notes
-when it woke up late; and what the host and other people's processes took of the processors is counted. A promise that
-is broken in a stretch in which the machine stood still for longer than the promise can bear is tried again, and fails
-when it is broken on a machine that ran, or every time. Where the host kept a good part of the machine in each of the
-tries, nothing can be said of the promise, and that is what is said.
+Some tests promise a time or a rate (up in 5 s, 95 % of a link, no time-out of TCP). Only a machine that runs can keep
+such a promise. So one watcher per processor sleeps a few milliseconds at a time, with the priority that the lab's
+switches have, and notes when it woke up late. The processor time that the host and other people's processes took is
+counted too. A test marks each promise of time by itself:
+
+    with timing():
+        assert up.took_s < 5
+
+A promise of time that is broken while the machine stood still for longer than the test bears is tried again. It fails
+when it is broken on a machine that ran, or in every try. Where the host kept a large part of the machine in each try,
+the promise was not judged, and the test says so. Everything else that a test asserts is an invariant (no lost probe, no
+rule left behind, no crash): it fails the first time it is broken, whatever the machine did.
 
 Usage as a program, of the watchers: machine.py PROCESSOR FILE.
 """
@@ -16,7 +22,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -65,8 +72,25 @@ class Stretch:
         return f"stood still for {longest_ms:.0f} ms at most, others took {self.share:.0%} of its processors"
 
 
+class LateError(AssertionError):
+    """A promise of time was broken."""
+
+
+@contextmanager
+def timing() -> Iterator[None]:
+    """What is asserted inside is a promise of time, which a machine that stands still cannot keep.
+
+    Only what times, rates or timers decide belongs inside. Put it after the invariants of a test, so that a try that is
+    late still has them checked.
+    """
+    try:
+        yield
+    except AssertionError as error:
+        raise LateError(*error.args) from error
+
+
 class NotJudgedError(Exception):
-    """The machine was not there in any of the tries."""
+    """The host kept a large part of the machine in each of the tries."""
 
 
 class Machine:
@@ -122,10 +146,10 @@ class Machine:
         return end
 
     def hold(self, promise: Callable[[], object], bears: Bears, again: Callable[[int, str], None]) -> None:
-        """Tries a promise; once more, up to `TRIES` times, when it was broken while the machine did not run.
+        """Runs `promise`; again, up to `TRIES` times, when it was late (`LateError`) while the machine did not run.
 
-        `again` is told before each further try its number, and why. Raises what the last try raised, or
-        `NotJudgedError`.
+        Before each further try, `again` is called with its number and the reason. Raises what the last try raised, or
+        `NotJudgedError`. Any other exception is raised at once.
         """
         stolen_shares = []
         for number in range(1, TRIES + 1):
@@ -133,7 +157,7 @@ class Machine:
             try:
                 promise()
                 return
-            except Exception as error:
+            except LateError as error:
                 stretch = end()
                 stolen_shares.append(stretch.stolen_share)
                 if number == TRIES and min(stolen_shares) > HOPELESS_SHARE:

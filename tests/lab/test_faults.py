@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from live import K4, QUIET, SHALLOW, Live, alive, finish, permutation, run_on, spoil, until
+from machine import timing
 from pathloom.lab import controller, system
 from pathloom.lab.probes import Track, summary
 from pathloom.lab.runs import run_agent
@@ -79,8 +80,9 @@ def test_plans_that_a_crash_interrupts_are_ended_in_5_s(name: str, times: int, m
                 took_s.append(time.monotonic() - started)
             tracks = probes.stop()
         figures(f"{times} kills in mid-move, {migration}", ended_s=round(max(took_s), 2), **summary(tracks))
-        assert max(took_s) < 8
         assert not spoil(tracks)
+        with timing():
+            assert max(took_s) < 8
 
 
 HELD_PERIOD_S, HELD_POLLS = 0.3, 3
@@ -113,12 +115,14 @@ def test_a_killed_controller_holds_nobody_and_leaves_no_rule(name: str, times: i
         )
         assert [row["error"] for row in rows] == [None] * len(rows)
         assert all(row["finish_ns"] > 0 for row in rows)
-        # The longer one of each two was held, and sent when its lease was over: before the other one could be done.
-        assert [row["leases_ended"] for row in rows] == [0, 1] * times
-        assert min(held_s) > 0.4
-        assert max(held_s) < ALONE_BYTES * 8 / RATE_BPS
         assert not spoil(tracks)
         assert sum(track.duplicated for track in tracks) == 0
+        # The longer one of each two was held, and sent when its lease was over: before the other one could be done.
+        # Where the machine stands still, the controller may be killed before it has told the longer one to wait.
+        with timing():
+            assert [row["leases_ended"] for row in rows] == [0, 1] * times
+            assert min(held_s) > 0.4
+            assert max(held_s) < ALONE_BYTES * 8 / RATE_BPS
 
 
 def announce(live: Live, pairs: Sequence[tuple[str, str]]) -> None:
@@ -198,10 +202,11 @@ def judge(what: str, tracks: Sequence[Track], spans: Sequence[tuple[int, int]], 
                 outages.append(outage / 1e6)
     shares = {f"p{part}_ms": round(float(np.percentile(outages, part)), 1) for part in (50, 95, 100) if outages}
     figures(f"{len(spans)} cuts, {what}", hit=len(outages), lost=sum(track.lost for track in tracks), **shares)
-    assert not outages or np.percentile(outages, 95) < longest_ms
-    # Between the cuts nothing is lost, mending included.
+    # After the cuts nothing is lost, mending included.
     calm = sum(int(np.sum(track.sent_ns[track.missing()] > spans[-1][1] + 2_500_000_000)) for track in tracks)
     assert calm == 0
+    with timing():
+        assert not outages or np.percentile(outages, 95) < longest_ms
 
 
 @pytest.mark.parametrize("pause_s", [3, pytest.param(10, marks=LONG)])

@@ -1,4 +1,4 @@
-"""A promise is tried again only where the machine did not run, and fails all the same when it is broken each time."""
+"""A promise of time is tried again only where the machine did not run; all else fails the first time it is broken."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from machine import TRIES, Bears, Machine, NotJudgedError, others_s
+from machine import TRIES, Bears, LateError, Machine, NotJudgedError, others_s, timing
 from pathloom.lab import system
 
 QUIET = Bears(pause_s=0.15, share=2.0)
@@ -34,11 +33,12 @@ def broken(machine: Machine, still_s: Callable[[int], float], mended: int) -> tu
         nonlocal tries
         tries += 1
         stand_still(machine, still_s(tries))
-        assert tries >= mended, "nothing lost"
+        with timing():
+            assert tries >= mended, "in time"
 
     try:
         machine.hold(promise, QUIET, lambda _, why: reasons.append(why))
-    except AssertionError as error:
+    except LateError as error:
         reasons.append(error.__notes__[0])
     return tries, reasons
 
@@ -46,7 +46,7 @@ def broken(machine: Machine, still_s: Callable[[int], float], mended: int) -> tu
 def test_a_promise_broken_while_the_machine_stood_still_is_tried_again(machine: Machine) -> None:
     tries, reasons = broken(machine, lambda _: 0.25, mended=2)
     assert tries == 2
-    assert "broken was: nothing lost" in reasons[0]
+    assert "broken was: in time" in reasons[0]
     assert int(reasons[0].partition("stood still for ")[2].partition(" ms")[0]) >= 240
 
 
@@ -71,13 +71,36 @@ def test_a_promise_that_nobody_could_keep_is_not_judged(
 ) -> None:
     # A host that takes so much of all processors, or more.
     monkeypatch.setattr(system, "stolen_s", lambda: least * (os.cpu_count() or 1) * time.monotonic())
-    with pytest.raises(AssertionError if judged else NotJudgedError):
-        machine.hold(lambda: broken_promise(machine), Bears(pause_s=0.15, share=0.05), lambda _number, _why: None)
+    with pytest.raises(LateError if judged else NotJudgedError):
+        machine.hold(lambda: late(machine), Bears(pause_s=0.15, share=0.05), lambda _number, _why: None)
 
 
-def broken_promise(machine: Machine) -> None:
+def late(machine: Machine) -> None:
     stand_still(machine, 0.25)
-    raise AssertionError("nothing lost")
+    raise LateError("in time")
+
+
+@pytest.mark.parametrize("broken", [AssertionError("a probe was lost"), RuntimeError("a crash")])
+def test_an_invariant_that_is_broken_once_fails_though_the_machine_stood_still(
+    machine: Machine, broken: Exception
+) -> None:
+    tries = []
+
+    def promise() -> None:
+        tries.append(1)
+        stand_still(machine, 0.25)
+        raise broken
+
+    with pytest.raises(type(broken), match=str(broken)):
+        machine.hold(promise, QUIET, lambda _number, _why: None)
+    assert len(tries) == 1
+
+
+def test_only_what_is_asserted_within_timing_is_late() -> None:
+    with pytest.raises(LateError, match="2 s"), timing():
+        assert False, "2 s"  # noqa: B011
+    with pytest.raises(KeyError), timing():
+        raise KeyError("a crash")
 
 
 def test_what_others_take_is_told_from_what_these_tests_take() -> None:
@@ -98,12 +121,3 @@ def test_what_others_take_is_told_from_what_these_tests_take() -> None:
         for process in (ours, other):
             process.kill()
             process.wait()
-
-
-def test_this_folder_s_tests_are_tried_again(machine: Machine, tmp_path: Path) -> None:
-    (tmp_path / "seen").write_text("x", encoding="ascii")
-    if tmp_path.name != "try-2":
-        # Longer than any test bears.
-        stand_still(machine, 0.25)
-    assert tmp_path.name == "try-2"
-    assert (tmp_path.parent / "seen").exists()

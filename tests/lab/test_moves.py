@@ -11,6 +11,7 @@ import time
 import pytest
 
 from live import Live, alive, finish, run_on, spoil
+from machine import timing
 from pathloom.lab.probes import summary
 from support import call, figures
 
@@ -101,8 +102,9 @@ def test_tcp_with_an_empty_queue_sends_nothing_again_because_of_a_move(name: str
     seconds = moves_wanted * 0.2 + 1
     row = tcp(name, f"move:period=200ms,times={moves_wanted}", seconds, rate_bytes=500_000)
     figures(f"{moves_wanted} moves of TCP, queue empty", **row)
-    assert row["sent_bytes"] > 0.8 * 500_000 * seconds
-    assert (row["retransmits"], row["timeouts"] or 0) == (0, 0)
+    with timing():  # A machine that stands still lets the retransmission timer run out, and takes from the rate.
+        assert row["sent_bytes"] > 0.8 * 500_000 * seconds
+        assert (row["retransmits"], row["timeouts"] or 0) == (0, 0)
 
 
 @pytest.mark.parametrize("moves_wanted", [8, pytest.param(100, marks=pytest.mark.long)])
@@ -112,5 +114,6 @@ def test_tcp_with_a_full_queue_has_no_time_out_because_of_a_move(name: str, move
     assert call("down", "--name", name).code == 0
     row = tcp(name, f"move:period=400ms,times={moves_wanted}", seconds, rate_bytes=0)
     figures(f"{moves_wanted} moves of TCP, queue full", moved=row, still=still)
-    assert row["sent_bytes"] > 0.6 * still["sent_bytes"]
-    assert (row["timeouts"] or 0) <= (still["timeouts"] or 0)
+    with timing():
+        assert row["sent_bytes"] > 0.6 * still["sent_bytes"]
+        assert (row["timeouts"] or 0) <= (still["timeouts"] or 0)

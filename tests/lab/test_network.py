@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from machine import timing
 from pathloom.lab.blueprint import mac_of
 from pathloom.lab.lab import Lab
 from pathloom.lab.status import link_counters
@@ -40,7 +41,8 @@ def test_iperf3_finds_the_rate_of_a_link_and_the_queue_its_length(lab: LabComman
     assert server.wait(10) == 0
     measured = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]
     # Frames of 1514 bytes carry 1448.
-    assert measured == pytest.approx(10e6 * 1448 / 1514, rel=0.02)
+    with timing():
+        assert measured == pytest.approx(10e6 * 1448 / 1514, rel=0.02)
 
 
 def test_a_queue_holds_just_its_buffer(lab: LabCommand, name: str) -> None:
@@ -55,12 +57,14 @@ def test_a_queue_holds_just_its_buffer(lab: LabCommand, name: str) -> None:
     while any(sender.poll() is None for sender in senders):
         most = max(most, *(waiting for *_, waiting in link_counters(blueprint).values()))
     (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
-    assert most == 50
+    assert most <= 50
     assert [sender.returncode for sender in senders] == [0, 0]
-    assert sum(link["dropped_packets"] for link in row["links"]) > 500
     sends, receives = zip(*Lab(name).open_vswitch().buffers(), strict=True)
     assert min(sends) > 100_000_000
     assert min(receives) > 10_000_000
+    with timing():  # Only senders that keep running fill the queue.
+        assert most == 50
+        assert sum(link["dropped_packets"] for link in row["links"]) > 500
 
 
 def test_a_host_holds_back_in_its_sockets_what_its_card_has_not_sent(lab: LabCommand, name: str) -> None:
@@ -80,10 +84,11 @@ def test_a_host_holds_back_in_its_sockets_what_its_card_has_not_sent(lab: LabCom
         backlog_bytes.append(row["backlog"])
     assert client.returncode == 0
     assert server.wait(10) == 0
-    assert sum(count == 2 for count in waiting) > 10
     # The answers to SYN and FIN are packets too.
     assert max(waiting) <= 3
     assert max(backlog_bytes) <= 2 * 1514 + 66
+    with timing():  # It is looked at often enough.
+        assert sum(count == 2 for count in waiting) > 10
 
 
 def test_hosts_run_what_they_are_told(lab: LabCommand) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from live import CABLE, HERE, K4, QUIET, Live, alive, finish, permutation, run_on, spoil, until
+from machine import timing
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
 from pathloom.lab.probes import summary
@@ -66,7 +67,8 @@ def test_a_fabric_is_up_discovered_and_forwarding_without_arp_entries(lab: LabCo
     neighbours = lab("exec", "h0", "--", "ip", "neighbour").out
     assert "PERMANENT" not in neighbours
     assert "10.0.7.2" in neighbours
-    assert up.took_s < 10
+    with timing():
+        assert up.took_s < 10
 
 
 def test_the_cabling_is_found_to_be_as_configured_and_what_is_not_is_named(name: str) -> None:
@@ -167,12 +169,13 @@ def test_ports_that_flap_100_times_a_second_are_held_back_and_named(name: str) -
         per_s = {"port_per_s": counts["sent"] / 2 / 4, "cable_per_s": flaps.result() / 4}
         figures("ports that flap", **per_s, busy_share=round(used_s / 5, 3), **summary(tracks))
         assert counts["sent_away"] == 0
-        assert counts["sent"] / 2 / 4 > 95
         assert not spoil(tracks)
         live.await_log("times in a row; must be quiet", 2, since=seen)
         assert len(live.log()[seen:].splitlines()) < 100
         assert live.process is not None
         assert live.process.poll() is None
+        with timing():
+            assert counts["sent"] / 2 / 4 > 95
 
 
 def test_100_000_packets_a_second_from_one_port_are_limited(name: str) -> None:
@@ -190,11 +193,12 @@ def test_100_000_packets_a_second_from_one_port_are_limited(name: str) -> None:
             used_s = cpu_s(live) - before_s
             tracks = probes.stop()
         figures("flood", per_s=counts["sent"] / 3, busy_share=round(used_s / 4, 3), **summary(tracks))
-        assert counts["sent"] > 60_000
-        assert used_s < 2
         assert not spoil(tracks)
         live.await_log("a port sends too many packets here", since=seen)
         assert len(live.log()[seen:].splitlines()) < 100
+        with timing():
+            assert counts["sent"] > 60_000
+            assert used_s < 2
 
 
 def cpu_s(live: Live) -> float:

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from live import K4, QUIET, Live, alive, permutation, until
+from machine import timing
 from support import figures
 
 PERIOD_S = 5
@@ -24,10 +25,10 @@ def bridges(live: Live, tier: str) -> list[str]:
     return [switch.bridge for switch in live.blueprint.switches if switch.name.startswith(tier)]
 
 
-def back(live: Live, before: dict[str, dict[int, list[str]]], patience_s: float) -> float:
+def back(live: Live, before: dict[str, dict[int, list[str]]]) -> float:
     """Waits until every rule and group is as it was; returns how long that took."""
     start = time.monotonic()
-    until(lambda: live.state() == before, "the rules as they were", patience_s)
+    until(lambda: live.state() == before, "the rules as they were", 60)
     return time.monotonic() - start
 
 
@@ -43,13 +44,14 @@ def test_a_switch_whose_rules_are_deleted_has_them_again_at_once(name: str, tier
             took_s = []
             for bridge in bridges(live, tier)[:2]:
                 ofctl(live, bridge, "del-flows")
-                took_s.append(back(live, before, 8))
+                took_s.append(back(live, before))
             live.await_log("they are as they should be again", 2)
             tracks = probes.stop()
         lost = sum(track.lost for track in tracks)
         figures(f"all rules of a switch of tier {tier} deleted", back_s=round(max(took_s), 2), lost=lost)
-        assert max(took_s) < 5
-        assert max(track.lost for track in tracks) < 5000, "of a thousand a second"
+        with timing():
+            assert max(took_s) < 5
+            assert max(track.lost for track in tracks) < 5000, "of a thousand a second"
 
 
 def test_groups_and_changed_rules_come_back_within_the_period(name: str) -> None:
@@ -59,7 +61,10 @@ def test_groups_and_changed_rules_come_back_within_the_period(name: str) -> None
         edge, aggregation = bridges(live, "e")[0], bridges(live, "a")[0]
         ofctl(live, edge, "del-groups")
         ofctl(live, aggregation, "mod-flows", "table=2,actions=drop")
-        figures("a group deleted, rules changed", back_s=round(back(live, before, 2 * PERIOD_S + 5), 2))
+        took_s = back(live, before)
+        figures("a group deleted, rules changed", back_s=round(took_s, 2))
+        with timing():
+            assert took_s < 2 * PERIOD_S + 5
 
 
 def test_a_hangup_has_all_switches_read_at_once(name: str) -> None:
@@ -70,7 +75,9 @@ def test_a_hangup_has_all_switches_read_at_once(name: str) -> None:
             ofctl(live, bridge, "mod-flows", "table=2,actions=drop")
         assert live.process is not None
         live.process.send_signal(signal.SIGHUP)
-        assert back(live, before, 8) < 5
+        took_s = back(live, before)
+        with timing():
+            assert took_s < 5
 
 
 def test_rules_of_others_are_named_and_removed_where_that_is_wanted(name: str) -> None:

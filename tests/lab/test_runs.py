@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from machine import timing
 from pathloom.cli import run as cli_run
 from pathloom.errors import ToolError
 from pathloom.lab import runs
@@ -43,14 +44,15 @@ def test_finite_flows_finish_as_in_the_simulator(tmp_path: Path) -> None:
     assert live["delivered_bytes"] == simulated["delivered_bytes"]
     # Those that pin flows in the lab are none of the scheme's.
     assert live["control"]["rules_max"] == simulated["control"]["rules_max"]
-    # Half of these flows take some milliseconds, which a machine that others use as well stretches. One time-out of TCP
-    # in each would come to 200 ms more; how near both worlds are is asked of longer runs below.
-    assert 0.5 < live["fct_s"]["p50"] / simulated["fct_s"]["p50"] < 5
     flows = pl.read_parquet(tmp_path / "flows.parquet")
     pairs = [flows.filter(pl.col("scheme") == scheme).sort("flow") for scheme in ("ecmp", "ecmp@lab")]
     for column in ("src", "dst", "src_port", "dst_port", "size_bytes"):
         assert pairs[0][column].to_list() == pairs[1][column].to_list()
     assert not content["traffic"]["notes"]
+    # Half of these flows take some milliseconds, which a machine that others use as well stretches. One time-out of TCP
+    # in each would come to 200 ms more; how near both worlds are is asked of longer runs below.
+    with timing():
+        assert 0.5 < live["fct_s"]["p50"] / simulated["fct_s"]["p50"] < 5
 
 
 def test_flows_that_wait_for_others_start_after_them(tmp_path: Path) -> None:
@@ -58,15 +60,17 @@ def test_flows_that_wait_for_others_start_after_them(tmp_path: Path) -> None:
     content = compared(*traffic, "--schemes", "ecmp", "--duration", "2s", "--runs", "1", "--worlds", "sim,lab")
     simulated, live = content["schemes"]
     assert live["flows"]["finished"] == simulated["flows"]["finished"] > 10
-    assert live["runs"][0]["end_s"] == pytest.approx(simulated["runs"][0]["end_s"], rel=0.5)
+    with timing():
+        assert live["runs"][0]["end_s"] == pytest.approx(simulated["runs"][0]["end_s"], rel=0.5)
 
 
 def test_flows_that_share_a_link_use_it_as_in_the_simulator() -> None:
     traffic = ["--fabric", "dumbbell:hosts=3,rate=10Mbps,buffer=60", "--traffic", "long-lived:pattern=stride"]
     content = compared(*traffic, "--schemes", "spt", "--duration", "10s", "--runs", "1", "--worlds", "sim,lab")
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
-    assert live == pytest.approx(simulated, abs=0.05)
-    assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
+    with timing():  # Packets that switches lose for want of processors lower the rate, and a note says so.
+        assert live == pytest.approx(simulated, abs=0.05)
+        assert [note for note in content["traffic"]["notes"] if "lost in switches" in note] == []
 
 
 @pytest.mark.long
@@ -78,11 +82,12 @@ def test_simulator_and_lab_agree(tmp_path: Path, pattern: str, scheme: str) -> N
     options += ["--lab", "controller=pathloom"] if scheme == "ofpt" else []
     content = compared(*traffic, *options, "--out", str(tmp_path))
     simulated, live = (row["throughput"]["mean"] for row in content["schemes"])
-    # A machine that cannot forward so much loses packets in its switches, and its notes say so.
-    assert live == pytest.approx(simulated, abs=0.03), content["traffic"]["notes"]
     flows = pl.read_parquet(tmp_path / "flows.parquet")
     one, other = (sorted_flows(flows.filter(pl.col("scheme") == label)) for label in (scheme, f"{scheme}@lab"))
-    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
+    with timing():
+        # A machine that cannot forward so much loses packets in its switches, and its notes say so.
+        assert live == pytest.approx(simulated, abs=0.03), content["traffic"]["notes"]
+        assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.10
 
 
 def sorted_flows(flows: pl.DataFrame) -> list[float]:
@@ -99,8 +104,9 @@ def test_simulator_and_lab_agree_on_completion_times() -> None:
     traffic = ["--fabric", K4, "--traffic", "web-search:load=0.4,pattern=random", "--schemes", "ecmp"]
     content = compared(*traffic, "--duration", "60s", "--runs", "3", "--worlds", "sim,lab", *AS_LAB)
     simulated, live = (row["fct_s"] for row in content["schemes"])
-    assert live["p50"] == pytest.approx(simulated["p50"], rel=0.15)
-    assert live["mean"] == pytest.approx(simulated["mean"], rel=0.25)
+    with timing():
+        assert live["p50"] == pytest.approx(simulated["p50"], rel=0.15)
+        assert live["mean"] == pytest.approx(simulated["mean"], rel=0.25)
 
 
 @pytest.mark.parametrize(
