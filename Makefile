@@ -114,5 +114,5 @@ comma := ,
 	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --release --quiet
 	$(call say,Building the controller)
 	cargo build --release --quiet --package pathloom-controller
-	install -m 755 target/release/pathloom-controller $(BIN)/pathloom-controller
+	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench $(BIN)/
 	touch $@

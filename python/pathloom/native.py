@@ -1,4 +1,4 @@
-"""The native `pathloom-controller`: where it is."""
+"""The native programs: where they are."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from pathlib import Path
 from pathloom.errors import bad_input
 
 PROGRAM = "pathloom-controller"
+BENCH = "pathloom-controller-bench"
+"""What loads a controller and measures it."""
 
 
-def program() -> str:
-    """The native program: beside the Python that runs, or on the PATH. Raises `PathloomError` if it is neither."""
-    found = find()
+def program(name: str = PROGRAM) -> str:
+    """A native program: beside the Python that runs, or on the PATH. Raises `PathloomError` if it is neither."""
+    found = find(name)
     if found is None:
-        raise bad_input(f"{PROGRAM} is neither in {_beside().parent} nor on the PATH; `make build` puts it there")
+        raise bad_input(f"{name} is neither in {_beside(name).parent} nor on the PATH; `make build` puts it there")
     return found
 
 
-def find() -> str | None:
-    """The native program; None where there is none."""
-    return str(_beside()) if _beside().is_file() else shutil.which(PROGRAM)
+def find(name: str = PROGRAM) -> str | None:
+    """A native program; None where there is none."""
+    return str(_beside(name)) if _beside(name).is_file() else shutil.which(name)
 
 
-def _beside() -> Path:
-    return Path(sys.executable).with_name(PROGRAM)
+def _beside(name: str) -> Path:
+    return Path(sys.executable).with_name(name)

@@ -1,11 +1,11 @@
 //! Where sessions and the controller meet. No socket in here: bytes come in and go out by buffers, so that tests and
 //! benchmarks can drive it as sockets do.
 
+use crate::answers::Answers;
 use crate::clock::Clock;
 use crate::config::{Limits, Sessions};
 use crate::gauges::Gauges;
 use crate::hosts::Hosts;
-use crate::learning::Learning;
 use crate::link::{Link, LinkId, Stage};
 use crate::places::{Places, Refused};
 use crate::quiet::{subject, Quiet};
@@ -17,7 +17,7 @@ use crate::tls::Binding;
 use pathloom_control::{Controller, Input};
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId};
-use pathloom_openflow::{frame, Hello, Message};
+use pathloom_openflow::{frame, Hello, Message, PacketIn};
 use pathloom_scheme::{Detection, State, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -44,8 +44,8 @@ const FEW: usize = 4;
 pub enum Brain {
     /// The controller of a fabric.
     Fabric(Controller),
-    /// A plain learning switch per session.
-    Learning,
+    /// Something that knows no fabric and answers packet by packet.
+    Packets(Box<dyn Answers>),
     /// Nobody: what is there is looked at.
     Nobody,
 }
@@ -97,7 +97,6 @@ pub struct HubCounts {
 pub struct Hub {
     pub(crate) clock: Clock,
     pub(crate) brain: Brain,
-    pub(crate) learning: Learning,
     pub(crate) hosts: Hosts,
     pub(crate) recorder: Option<Recorder>,
     pub(crate) fabric: Option<Arc<Fabric>>,
@@ -150,7 +149,6 @@ impl Hub {
         Hub {
             clock: Clock::start(),
             brain,
-            learning: Learning::default(),
             hosts: Hosts::new(fabric.clone()),
             recorder: None,
             fabric,
@@ -185,7 +183,7 @@ impl Hub {
     pub fn controller(&mut self) -> Option<&mut Controller> {
         match &mut self.brain {
             Brain::Fabric(controller) => Some(controller),
-            Brain::Learning | Brain::Nobody => None,
+            Brain::Packets(_) | Brain::Nobody => None,
         }
     }
 
@@ -251,7 +249,9 @@ impl Hub {
         self.free.push(id.slot());
         // Its tasks may wait for a peer that is not there any more.
         link.drained.notify_waiters();
-        self.learning.forget(id);
+        if let Brain::Packets(answers) = &mut self.brain {
+            answers.forget(id);
+        }
         let stood = matches!(link.stage, Stage::Up { .. }) || self.by_dpid.values().any(|&other| other == id);
         if stood {
             self.by_dpid.retain(|_, other| *other != id);
@@ -294,7 +294,7 @@ impl Hub {
                 Ok(None) => break,
                 Err(problem) => self.offence(id, &problem.to_string()),
             }
-            // Schemes may take long for a flow; a plain learning switch never does.
+            // Schemes may take long for a flow.
             if matches!(self.brain, Brain::Fabric(_)) {
                 now = self.clock.now();
                 late = now.saturating_sub(start) > TURN;
@@ -302,10 +302,21 @@ impl Hub {
         }
         match self.brain {
             Brain::Fabric(_) => self.fed.notify_one(),
-            Brain::Learning => self.wake(),
+            Brain::Packets(_) => self.wake(),
             Brain::Nobody => self.settle(),
         }
         Received { used: at, late }
+    }
+
+    /// Answers a packet of a switch that belongs to no fabric.
+    #[inline]
+    pub(crate) fn answer_packet(&mut self, id: LinkId, xid: u32, packet: &PacketIn<'_>) {
+        let Hub { brain: Brain::Packets(answers), links, .. } = self else { return };
+        let Some(link) = links.get_mut(id.slot()).and_then(Option::as_mut).filter(|link| link.id == id) else { return };
+        if let Err(problem) = answers.packet_in(id, packet, xid, &mut link.out) {
+            tracing::error!(peer = %link.peer, %problem, "an answer was not sent");
+        }
+        self.mark(id);
     }
 
     /// Whether so few sessions stand that each should hear soon of what it said: else both ends wait for each other in turn.

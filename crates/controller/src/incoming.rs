@@ -1,6 +1,6 @@
 //! What switches say, told to the controller.
 
-use crate::hub::{Brain, Hub};
+use crate::hub::Hub;
 use crate::link::{Link, LinkId, Pending, Stage};
 use crate::numbers;
 use crate::punts;
@@ -104,10 +104,7 @@ impl Hub {
             return;
         }
         let Some(switch) = node else {
-            return match self.brain {
-                Brain::Learning => self.learn(id, xid, packet),
-                Brain::Fabric(_) | Brain::Nobody => {}
-            };
+            return self.answer_packet(id, xid, packet);
         };
         let read = Ethernet::parse(packet.data).and_then(|frame| headers(&frame));
         match read {
@@ -117,19 +114,6 @@ impl Hub {
             Ok(None) => {}
             Err(problem) => tracing::debug!(switch = %place.dpid, port = in_port.0, %problem, "a broken packet"),
         }
-    }
-
-    #[inline]
-    fn learn(&mut self, id: LinkId, xid: u32, packet: &PacketIn<'_>) {
-        let Hub { learning, .. } = self;
-        let mut learning = std::mem::take(learning);
-        if let Some(link) = self.link_mut(id) {
-            if let Err(problem) = learning.packet_in(id, packet, xid, &mut link.out) {
-                tracing::error!(peer = %link.peer, %problem, "an answer was not sent");
-            }
-            self.mark(id);
-        }
-        self.learning = learning;
     }
 
     fn hello(&mut self, id: LinkId, agrees: bool, highest: u8) {

@@ -1,11 +1,12 @@
-//! The controller over live OpenFlow sessions: `pathloom_control::Controller` with sockets and a real clock, and a load
-//! generator that measures it.
+//! The controller over live OpenFlow sessions: `pathloom_control::Controller` with sockets and a real clock. The load
+//! generator that measures it (`bench/`) makes a program of its own.
 //!
 //! One thread runs everything but solvers. A session reads whatever has arrived in one call, the [`hub`] works it off and
 //! leaves the answers in the buffers of the sessions they are for, and each buffer goes out in one write when all that
 //! was readable has been read: under load, system calls are shared by hundreds of messages.
 
 mod addresses;
+mod answers;
 mod api;
 pub mod bench;
 pub mod clock;
@@ -20,7 +21,6 @@ pub mod hub;
 #[cfg(test)]
 mod hub_tests;
 mod incoming;
-mod learning;
 mod link;
 mod load;
 mod metrics;

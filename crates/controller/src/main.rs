@@ -1,8 +1,9 @@
 //! `pathloom-controller`: the controller of a live fabric.
 
-use pathloom_controller::{bench, config, record, serve, survey};
+use pathloom_controller::{config, record, serve, survey};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: pathloom-controller --config FILE   control the fabric that FILE describes, until SIGTERM
@@ -10,7 +11,7 @@ usage: pathloom-controller --config FILE   control the fabric that FILE describe
        pathloom-controller survey ADDRESS [link:rate=10Mbps,delay=1us,buffer=150]
                                            look at the switches that call ADDRESS and print the fabric they make, as JSON
        pathloom-controller replay FILE LOG the events of LOG ([log] events) again: does it want the same?
-       pathloom-controller bench [...]     load a controller and measure it; bench --help says more
+       pathloom-controller bench [...]     become pathloom-controller-bench, which loads a controller and measures it
        pathloom-controller --version";
 
 fn main() -> ExitCode {
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
         ["survey", address] => survey_at(address, None),
         ["survey", address, links] => survey_at(address, Some(links)),
         ["replay", file, log] => replay(file, log),
-        ["bench", ref rest @ ..] => bench::run(rest),
+        ["bench", ref rest @ ..] => become_bench(rest),
         ["--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())
@@ -44,6 +45,14 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Replaces this process by the program that loads and measures controllers, which stands beside this one.
+fn become_bench(words: &[&str]) -> Result<(), String> {
+    let own = std::env::current_exe().map_err(|problem| problem.to_string())?;
+    let program = own.with_file_name("pathloom-controller-bench");
+    let problem = Command::new(&program).args(words).exec();
+    Err(format!("{}: {problem}; `make build` puts it there", program.display()))
 }
 
 fn check(file: &str) -> Result<(), String> {

@@ -1,4 +1,4 @@
-"""`pathloom controller` and `pathloom bench controller`: the native program, and what asks one that runs."""
+"""`pathloom controller` and `pathloom bench controller`: the native programs, and what asks a controller that runs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NoReturn
 
 import typer
 
-from pathloom.native import program
+from pathloom.native import BENCH, PROGRAM, program
 
 VERBATIM = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Everything behind the command goes to the native program as it is."""
 
 
-def become(arguments: list[str]) -> NoReturn:
-    """Replaces this process by the native program, so that signals reach it."""
+def become(arguments: list[str], name: str = PROGRAM) -> NoReturn:
+    """Replaces this process by a native program, so that signals reach it."""
     sys.stdout.flush()
     sys.stderr.flush()
-    name = program()
-    os.execv(name, [name, *arguments])
+    file = program(name)
+    os.execv(file, [file, *arguments])
 
 
 def controller(context: typer.Context) -> int:
@@ -39,4 +39,4 @@ def controller(context: typer.Context) -> int:
 
 def bench_controller(context: typer.Context) -> None:
     """Load a controller with fake switches, and say how many answers and paths a second it gives."""
-    become(["bench", *context.args])
+    become(context.args, BENCH)

@@ -160,7 +160,7 @@ impl Api {
         &self,
         question: impl FnOnce(&mut Hub) -> Option<T> + Send + 'static,
     ) -> Result<T, Problem> {
-        let nobody = || Problem::unknown("this controller has no fabric: it is a plain learning switch");
+        let nobody = || Problem::unknown("this controller has no fabric");
         self.asker.ask(question).await?.ok_or_else(nobody)
     }
 

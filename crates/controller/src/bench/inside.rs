@@ -1,6 +1,6 @@
 //! The same set-ups with the controller and its fake switches in one thread and without sockets, for profilers.
 //!
-//! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' --toggle-collect='*Hub*settle*' pathloom-controller bench inside spt 2000 10000` counts what
+//! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' --toggle-collect='*Hub*settle*' pathloom-controller-bench inside spt 2000 10000` counts what
 //! the controller takes, and not what the switches do.
 
 use super::fake::Common;
@@ -24,10 +24,10 @@ const MOST_IDLE: usize = 10_000;
 /// before, flows measured.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let number = |index: usize, without: usize| match words.get(index) {
-        Some(word) => word.parse().map_err(|_| format!("bench inside: a number was expected and not {word}")),
+        Some(word) => word.parse().map_err(|_| format!("inside: a number was expected and not {word}")),
         None => Ok(without),
     };
-    let scheme = *words.first().ok_or("bench inside: a scheme was expected")?;
+    let scheme = *words.first().ok_or("inside: a scheme was expected")?;
     let flows = (number(1, FLOWS.0)?, number(2, FLOWS.1)?);
     let spent = set_up(scheme, flows)?;
     println!("{scheme}: {:.0} ns of the controller per path", spent.as_nanos() as f64 / flows.1 as f64);

@@ -1,4 +1,5 @@
-//! `bench`: fake switches load a controller, and what it achieves is measured from their side.
+//! The program `pathloom-controller-bench`: fake switches load a controller, and what it achieves is measured from their
+//! side. None of this is in `pathloom-controller` itself.
 //!
 //! The controller under test is a process of its own (this program again, or a rival). The fake switches speak OpenFlow
 //! 1.3 on the loopback. An answer counts once, when the packet that a packet-in carried comes back; a path counts when the
@@ -7,6 +8,7 @@
 mod answers;
 pub(crate) mod fake;
 mod inside;
+mod learning;
 pub(crate) mod load_generator;
 mod path_per_flow;
 pub(crate) mod paths;
@@ -18,7 +20,7 @@ use report::Row;
 use std::time::Duration;
 
 const USAGE: &str = "\
-usage: pathloom-controller bench [--work answers|paths|all] [--switches 1,16,80,320] [--outstanding 1,128]
+usage: pathloom-controller-bench [--work answers|paths|all] [--switches 1,16,80,320] [--outstanding 1,128]
                                  [--duration 2s] [--schemes spt,ofpt] [--no-rivals] [--json -]
 Rivals are measured beside it in the same run where they are installed: ovs-testcontroller, and os-ken (in the Python that
 PATHLOOM_OSKEN_PYTHON names, or that of judges/ beside this program, or python3).";
@@ -116,7 +118,7 @@ fn read(words: &[&str]) -> Result<Plan, String> {
                     _ => return Err(format!("--work {value}: answers, paths or all was expected")),
                 }
             }
-            _ => return Err(format!("bench does not know {key}\n{USAGE}")),
+            _ => return Err(format!("{key} is not known here\n{USAGE}")),
         }
     }
     Ok(plan)

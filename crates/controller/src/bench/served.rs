@@ -1,5 +1,6 @@
 //! The controllers that are measured: the same hub and sessions as ever, on a port of the loopback.
 
+use super::learning::Learning;
 use super::path_per_flow::PathPerFlow;
 use crate::config::{Limits, Sessions};
 use crate::hub::{Brain, Hub};
@@ -41,7 +42,7 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     let limits = Limits { packet_ins_per_port: 0, ..Limits::default() };
     let settings = (Sessions::default(), limits);
     if what == "learning" {
-        return Ok(Hub::new(Brain::Learning, None, Default::default(), settings));
+        return Ok(Hub::new(Brain::Packets(Box::<Learning>::default()), None, Default::default(), settings));
     }
     let (scheme, spec) = what.strip_prefix("fabric:").and_then(|rest| rest.split_once(':')).ok_or("no such thing")?;
     let fabric = Arc::new(fabric_from_spec(spec).map_err(|problem| problem.to_string())?);

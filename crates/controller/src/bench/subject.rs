@@ -92,7 +92,7 @@ impl Subject {
     pub(crate) fn ours(what: &str) -> Result<Subject, String> {
         let program = std::env::current_exe().map_err(|problem| problem.to_string())?;
         let mut command = Command::new(program);
-        command.args(["bench", "serve", what]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["serve", what]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|problem| format!("cannot start a controller: {problem}"))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {

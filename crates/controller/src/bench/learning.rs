@@ -1,6 +1,7 @@
 //! A plain learning switch, kept to be compared with those of other controllers: it forwards by the Ethernet addresses it
 //! has seen, and knows of no fabric.
 
+use crate::answers::Answers;
 use crate::link::LinkId;
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, Mac};
@@ -24,15 +25,9 @@ pub(crate) struct Learning {
     per_switch: FxHashMap<LinkId, usize>,
 }
 
-impl Learning {
+impl Answers for Learning {
     /// Answers a packet: with a rule and the packet where the way is known, else by flooding.
-    pub(crate) fn packet_in(
-        &mut self,
-        link: LinkId,
-        packet: &PacketIn<'_>,
-        xid: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), TooLong> {
+    fn packet_in(&mut self, link: LinkId, packet: &PacketIn<'_>, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let (Ok(frame), Some(in_port)) = (Ethernet::parse(packet.data), packet.matches.in_port) else { return Ok(()) };
         self.learn(link, frame.src, in_port);
         let known = self.ports.get(&(link, frame.dst)).copied().filter(|_| frame.dst[0] & 1 == 0);
@@ -54,6 +49,14 @@ impl Learning {
         Message::PacketOut(packet).emit(xid, out)
     }
 
+    /// Forgets a switch.
+    fn forget(&mut self, link: LinkId) {
+        self.ports.retain(|&(other, _), _| other != link);
+        self.per_switch.remove(&link);
+    }
+}
+
+impl Learning {
     fn learn(&mut self, link: LinkId, mac: Mac, port: u32) {
         if mac[0] & 1 == 1 {
             return;
@@ -67,12 +70,6 @@ impl Learning {
             *count += 1;
             self.ports.insert((link, mac), port);
         }
-    }
-
-    /// Forgets a switch.
-    pub(crate) fn forget(&mut self, link: LinkId) {
-        self.ports.retain(|&(other, _), _| other != link);
-        self.per_switch.remove(&link);
     }
 }
 
