@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "bears(pause_s, share): what promises of time bear of the machine (machine.py)")
     config.pluginmanager.register(Judging(take_down, lambda what, why: figures(what, why=why)), "judging")
     os.environ[MARK] = TOKEN
+    # The scheme `move` is for these tests alone.
+    os.environ["PATHLOOM_TEST_SCHEMES"] = "1"
 
 
 def take_down(given: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Seamless flow migration on real switches: the diamond of OFPT's Fig. 10, where a flow goes over and back again.
 
-Controller and scheme are those of the simulator: `pathloom run --scheme move:period=200ms,times=100` is the twin.
+Controller and scheme are those of the simulator: `PATHLOOM_TEST_SCHEMES=1 pathloom run --scheme
+move:period=200ms,times=100` is the twin.
 """
 
 from __future__ import annotations

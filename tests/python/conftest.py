@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,15 @@ from typing import NamedTuple
 import pytest
 
 from pathloom.cli import run
+
+_COMMON = {
+    file.parent.name: json.loads(file.read_text(encoding="utf-8"))
+    for file in sorted((Path(__file__).resolve().parents[1] / "conformance").glob("*/common.json"))
+}
+SCHEMES = [name for name in _COMMON if name != "move"]
+"""The schemes for users, as those that have a folder of recorded cases."""
+FAST = [spec for name in SCHEMES for spec in _COMMON[name]["fast"]]
+"""All of them in settings for runs of a few seconds."""
 
 SMALL = ["--fabric", "fat-tree:k=4,rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "500ms"]
 """A fabric and traffic that are simulated in a moment."""

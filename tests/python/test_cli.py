@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from conftest import SMALL, Cli, tree
+from conftest import SCHEMES, SMALL, Cli, tree
 from pathloom.fabrics import Fabric
 
 FOLDER = [
@@ -147,7 +147,7 @@ def test_lists_name_everything_that_can_be_asked_for(cli: Cli) -> None:
             ["fat-tree", "vl2", "leaf-spine", "three-layer", "jellyfish", "dumbbell", "diamond", "parallel-paths"],
         ),
         ("traffic", ["web-search", "data-mining", "on-off", "long-lived", "incast", "all-reduce", "coflow", "flows"]),
-        ("scheme", ["spt", "ecmp", "hedera", "hedera-sa", "ofpt", "lessor", "move"]),
+        ("scheme", SCHEMES),
     ):
         text = cli(group, "list").out
         listed = {row["name"] for row in json.loads(cli(group, "list", "--json", "-").out)}
@@ -157,6 +157,20 @@ def test_lists_name_everything_that_can_be_asked_for(cli: Cli) -> None:
     assert "period" in shown
     assert "5s" in shown
     assert json.loads(cli("scheme", "show", "ecmp", "--json", "-").out)["name"] == "ecmp"
+
+
+def test_the_scheme_for_tests_is_there_for_those_alone_who_ask_for_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ["run", "--fabric", "diamond", "--traffic", "long-lived", "--scheme", "move:period=5ms", "--duration", "20ms"]
+    monkeypatch.delenv("PATHLOOM_TEST_SCHEMES", raising=False)
+    assert "move" not in cli("scheme", "list").out.split()
+    refused = cli(*run)
+    assert refused.code == 2
+    assert sorted(refused.err.partition("(known: ")[2].partition(")")[0].split(", ")) == SCHEMES
+    monkeypatch.setenv("PATHLOOM_TEST_SCHEMES", "1")
+    assert "move" in {row["name"] for row in json.loads(cli("scheme", "list", "--json", "-").out)}
+    assert cli(*run).code == 0
 
 
 def test_bench_sim(cli: Cli) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import FAST
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.experiments.settings import Settings
@@ -111,7 +112,7 @@ def test_any_text_at_all(text: str) -> None:
             max_size=3,
         ),
     ),
-    scheme=st.sampled_from(["spt", "ecmp", "hedera", "hedera-sa:period=1ms", "hedera:elephant=2"]),
+    scheme=st.sampled_from([*FAST, "hedera-sa:period=1ms", "hedera:elephant=2"]),
     transport=st.sampled_from([None, "newreno:iw=3KB", "newreno:iw=0KB", "newreno:acks=1,handshake=on"]),
     faults=st.lists(st.sampled_from(["0s:down:c0", "200us:down:e0-c1", "1ms:up:c0", "1ms:down:h0-e0", "1ms:down:e0"])),
     seed=st.integers(0, 2**40),

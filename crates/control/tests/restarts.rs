@@ -196,7 +196,7 @@ fn nothing_else(change: &SchemeChange) -> Result<Box<dyn Scheme>, String> {
 }
 
 fn named(spec: &str) -> Box<dyn Scheme> {
-    pathloom_schemes::parse(spec).unwrap().central(0).unwrap()
+    pathloom_schemes::Registry::WithTestSchemes.parse(spec).unwrap().central(0).unwrap()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::api::{Api, ReadyApi};
 use crate::current::Current;
 use crate::hosts::HostsConfig;
 use crate::reading::Foreign;
+use crate::registry::registry;
 use crate::tls::Tls;
 use pathloom_control::Config as ControlConfig;
 use pathloom_model::builders::fabric_file;
@@ -371,7 +372,7 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
         format!("line {line}: {}", problem.message().lines().collect::<Vec<_>>().join(" "))
     })?;
     let fabric = build(&config.fabric.spec, beside).map_err(|problem| format!("fabric.spec: {problem}"))?;
-    let scheme = pathloom_schemes::parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
+    let scheme = registry().parse(&config.scheme.spec).map_err(|problem| format!("scheme.spec: {problem}"))?;
     let central = scheme.require_central(config.scheme.seed);
     central.map_err(|problem| format!("scheme.spec: {problem}, so there is nothing to control"))?;
     if config.listen.address.is_none() && config.listen.unix.is_none() {

@@ -35,6 +35,7 @@ mod quiet;
 mod reading;
 pub mod record;
 mod refused;
+mod registry;
 mod reload;
 mod scout;
 pub mod serve;

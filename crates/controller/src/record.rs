@@ -41,7 +41,7 @@ pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
 
 /// A scheme that was put in charge.
 fn make(change: &SchemeChange) -> Result<Box<dyn Scheme>, String> {
-    let spec = pathloom_schemes::parse(&change.spec).map_err(|problem| problem.to_string())?;
+    let spec = crate::registry::registry().parse(&change.spec).map_err(|problem| problem.to_string())?;
     spec.require_central(change.seed)
 }
 

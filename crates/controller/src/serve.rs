@@ -135,7 +135,7 @@ fn restore(
     let seed = ready.config.scheme.seed;
     let (same_fabric, out_of_service) = (kept.is_of(&ready.fabric), kept.out_of_service());
     // The scheme may have been changed since, here or in the configuration: the one that remembers is asked first.
-    let last = pathloom_schemes::parse(kept.scheme()).ok().filter(|last| last.name != ready.scheme.name);
+    let last = crate::registry::registry().parse(kept.scheme()).ok().filter(|last| last.name != ready.scheme.name);
     let Some(first) = last.as_ref().unwrap_or(&ready.scheme).central(seed) else { return Err(out_of_service) };
     let problem = match Controller::restore(config.clone(), ready.fabric.clone(), first, kept, now) {
         Ok(mut controller) => {

@@ -8,6 +8,7 @@ mod columns;
 mod errors;
 mod fabric;
 mod lists;
+mod registry;
 mod scheme;
 mod simulation;
 mod solver;

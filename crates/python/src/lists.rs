@@ -1,6 +1,7 @@
 //! What there is, for listings.
 
 use crate::errors::Error;
+use crate::registry::registry;
 use pathloom_model::builders::{COMMON_KEYS, FABRICS};
 use pathloom_workload::traffic_names;
 use pyo3::prelude::*;
@@ -24,7 +25,7 @@ pub fn fabrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 
 #[pyfunction]
 pub fn schemes(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    let rows = pathloom_schemes::entries().iter().map(|entry| {
+    let rows = registry().entries().map(|entry| {
         let row = texts(py, &[("name", entry.name), ("about", entry.summary), ("paper", entry.paper)])?;
         let keys = entry.keys.iter();
         let keys =
@@ -61,5 +62,5 @@ pub fn transports(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 
 #[pyfunction]
 pub fn scheme_name(spec: &str) -> Result<&'static str, Error> {
-    Ok(pathloom_schemes::parse(spec)?.name)
+    Ok(registry().parse(spec)?.name)
 }

@@ -108,7 +108,7 @@ fn central(settings: &Settings, object: Option<Py<PyAny>>) -> Result<(Box<dyn Sc
         let troubles = scheme.troubles();
         return Ok((Box::new(scheme), troubles));
     }
-    let scheme = pathloom_schemes::parse(&settings.scheme)?;
+    let scheme = crate::registry::registry().parse(&settings.scheme)?;
     let HostProgram::NewReno = scheme.host_program();
     let central = scheme.central(settings.seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
     Ok((central, Troubles::default()))

@@ -22,4 +22,4 @@ mod router;
 mod spt;
 mod state;
 
-pub use registry::{entries, names, parse, EntryInfo, HostProgram, KeyInfo, SchemeSpec, SwitchProgram};
+pub use registry::{names, parse, EntryInfo, HostProgram, KeyInfo, Registry, SchemeSpec, SwitchProgram};

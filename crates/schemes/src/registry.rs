@@ -2,6 +2,7 @@
 
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_scheme::Scheme;
+use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,19 +14,66 @@ const ENTRIES: &[Entry] = &[
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
     crate::lessor::ENTRY,
-    crate::moving::ENTRY,
 ];
 
-/// What [`entries`] gives out; built from [`ENTRIES`], so that a scheme is registered in one place.
-const INFOS: [EntryInfo; ENTRIES.len()] = {
-    let mut infos = [ENTRIES[0].info; ENTRIES.len()];
-    let mut index = 0;
-    while index < ENTRIES.len() {
-        infos[index] = ENTRIES[index].info;
-        index += 1;
+/// Schemes that only tests of the controller and of the lab need.
+const TEST_ENTRIES: &[Entry] = &[crate::moving::ENTRY];
+
+/// Which schemes can be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Registry {
+    /// Those for users.
+    #[default]
+    Shipped,
+    /// Those for tests as well. Nothing lists, suggests or accepts them otherwise.
+    WithTestSchemes,
+}
+
+impl Registry {
+    /// The environment variable with which whoever runs the programs asks for the schemes for tests, by the value 1. So tests
+    /// of the lab run the very programs that are shipped.
+    pub const VARIABLE: &'static str = "PATHLOOM_TEST_SCHEMES";
+
+    /// The registry that a value of [`Registry::VARIABLE`] asks for.
+    pub fn of_variable(value: Option<&OsStr>) -> Registry {
+        match value.is_some_and(|value| value == "1") {
+            true => Registry::WithTestSchemes,
+            false => Registry::Shipped,
+        }
     }
-    infos
-};
+
+    fn all(self) -> impl Iterator<Item = &'static Entry> {
+        let others: &[Entry] = match self {
+            Registry::Shipped => &[],
+            Registry::WithTestSchemes => TEST_ENTRIES,
+        };
+        ENTRIES.iter().chain(others)
+    }
+
+    /// What can be said of each scheme, in the order in which they are listed.
+    pub fn entries(self) -> impl Iterator<Item = &'static EntryInfo> {
+        self.all().map(|entry| &entry.info)
+    }
+
+    /// The names of the schemes.
+    pub fn names(self) -> Vec<&'static str> {
+        self.entries().map(|info| info.name).collect()
+    }
+
+    /// Reads `name:key=value,...`.
+    ///
+    /// # Errors
+    /// An unknown name or key, with the nearest that is known and the list of them; a value that makes no sense, with what
+    /// was expected.
+    pub fn parse(self, text: &str) -> Result<SchemeSpec, SpecError> {
+        let spec = Spec::parse("scheme", text)?;
+        let entry = self.all().find(|entry| entry.info.name == spec.name());
+        let entry = entry.ok_or_else(|| spec.unknown_name(&self.names()))?;
+        let Parts { central, host, switch } = (entry.read)(&spec)?;
+        spec.finish()?;
+        Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, host, switch })
+    }
+}
 
 /// A key of a scheme's specification: its name, its default as one would write it, and what it does.
 pub type KeyInfo = (&'static str, &'static str, &'static str);
@@ -130,23 +178,15 @@ impl fmt::Debug for SchemeSpec {
     }
 }
 
-/// Reads `name:key=value,...`. An unknown name or key is refused with the nearest that is known and the list of them;
-/// a value that makes no sense, with what was expected.
+/// Reads the specification of a scheme for users ([`Registry::parse`]).
+///
+/// # Errors
+/// As [`Registry::parse`].
 pub fn parse(text: &str) -> Result<SchemeSpec, SpecError> {
-    let spec = Spec::parse("scheme", text)?;
-    let entry = ENTRIES.iter().find(|entry| entry.info.name == spec.name());
-    let entry = entry.ok_or_else(|| spec.unknown_name(&names()))?;
-    let Parts { central, host, switch } = (entry.read)(&spec)?;
-    spec.finish()?;
-    Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, host, switch })
+    Registry::Shipped.parse(text)
 }
 
-/// The names of all schemes.
+/// The names of all schemes for users.
 pub fn names() -> Vec<&'static str> {
-    INFOS.iter().map(|info| info.name).collect()
-}
-
-/// What can be said of all schemes, in the order in which they are listed.
-pub fn entries() -> &'static [EntryInfo] {
-    &INFOS
+    Registry::Shipped.names()
 }

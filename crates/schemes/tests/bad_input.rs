@@ -7,32 +7,15 @@ mod support;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
 use pathloom_scheme::{Action, Event, FlowId, Rejection, View};
+use pathloom_schemes::Registry;
+use pathloom_testkit::schemes::{central, fast, Tested};
 use std::sync::Arc;
 use support::World;
 
-/// Every central scheme of the registry, in the settings that change what it does with bad input.
-const CENTRAL: [&str; 11] = [
-    "spt",
-    "spt:tree=one",
-    "ecmp",
-    "hedera",
-    "hedera-sa:iterations=200,cooling=1",
-    "ofpt",
-    "ofpt:sizes=announced",
-    "ofpt:enforce=none,rules=path,migration=tagged",
-    "lessor",
-    "lessor:sizes=announced",
-    "move:period=1s",
-];
 /// Polling period of the schemes that are polled.
 const ROUND: Nanos = Nanos::from_secs(5);
 const FLOW: FlowId = FlowId(1);
 const OTHER: FlowId = FlowId(2);
-
-/// Whether a scheme gives flows paths of their own.
-fn places(scheme: &str) -> bool {
-    !["spt", "spt:tree=one", "ecmp"].contains(&scheme)
-}
 
 /// A scheme, and all it asked for.
 struct Play {
@@ -119,11 +102,10 @@ impl Play {
 
 #[test]
 fn no_central_scheme_is_left_out() {
-    let name = |spec: &&str| spec.split(':').next().map(str::to_owned);
-    let tried: Vec<String> = CENTRAL.iter().filter_map(name).collect();
-    for name in pathloom_schemes::names() {
-        let central = pathloom_schemes::parse(name).unwrap().central(1).is_some();
-        assert_eq!(central, tried.iter().any(|tried| tried == name), "{name}");
+    for name in Registry::WithTestSchemes.names() {
+        let has_central = Registry::WithTestSchemes.parse(name).unwrap().central(1).is_some();
+        assert_eq!(has_central, central().any(|tested| tested.name == name), "{name}");
+        assert_eq!(has_central, fast().any(|tested| tested.name == name), "{name}");
     }
 }
 
@@ -160,7 +142,7 @@ fn hosts_at_spines() -> Fabric {
 
 #[test]
 fn a_fabric_without_a_tor_tier_is_routed_from_the_switches_that_have_hosts() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, balances, .. } in central() {
         for (fabric, ends) in [(ring(), ["c0", "c2"]), (hosts_at_spines(), ["s0", "s1"])] {
             let mut play = Play::new(fabric, scheme);
             let ends = ends.map(|name| play.world.view.fabric.find(name));
@@ -170,20 +152,19 @@ fn a_fabric_without_a_tor_tier_is_routed_from_the_switches_that_have_hosts() {
             }
             play.rounds(3);
             let ways = [play.switches(FLOW), play.switches(OTHER)];
-            assert_eq!(ways.iter().flatten().count(), if places(scheme) { 2 } else { 0 }, "{scheme}");
+            assert_eq!(ways.iter().flatten().count(), if *places { 2 } else { 0 }, "{scheme}");
             for way in ways.iter().flatten() {
                 assert_eq!([way.first().copied(), way.last().copied()], ends, "{scheme}");
             }
-            // They balance as they do elsewhere; `move` puts flows on the next path whatever is on it.
-            let apart = places(scheme) && !scheme.starts_with("move");
-            assert!(!apart || ways[0] != ways[1], "{scheme}: {ways:?}");
+            // They balance as they do elsewhere.
+            assert!(!balances || ways[0] != ways[1], "{scheme}: {ways:?}");
         }
     }
 }
 
 #[test]
 fn flows_of_unknown_size_are_placed_and_never_wait() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         // All leave one host: those of known size may have to wait for one another.
         play.arrive(FlowId(3), (0, 8), Some(5_000_000));
@@ -192,7 +173,7 @@ fn flows_of_unknown_size_are_placed_and_never_wait() {
         play.arrive(OTHER, (0, 14), None);
         play.rounds(3);
         for flow in [FLOW, OTHER] {
-            assert_eq!(play.switches(flow).is_some(), places(scheme), "{scheme}");
+            assert_eq!(play.switches(flow).is_some(), *places, "{scheme}");
             let waits = |action: &Action| matches!(action, Action::Hold { flow: held, .. } if *held == flow);
             assert!(!play.asked.iter().any(waits), "{scheme}: {:?}", play.asked);
             let stopped = |action: &Action| matches!(action, Action::Pace { flow: paced, rate_bps: Some(..100_000) } if *paced == flow);
@@ -203,7 +184,7 @@ fn flows_of_unknown_size_are_placed_and_never_wait() {
 
 #[test]
 fn flows_within_a_tor_need_no_path_and_get_none() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         play.arrive(FLOW, (0, 1), None);
         play.arrive(FlowId(3), (0, 1), Some(5_000_000));
@@ -212,7 +193,7 @@ fn flows_within_a_tor_need_no_path_and_get_none() {
         let cable = play.world.view.fabric.switch_cables().next().unwrap();
         play.link(cable, false);
         play.rounds(2);
-        assert_eq!(play.switches(OTHER).is_some(), places(scheme), "{scheme}: a flow that leaves the ToR");
+        assert_eq!(play.switches(OTHER).is_some(), *places, "{scheme}: a flow that leaves the ToR");
         for flow in [FLOW, FlowId(3)] {
             let named = |action: &&Action| match action {
                 Action::Route { flow: named, .. } | Action::Unroute { flow: named } => *named == flow,
@@ -246,7 +227,7 @@ fn half_dead() -> Fabric {
 
 #[test]
 fn links_without_capacity_are_gone_round() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::new(half_dead(), scheme);
         let dead = play.world.view.fabric.find("c0").unwrap();
         for (number, ends) in [(0, 2), (1, 3), (0, 3)].into_iter().enumerate() {
@@ -256,21 +237,21 @@ fn links_without_capacity_are_gone_round() {
             play.round();
             let ways: Vec<_> = (0..3).filter_map(|flow| play.switches(FlowId(flow))).collect();
             assert!(ways.iter().all(|way| !way.contains(&dead)), "{scheme} {ways:?}");
-            assert_eq!(ways.len(), if places(scheme) { 3 } else { 0 }, "{scheme}");
+            assert_eq!(ways.len(), if *places { 3 } else { 0 }, "{scheme}");
         }
     }
 }
 
 #[test]
 fn a_flow_without_any_way_is_left_alone_until_a_link_is_back() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         let fabric = play.world.view.fabric.clone();
         let tor = fabric.attachments()[0].tor;
         let cables: Vec<LinkId> = fabric.switch_ports(tor).iter().map(|port| port.link).collect();
         play.arrive(OTHER, (0, 9), None);
         play.rounds(2);
-        assert_eq!(play.switches(OTHER).is_some(), places(scheme), "{scheme}");
+        assert_eq!(play.switches(OTHER).is_some(), *places, "{scheme}");
         cables.iter().for_each(|&cable| play.link(cable, false));
         play.arrive(FLOW, (0, 8), None);
         play.asked.clear();
@@ -283,20 +264,20 @@ fn a_flow_without_any_way_is_left_alone_until_a_link_is_back() {
         cables.iter().for_each(|&cable| play.link(cable, true));
         play.rounds(2);
         for flow in [FLOW, OTHER] {
-            assert_eq!(play.switches(flow).is_some(), places(scheme), "{scheme}");
+            assert_eq!(play.switches(flow).is_some(), *places, "{scheme}");
         }
     }
 }
 
 #[test]
 fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, .. } in central() {
         let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         play.arrive(FLOW, (0, 8), Some(2_000_000));
         play.arrive(OTHER, (1, 9), None);
         play.poll();
         let pending = play.world.view.flows[&FLOW].pending.is_some();
-        assert_eq!(pending, places(scheme), "{scheme}: its path is on its way");
+        assert_eq!(pending, *places, "{scheme}: its path is on its way");
         // It ends while its rules are under way, and while a job is that was to place it again.
         play.world.now = play.world.now.saturating_add(ROUND);
         play.tell(&Event::RatesMeasured { period: ROUND });
@@ -316,7 +297,7 @@ fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
             _ => false,
         };
         assert_eq!(play.asked.iter().find(names_it), None, "{scheme}");
-        assert_eq!(play.switches(OTHER).is_some(), places(scheme), "{scheme}: the other goes on");
+        assert_eq!(play.switches(OTHER).is_some(), *places, "{scheme}: the other goes on");
         // Nor is it kept in what survives a restart: no list there is of more flows than stand.
         let mut fresh = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         fresh.world.scheme.restore(play.world.scheme.save()).unwrap();
@@ -328,30 +309,34 @@ fn a_flow_that_ends_before_its_rules_arrive_is_forgotten() {
     }
 }
 
+/// Rounds, a minute of them, within which a scheme asks again for a path that was refused once or twice.
+const PATIENCE: usize = 12;
+
 #[test]
-fn a_rejected_path_is_left_alone_for_a_while_and_asked_for_again() {
+fn a_path_refused_twice_is_asked_for_a_third_time_and_never_at_once() {
     let refused = |node| Rejection::Refused(NodeId(node), Refusal::TableFull);
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, .. } in central() {
         let gone = Rejection::SwitchGone(NodeId(0));
         for why in [refused(0), gone, Rejection::Draining, Rejection::WrongEnds, Rejection::Malformed] {
             let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
             play.arrive(FLOW, (0, 8), None);
             play.arrive(OTHER, (1, 9), None);
             play.poll();
-            assert_eq!(play.world.view.flows[&FLOW].pending.is_some(), places(scheme), "{scheme}");
-            play.asked.clear();
-            play.tell(&Event::RouteRejected { flow: FLOW, why });
-            play.tell(&Event::RouteConfirmed { flow: OTHER });
-            assert!(!play.moved(FLOW), "{scheme}: not at once");
-            let rounds = (1..10).find(|_| {
-                play.poll();
-                play.moved(FLOW)
-            });
-            assert_eq!(rounds.is_some(), places(scheme), "{scheme}");
-            assert!(rounds.is_none_or(|rounds| rounds <= 3), "{scheme}: after {rounds:?} rounds");
+            assert_eq!(play.world.view.flows[&FLOW].pending.is_some(), *places, "{scheme}");
+            for time in 1..=2 {
+                play.asked.clear();
+                play.tell(&Event::RouteRejected { flow: FLOW, why });
+                play.tell(&Event::RouteConfirmed { flow: OTHER });
+                assert!(!play.moved(FLOW), "{scheme}: not at once");
+                let rounds = (1..=PATIENCE).find(|_| {
+                    play.poll();
+                    play.moved(FLOW)
+                });
+                assert_eq!(rounds.is_some(), *places, "{scheme}, {why:?}: asks again after refusal {time}");
+            }
             play.rounds(1);
             for flow in [FLOW, OTHER] {
-                assert_eq!(play.switches(flow).is_some(), places(scheme), "{scheme}");
+                assert_eq!(play.switches(flow).is_some(), *places, "{scheme}");
             }
         }
     }
@@ -359,7 +344,7 @@ fn a_rejected_path_is_left_alone_for_a_while_and_asked_for_again() {
 
 #[test]
 fn whoever_asks_for_paths_gets_an_empty_offer_at_once() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, .. } in central() {
         let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
         play.arrive(FLOW, (0, 8), None);
         let before = (play.world.view.clone().flows, play.world.scheme.save());

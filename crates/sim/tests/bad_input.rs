@@ -3,23 +3,13 @@
 //! accounted for, and no rule is left behind.
 
 use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
+use pathloom_schemes::Registry;
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation, SwitchTables};
+use pathloom_testkit::schemes::{fast, Tested};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{FlowSpec, Start, Workload};
 use std::sync::Arc;
 
-const CENTRAL: [&str; 10] = [
-    "spt",
-    "ecmp",
-    "hedera:period=100ms",
-    "hedera-sa:period=100ms,iterations=200,cooling=1",
-    "ofpt:period=100ms",
-    "ofpt:period=100ms,sizes=announced",
-    "ofpt:period=100ms,enforce=none,rules=path,migration=tagged",
-    "lessor:period=100ms,min_period=50ms",
-    "lessor:period=100ms,min_period=50ms,sizes=announced",
-    "move:period=100ms",
-];
 const DURATION: Nanos = Nanos::from_secs(20);
 /// Too short to be labelled or announced: no scheme hears of it.
 const SHORT_BYTES: u64 = 1000;
@@ -42,7 +32,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
     let flows = transfers.iter().map(flow).collect();
     let settings = SimSettings {
         workload: Arc::new(Workload { flows, description: "by hand".into(), notes: Vec::new() }),
-        central: pathloom_schemes::parse(scheme).unwrap().central(1).unwrap(),
+        central: Registry::WithTestSchemes.parse(scheme).unwrap().central(1).unwrap(),
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::parse(control).unwrap(),
         duration: DURATION,
@@ -78,7 +68,7 @@ fn all_end(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer]) 
 
 #[test]
 fn a_fabric_without_a_tor_tier_carries_everyone() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, balances, .. } in fast() {
         let mut builder = FabricBuilder::new("ring");
         let settings = LinkSettings { rate_bps: 10_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
         let switches: Vec<NodeId> = (0..4).map(|i| builder.switch(format!("c{i}"), Tier::Core, None)).collect();
@@ -93,14 +83,13 @@ fn a_fabric_without_a_tor_tier_carries_everyone() {
         let (outcome, _) = all_end(builder.build().unwrap(), scheme, "delay=1ms", &transfers);
         // The two ways of the ring carry a flow each, where the scheme looks at what flows are on them.
         let both: f64 = outcome.flows.iter().take(2).filter_map(|flow| flow.throughput).sum();
-        let looks = !["spt", "ecmp", "move"].contains(&scheme.split(':').next().unwrap());
-        assert!(!looks || both > 1.5, "{scheme}: {both:.2}");
+        assert!(!balances || both > 1.5, "{scheme}: {both:.2}");
     }
 }
 
 #[test]
 fn transfers_of_unknown_size_share_with_those_of_known_size() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, .. } in fast() {
         // All leave one host, so that the known ones have to wait for one another under `ofpt:sizes=announced`.
         let transfers = [(1, 0, 8, None), (2, 0, 12, Some(2_000_000)), (3, 0, 10, Some(1_000_000)), (4, 0, 14, None)];
         let (outcome, _) = run(fat_tree(), scheme, "delay=1ms", &transfers);
@@ -113,7 +102,7 @@ fn transfers_of_unknown_size_share_with_those_of_known_size() {
 
 #[test]
 fn transfers_within_a_tor_go_their_way_without_a_rule() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, .. } in fast() {
         let quiet = simulation(fat_tree(), scheme, "delay=1ms", &[(0, 0, 1, Some(SHORT_BYTES))]).switch_tables();
         let most = quiet.iter().map(|table| table.rules.len()).max().unwrap();
         let transfers = [(1, 0, 1, None), (2, 1, 0, Some(2_000_000)), (3, 2, 3, Some(2_000_000))];
@@ -126,7 +115,7 @@ fn transfers_within_a_tor_go_their_way_without_a_rule() {
 
 #[test]
 fn links_without_capacity_and_failed_ones_carry_nothing() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, .. } in fast() {
         let healthy = fat_tree();
         let mut builder = FabricBuilder::new("a core without capacity");
         for node in healthy.nodes() {
@@ -159,7 +148,7 @@ fn links_without_capacity_and_failed_ones_carry_nothing() {
 
 #[test]
 fn a_transfer_that_ends_before_its_rules_arrive_leaves_none() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, .. } in fast() {
         // Over in less than 200 ms, where a message takes 300; the last one, long after, keeps the run going.
         let mut transfers: Vec<Transfer> =
             (0..8).map(|host| (1 + 5 * host as u64, host, 15 - host, Some(150_000))).collect();
@@ -177,7 +166,7 @@ fn a_transfer_that_ends_before_its_rules_arrive_leaves_none() {
 
 #[test]
 fn a_rejected_rule_leaves_transfers_on_the_default_routes() {
-    for scheme in CENTRAL {
+    for Tested { spec: scheme, places, .. } in fast() {
         let defaults = simulation(fat_tree(), scheme, "delay=1ms", &[(0, 0, 1, Some(SHORT_BYTES))]).switch_tables();
         let room = defaults.iter().map(|table| table.rules.len()).max().unwrap() + 1;
         let transfers: Vec<Transfer> =
@@ -186,7 +175,6 @@ fn a_rejected_rule_leaves_transfers_on_the_default_routes() {
         assert!(outcome.control.rules_max <= room as u64, "{scheme}");
         // Room for what was asked for first at most: all the others found a full table.
         let (free, _) = all_end(fat_tree(), scheme, "delay=1ms", &transfers);
-        let places = !["spt", "ecmp"].contains(&scheme);
-        assert_eq!(free.control.rules_max > room as u64, places, "{scheme}: {} {room}", free.control.rules_max);
+        assert_eq!(free.control.rules_max > room as u64, *places, "{scheme}: {} {room}", free.control.rules_max);
     }
 }

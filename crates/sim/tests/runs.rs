@@ -2,7 +2,9 @@
 
 use pathloom_control::{Input, Output};
 use pathloom_model::{fabric_from_spec, Fabric, Fault, Nanos, PortNo};
+use pathloom_schemes::Registry;
 use pathloom_sim::{ControlSettings, Journal, Outcome, PcapTap, SimError, SimSettings, Simulation};
+use pathloom_testkit::schemes::{fast, Tested};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use proptest::prelude::*;
@@ -36,7 +38,7 @@ impl Case<'_> {
         let traffic = TrafficSpec::parse(self.traffic).unwrap();
         SimSettings {
             workload: Arc::new(traffic.generate(&fabric, self.duration, self.seed, None).unwrap()),
-            central: pathloom_schemes::parse(self.scheme).unwrap().central(self.seed).unwrap(),
+            central: Registry::WithTestSchemes.parse(self.scheme).unwrap().central(self.seed).unwrap(),
             transport: TransportSpec::parse(self.transport).unwrap(),
             control: ControlSettings::parse(self.control).unwrap(),
             duration: self.duration,
@@ -98,7 +100,7 @@ fn hosts_work_on_each_packet_for_up_to_the_jitter() {
 
 #[test]
 fn the_same_settings_give_the_same_outcome_in_one_go_or_in_slices() {
-    for scheme in ["spt", "ecmp", "hedera:period=100ms", "hedera-sa:period=100ms", "ofpt:sizes=announced", "lessor"] {
+    for Tested { spec: scheme, .. } in fast() {
         let case = Case { scheme, ..CASE };
         let whole = case.run();
         let mut sliced = Simulation::new(case.settings()).unwrap();
@@ -136,7 +138,7 @@ fn a_flow_alone_comes_close_to_what_is_possible() {
 fn what_fails_is_lost_and_counted_and_the_rest_goes_on() {
     let quiet = CASE.run();
     let faults = "100ms:down:a0_0-c0,150ms:down:c3,200ms:up:a0_0-c0,250ms:up:c3,120ms:down:e1_0-a1_0";
-    for scheme in ["spt", "ecmp", "hedera:period=50ms", "ofpt", "lessor"] {
+    for Tested { spec: scheme, .. } in fast() {
         let outcome = Case { scheme, faults, ..CASE }.run();
         assert_eq!(unfinished(&outcome), 0, "{scheme}: every flow finds another way");
         assert_ne!(outcome.packets, quiet.packets);
@@ -243,7 +245,7 @@ fn the_controller_measures_the_way_to_its_switches() {
 
 #[test]
 fn a_full_rule_table_stops_no_traffic() {
-    for scheme in ["hedera:period=50ms", "hedera-sa:period=50ms", "ofpt", "ofpt:sizes=announced", "lessor"] {
+    for Tested { spec: scheme, .. } in fast().filter(|tested| tested.places) {
         let with_room = |control: &str| Case { scheme, control, ..CASE }.run();
         let free = with_room("delay=500us");
         // Room for the default routes, and for less than half of what the scheme would put beside them.
@@ -344,7 +346,7 @@ proptest! {
         fabric in prop::sample::select(vec!["fat-tree:k=4,rate=50Mbps,buffer=5", "leaf-spine:spines=2,leaves=3,hosts=2,rate=50Mbps",
             "jellyfish:switches=8,ports=5,hosts=10,seed=3,rate=50Mbps", "jellyfish:switches=6,ports=6,hosts=6,homes=2,seed=3,rate=50Mbps",
             "parallel-paths:rates=50Mbps/20Mbps,delays=1ms/2ms"]),
-        scheme in prop::sample::select(vec!["spt", "ecmp", "hedera:period=40ms", "hedera-sa:period=40ms", "ofpt:period=40ms,sizes=announced", "lessor"]),
+        tested in prop::sample::select(fast().collect::<Vec<_>>()),
         faults in prop::collection::vec((0u64..300, any::<bool>(), 0usize..1000), 0..12), seed in 0u64..1000,
     ) {
         let built = fabric_from_spec(fabric).unwrap();
@@ -354,7 +356,7 @@ proptest! {
             format!("{}-{}", built.node(link.from).name, built.node(link.to).name)
         };
         let texts: Vec<String> = faults.iter().map(|&(ms, up, pick)| format!("{ms}ms:{}:{}", if up { "up" } else { "down" }, name(pick))).collect();
-        let case = Case { fabric, scheme, seed, faults: &texts.join(","), traffic: "web-search:load=0.4,max_size=200KB", duration: Nanos::from_millis(300), ..CASE };
+        let case = Case { fabric, scheme: &tested.spec, seed, faults: &texts.join(","), traffic: "web-search:load=0.4,max_size=200KB", duration: Nanos::from_millis(300), ..CASE };
         let outcome = case.run();
         for flow in &outcome.flows {
             prop_assert!(flow.delivered_bytes <= flow.size_bytes.unwrap_or(u64::MAX));

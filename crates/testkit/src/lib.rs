@@ -2,6 +2,7 @@
 
 mod golden;
 mod network;
+pub mod schemes;
 mod scripted;
 pub mod strategies;
 mod switch;

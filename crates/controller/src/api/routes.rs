@@ -8,6 +8,7 @@ use super::queries::{Cut, FlowName};
 use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
 use crate::hub::Hub;
 use crate::metrics::in_plain_text;
+use crate::registry::registry;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
@@ -464,8 +465,8 @@ struct SchemeRow {
 #[utoipa::path(get, path = "/v1/scheme", responses((status = 200, body = SchemeRow)))]
 async fn scheme(State(api): State<Api>) -> Answer<SchemeRow> {
     let (scheme, since) = api.asker.ask(|hub| hub.gauges.scheme.clone()).await?;
-    let central = |name: &&str| pathloom_schemes::parse(name).is_ok_and(|spec| spec.central(1).is_some());
-    let available = pathloom_schemes::names().into_iter().filter(central).collect();
+    let central = |name: &&str| registry().parse(name).is_ok_and(|spec| spec.central(1).is_some());
+    let available = registry().names().into_iter().filter(central).collect();
     Ok(Json(SchemeRow { scheme, since_s: super::rows::seconds(since), available }))
 }
 
@@ -486,7 +487,7 @@ fn one() -> u64 {
 
 impl Wanted {
     fn make(self) -> Result<(SchemeChange, Box<dyn Scheme>), Problem> {
-        let parsed = pathloom_schemes::parse(&self.scheme);
+        let parsed = registry().parse(&self.scheme);
         let spec = parsed.map_err(|problem| {
             Problem::bad(problem.to_string()).at("scheme").way_out("`pathloom scheme list` lists them, with their keys")
         })?;

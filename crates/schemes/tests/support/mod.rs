@@ -21,7 +21,7 @@ impl World {
     /// The scheme `scheme` on the fabric `fabric`; nothing has happened yet.
     pub fn new(fabric: &str, scheme: &str, seed: u64) -> World {
         let fabric = fabric_from_spec(fabric).unwrap_or_else(|error| panic!("{fabric}: {error}"));
-        let spec = pathloom_schemes::parse(scheme).unwrap_or_else(|error| panic!("{error}"));
+        let spec = pathloom_schemes::Registry::WithTestSchemes.parse(scheme).unwrap_or_else(|error| panic!("{error}"));
         let scheme = spec.central(seed).unwrap_or_else(|| panic!("{scheme} has no central policy"));
         World { now: Nanos::ZERO, view: View::new(Arc::new(fabric)), scheme, job: None }
     }
