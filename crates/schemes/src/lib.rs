@@ -11,15 +11,14 @@ mod defaults_only;
 mod ecmp;
 mod hedera;
 mod hedera_sa;
+pub mod helpers;
 mod lessor;
 mod moving;
 mod ofpt;
 mod path_book;
 mod registry;
 mod remaining;
-mod rests;
 mod router;
 mod spt;
-mod state;
 
 pub use registry::{names, parse, EntryInfo, HostProgram, KeyInfo, Registry, SchemeSpec, SwitchProgram};

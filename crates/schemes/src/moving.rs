@@ -2,8 +2,8 @@
 //! costs nothing.
 
 use crate::defaults_only::no_paths;
+use crate::helpers::{links, state};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
-use pathloom_model::search::ShortestPaths;
 use pathloom_model::{Nanos, Path};
 use pathloom_scheme::{
     Action, DefaultRoutes, Detection, Event, FlowId, FlowView, Migration, Needs, Scheme, State, StateError, View,
@@ -84,20 +84,18 @@ impl Scheme for Move {
     }
 
     fn save(&self) -> State {
-        // Two numbers: there is nothing in them that JSON cannot say.
-        State(serde_json::to_value((self.next, self.left)).unwrap_or_default())
+        state::pack(&(self.next, self.left))
     }
 
     fn restore(&mut self, state: State) -> Result<(), StateError> {
-        let wrong = |error: serde_json::Error| StateError { scheme: NAME, problem: error.to_string() };
-        (self.next, self.left) = serde_json::from_value(state.0).map_err(wrong)?;
+        (self.next, self.left) = state::restore(NAME, state)?;
         Ok(())
     }
 }
 
 /// Puts a flow on the shortest path after the one it is on; nowhere, if there is no other.
 fn route(view: &View, flow: FlowId, known: &FlowView) -> Option<Action> {
-    let paths = ShortestPaths::between(&view.fabric, &view.links, known.src_tor, known.dst_tor);
+    let paths = links::paths_of(view, known);
     let count = paths.count();
     let current = known.intended_route();
     let at = current.and_then(|path| (0..count).find(|&index| paths.nth(index).as_ref() == Some(path)));

@@ -2,7 +2,7 @@
 
 use super::{placing, Annealing};
 use crate::cost::Cost;
-use crate::state::pack;
+use crate::helpers::state::pack;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowId, State, View};
 use serde::{Deserialize, Serialize};

@@ -10,19 +10,18 @@ mod placing;
 
 use crate::cost::Cost;
 use crate::defaults_only::no_paths;
+use crate::helpers::backoff::{Backoff, Waits};
+use crate::helpers::state::{self, pack, unpack};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
-use crate::state::{pack, unpack};
 use job::{Answer, Job};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
-use pathloom_scheme::{Action, Detection, Event, FlowId, Needs, Rejection, Scheme, State, StateError, View};
+use pathloom_scheme::{Action, Detection, Event, FlowId, Needs, Scheme, State, StateError, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 const NAME: &str = "hedera";
-/// Longest rest after rejections, in rounds.
-const MAX_REST_ROUNDS: u64 = 64;
 
 pub(crate) const PAPER: &str = "Al-Fares et al., Hedera, NSDI 2010";
 pub(crate) const ELEPHANT_KEY: KeyInfo =
@@ -113,18 +112,12 @@ struct Memory {
     /// Mark of the next job; never used twice, so that an answer to a job from before a restart is not taken for ours.
     next_ticket: u64,
     /// Flows whose path was refused, for example by a full table.
-    rests: BTreeMap<FlowId, Rest>,
+    #[serde(alias = "rests")]
+    backoff: Backoff,
     /// Simulated Annealing starts from the slots of the last round (Hedera §4.3.2), by destination address.
     slots: BTreeMap<Ipv4Addr, u32>,
     /// Cost of the last job, from which that of the next is foretold.
     cost: Cost,
-}
-
-/// A flow is left alone for one round after its path was refused, then for two, four and so on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Rest {
-    rounds: u64,
-    over: u64,
 }
 
 impl Scheme for Hedera {
@@ -160,9 +153,12 @@ impl Scheme for Hedera {
                 }
             }
             Event::FlowFinished { flow } | Event::RouteConfirmed { flow } => {
-                self.memory.rests.remove(flow);
+                self.memory.backoff.end(*flow);
             }
-            Event::RouteRejected { flow, why } => self.rest(*flow, why),
+            Event::RouteRejected { flow, why } => {
+                // The round that found the path refused does not count.
+                self.memory.backoff.rejected(self.memory.round + 1, *flow, why, Waits::ROUNDS);
+            }
             Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
             Event::Solved { .. }
             | Event::FlowArrived { .. }
@@ -177,13 +173,11 @@ impl Scheme for Hedera {
     }
 
     fn save(&self) -> State {
-        // A map with integer or address keys and plain fields: there is nothing in it that JSON cannot say.
-        State(serde_json::to_value(&self.memory).unwrap_or_default())
+        pack(&self.memory)
     }
 
     fn restore(&mut self, state: State) -> Result<(), StateError> {
-        let wrong = |error: serde_json::Error| StateError { scheme: self.name, problem: error.to_string() };
-        self.memory = serde_json::from_value(state.0).map_err(wrong)?;
+        self.memory = state::restore(self.name, state)?;
         Ok(())
     }
 }
@@ -203,14 +197,14 @@ impl Hedera {
         let ticket = memory.next_ticket;
         memory.next_ticket += 1;
         self.solving = Some(ticket);
-        let resting = memory.rests.iter().filter(|(_, rest)| rest.over > memory.round).map(|(&flow, _)| flow);
+        let resting = memory.backoff.waiting(memory.round);
         let annealing = self.settings.annealing.map(|settings| job::AnnealingJob {
             settings,
             seed: self.seed,
             stream: ticket,
             slots: memory.slots.clone(),
         });
-        let input = Job { nic_share: self.settings.nic_share, resting: resting.collect(), annealing };
+        let input = Job { nic_share: self.settings.nic_share, resting, annealing };
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: memory.cost.foretell(flows) });
     }
 
@@ -225,26 +219,6 @@ impl Hedera {
         for job::Move { flow, path, rate_bps } in moves {
             if path.is_up(&view.links) && routed(flow).is_some_and(|route| route != Some(&path)) {
                 actions.push(Action::Route { flow, path, rate_bps: Some(rate_bps) });
-            }
-        }
-    }
-
-    fn rest(&mut self, flow: FlowId, why: &Rejection) {
-        match why {
-            // Placed again as soon as the link is reported.
-            Rejection::LinkDown(_) => {}
-            Rejection::UnknownFlow => {
-                self.memory.rests.remove(&flow);
-            }
-            Rejection::Refused(..)
-            | Rejection::SwitchGone(_)
-            | Rejection::Draining
-            | Rejection::WrongEnds
-            | Rejection::Malformed => {
-                let before = self.memory.rests.get(&flow).map_or(0, |rest| rest.rounds);
-                let rounds = (2 * before).clamp(1, MAX_REST_ROUNDS);
-                // The round that found the path refused does not count.
-                self.memory.rests.insert(flow, Rest { rounds, over: self.memory.round + rounds + 1 });
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::job::{AnnealingJob, Answer, Job, Move};
 use super::Annealing;
 use crate::cost::Cost;
+use crate::helpers::{draws, links};
 use crate::path_book::PathBook;
 use pathloom_mcf::placement::{
     anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, Paths, Placed, Request,
@@ -10,7 +11,6 @@ use pathloom_mcf::placement::{
 use pathloom_mcf::{natural_demand, HostPair};
 use pathloom_model::{Attachment, Path};
 use pathloom_scheme::{FlowId, FlowView, View};
-use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -30,7 +30,7 @@ struct Elephant<'a> {
 pub(super) fn place(view: &View, job: &Job) -> Answer {
     let mut book = PathBook::default();
     let (elephants, unroute, mut cost) = elephants(view, job, &mut book);
-    let capacity_bps: Vec<u64> = view.fabric.links().iter().map(|link| link.settings.rate_bps).collect();
+    let capacity_bps = links::rates_bps(view);
     let mut slots = BTreeMap::new();
     let chosen = match &job.annealing {
         None => fit(view, &elephants, &book, &capacity_bps, &mut cost),
@@ -174,7 +174,7 @@ fn annealed(
     let unit_bps = unit_bps.map(|at| view.fabric.link(at.uplink).settings.rate_bps).max().unwrap_or(1);
     let Annealing { iterations, cooling } = job.settings;
     let settings = AnnealingSettings { iterations, cooling, unit_bps };
-    let mut rng = Pcg64::new(u128::from(job.seed), u128::from(job.stream));
+    let mut rng = draws::generator(job.seed, job.stream);
     let result = anneal(capacity_bps, &destinations, &flows, book, &settings, &mut rng);
     cost.operations += result.operations;
     *slots = numbers.into_iter().map(|(address, number)| (address, result.slots[number as usize])).collect();

@@ -13,6 +13,7 @@ mod prediction;
 
 use crate::board::{access, most_wanted_bps};
 use crate::defaults_only::no_paths;
+use crate::helpers::state;
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
 use pathloom_model::spec::{Spec, SpecError};
@@ -167,13 +168,11 @@ impl Scheme for Lessor {
 
     fn save(&self) -> State {
         let memory = Memory { pre: self.pre.memory().clone(), router: self.router.memory().clone() };
-        // Maps with integer keys and plain fields: there is nothing in it that JSON cannot say.
-        State(serde_json::to_value(memory).unwrap_or_default())
+        state::pack(&memory)
     }
 
     fn restore(&mut self, state: State) -> Result<(), StateError> {
-        let wrong = |error: serde_json::Error| StateError { scheme: NAME, problem: error.to_string() };
-        let Memory { pre, router } = serde_json::from_value(state.0).map_err(wrong)?;
+        let Memory { pre, router } = state::restore(NAME, state)?;
         self.pre.recall(pre);
         self.router.recall(router);
         Ok(())

@@ -8,6 +8,7 @@ use super::progress::{Progress, Verdict};
 use super::provider::{self, Provider, Remaining};
 use super::sharing::Sharing;
 use crate::board::access;
+use crate::helpers::links::rates_bps;
 use crate::remaining::payload_bytes;
 use crate::router::{is_short, Router};
 use pathloom_model::Nanos;
@@ -414,11 +415,10 @@ impl Dispatcher {
 
     /// Notes a flow; the first one brings along those that nobody has provided for so far.
     fn enter(&mut self, now: Nanos, view: &View, id: FlowId, router: &Router) {
-        let capacity_bps = || view.fabric.links().iter().map(|link| link.settings.rate_bps).collect::<Vec<u64>>();
         let charges = &mut self.charges;
         charges.of(now, id);
         let provision = self.provision.get_or_insert_with(|| {
-            let mut paths = Provider::new(capacity_bps(), self.settings.sharing);
+            let mut paths = Provider::new(rates_bps(view), self.settings.sharing);
             for (other, _) in view.long_flows().filter(|&(other, _)| other != id && router.links(other).is_some()) {
                 charges.of(now, other);
                 put(&mut paths, view, router, other, false);
@@ -426,7 +426,7 @@ impl Dispatcher {
             Provision { hosts: None, paths }
         });
         if provision.hosts.is_none() && !self.known.is_empty() {
-            let mut hosts = Provider::new(capacity_bps(), self.settings.sharing);
+            let mut hosts = Provider::new(rates_bps(view), self.settings.sharing);
             for &other in charges.0.keys().filter(|&other| *other != id && !self.idle.contains(other)) {
                 put_at_hosts(&mut hosts, view, other, self.known.contains(&other));
             }

@@ -15,6 +15,7 @@ mod sharing;
 
 use crate::board::{access, most_wanted_bps};
 use crate::defaults_only::no_paths;
+use crate::helpers::state;
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
 use dispatch::{Charges, DispatchSettings, Dispatcher};
@@ -224,13 +225,11 @@ impl Scheme for Ofpt {
 
     fn save(&self) -> State {
         let memory = Memory { router: self.router.memory().clone(), charges: self.dispatcher.charges().clone() };
-        // Maps with integer keys and plain fields: there is nothing in it that JSON cannot say.
-        State(serde_json::to_value(memory).unwrap_or_default())
+        state::pack(&memory)
     }
 
     fn restore(&mut self, state: State) -> Result<(), StateError> {
-        let wrong = |error: serde_json::Error| StateError { scheme: NAME, problem: error.to_string() };
-        let Memory { router, charges } = serde_json::from_value(state.0).map_err(wrong)?;
+        let Memory { router, charges } = state::restore(NAME, state)?;
         self.router.recall(router);
         self.dispatcher.recall(charges);
         Ok(())

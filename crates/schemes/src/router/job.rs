@@ -2,7 +2,7 @@
 
 use crate::board::Board;
 use crate::cost::Cost;
-use crate::state::pack;
+use crate::helpers::state::pack;
 use pathloom_mcf::placement::PlacerSettings;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowId, FlowView, State, View};

@@ -10,10 +10,10 @@ mod order_tests;
 
 use crate::board::{is_only_way, Board};
 use crate::cost::Cost;
+use crate::helpers::backoff::{Backoff, Waits};
+use crate::helpers::state::{pack, unpack};
 use crate::registry::KeyInfo;
 use crate::remaining::remaining_time;
-use crate::rests::Rests;
-use crate::state::{pack, unpack};
 pub(crate) use job::{is_short, solve};
 use job::{Answer, Job, Wanted};
 use pathloom_mcf::placement::PlacerSettings;
@@ -127,7 +127,8 @@ pub(crate) struct Memory {
     /// Mark of the next job; never used twice, so that an answer to a job from before a restart is not taken for ours.
     next_ticket: u64,
     /// Flows whose path was refused, for example by a full table.
-    rests: Rests,
+    #[serde(alias = "rests")]
+    backoff: Backoff,
     /// Cost of the last job, from which that of the next is foretold.
     cost: Cost,
 }
@@ -149,7 +150,7 @@ impl Router {
     pub(crate) fn start(&mut self, view: &View, actions: &mut Vec<Action>) {
         self.solving = None;
         self.board = None;
-        self.memory.rests.keep(|flow| view.flows.contains_key(&flow));
+        self.memory.backoff.keep(|flow| view.flows.contains_key(&flow));
         // OFPT §4: rules for short flows are there before them.
         actions.push(Action::SetDefaults(self.settings.defaults));
     }
@@ -204,7 +205,7 @@ impl Router {
 
     /// A flow is over.
     pub(crate) fn depart(&mut self, flow: FlowId) {
-        self.memory.rests.end(flow);
+        self.memory.backoff.end(flow);
         if let Some(board) = &mut self.board {
             board.depart(flow);
         }
@@ -233,12 +234,12 @@ impl Router {
 
     /// The path of a flow is there.
     pub(crate) fn confirmed(&mut self, flow: FlowId) {
-        self.memory.rests.end(flow);
+        self.memory.backoff.end(flow);
     }
 
     /// The path of a flow could not be set up: it stays where it was.
     pub(crate) fn rejected(&mut self, now: Nanos, view: &View, flow: FlowId, why: &Rejection) {
-        self.memory.rests.rejected(now, flow, why);
+        self.memory.backoff.rejected(now.0, flow, why, Waits::SECONDS);
         if let Some(board) = &mut self.board {
             board.put_back(view, flow);
         }
@@ -272,7 +273,7 @@ impl Router {
         let ticket = self.memory.next_ticket;
         self.memory.next_ticket += 1;
         self.solving = Some(ticket);
-        let resting = self.memory.rests.resting(now);
+        let resting = self.memory.backoff.waiting(now.0);
         let input = Job { epsilon, gain, long_bytes, most_bps, absent, resting };
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.cost.foretell(flows) });
     }
@@ -292,7 +293,7 @@ impl Router {
         let Answer { routes, cost } = unpack(answer);
         self.memory.cost = cost;
         for Wanted { flow, path, rate_bps } in in_order(view, routes) {
-            if self.board(view).has(flow) && path.is_up(&view.links) && !self.memory.rests.holds(now, flow) {
+            if self.board(view).has(flow) && path.is_up(&view.links) && !self.memory.backoff.holds(now.0, flow) {
                 let board = self.board(view);
                 board.move_to(view, flow, &path);
                 self.route_at(view, flow, rate_bps, actions);
@@ -303,7 +304,7 @@ impl Router {
 
     /// Asks for the path a flow is to be on, if it is not there.
     fn route(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
-        if !self.memory.rests.holds(now, flow) {
+        if !self.memory.backoff.holds(now.0, flow) {
             let demand_bps = self.board.as_ref().and_then(|board| board.demand_bps(flow));
             self.route_at(view, flow, demand_bps.unwrap_or(0), actions);
         }

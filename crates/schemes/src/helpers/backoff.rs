@@ -1,0 +1,136 @@
+//! When to ask again for a path that a switch refused: after a wait that each refusal in a row doubles.
+
+use pathloom_model::Nanos;
+use pathloom_scheme::{FlowId, Rejection};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The shortest and the longest wait, in what the scheme counts in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waits {
+    /// After the first refusal.
+    pub first: u64,
+    /// After many in a row.
+    pub longest: u64,
+}
+
+impl Waits {
+    /// 5 s, doubled up to 320 s; in nanoseconds.
+    pub const SECONDS: Waits = Waits { first: Nanos::from_secs(5).0, longest: Nanos::from_secs(320).0 };
+    /// One round, doubled up to 64.
+    pub const ROUNDS: Waits = Waits { first: 1, longest: 64 };
+}
+
+/// The flows that are left alone for a while. `now` is what the scheme counts in: nanoseconds or rounds.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Backoff(BTreeMap<FlowId, Wait>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Wait {
+    #[serde(alias = "rounds")]
+    length: u64,
+    /// When it ends; `None` once the flow was asked for again, until that is answered.
+    over: Option<u64>,
+}
+
+impl Wait {
+    fn lasts(&self, now: u64) -> bool {
+        self.over.is_some_and(|over| now < over)
+    }
+}
+
+impl Backoff {
+    /// A path for the flow was rejected. A dead link is no reason to wait, since another path is asked for at once; a flow
+    /// that is not known is forgotten.
+    pub fn rejected(&mut self, now: u64, flow: FlowId, why: &Rejection, waits: Waits) {
+        match why {
+            Rejection::LinkDown(_) => {}
+            Rejection::UnknownFlow => self.end(flow),
+            Rejection::Refused(..)
+            | Rejection::SwitchGone(_)
+            | Rejection::Draining
+            | Rejection::WrongEnds
+            | Rejection::Malformed => {
+                let before = self.0.get(&flow).map_or(0, |wait| wait.length);
+                let length = before.saturating_mul(2).clamp(waits.first, waits.longest);
+                self.0.insert(flow, Wait { length, over: Some(now.saturating_add(length)) });
+            }
+        }
+    }
+
+    /// The flow has its path, or is over.
+    pub fn end(&mut self, flow: FlowId) {
+        self.0.remove(&flow);
+    }
+
+    /// Whether the flow is to be left where it is.
+    pub fn holds(&self, now: u64, flow: FlowId) -> bool {
+        self.0.get(&flow).is_some_and(|wait| wait.lasts(now))
+    }
+
+    /// All flows that are to be left where they are, ascending.
+    pub fn waiting(&self, now: u64) -> Vec<FlowId> {
+        self.0.iter().filter(|(_, wait)| wait.lasts(now)).map(|(&flow, _)| flow).collect()
+    }
+
+    /// Takes the flows whose wait is over and that are to be asked for again, ascending. Each is named once: its next wait
+    /// begins with the next refusal, and is twice as long.
+    pub fn take_due(&mut self, now: u64) -> Vec<FlowId> {
+        let due = self.0.iter_mut().filter(|(_, wait)| wait.over.is_some_and(|over| over <= now));
+        due.map(|(&flow, wait)| (wait.over = None, flow).1).collect()
+    }
+
+    /// When the next flow is due, for [`Scheme::poll_timeout`].
+    ///
+    /// [`Scheme::poll_timeout`]: pathloom_scheme::Scheme::poll_timeout
+    pub fn next_due(&self) -> Option<u64> {
+        self.0.values().filter_map(|wait| wait.over).min()
+    }
+
+    /// Forgets flows that are gone.
+    pub fn keep(&mut self, known: impl Fn(FlowId) -> bool) {
+        self.0.retain(|&flow, _| known(flow));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::rules::Refusal;
+    use pathloom_model::{LinkId, NodeId};
+
+    #[test]
+    fn waits_double_until_the_path_is_there() {
+        let (flow, mut backoff) = (FlowId(1), Backoff::default());
+        let refused = Rejection::Refused(NodeId(0), Refusal::TableFull);
+        let s = |s: u64| Nanos::from_secs(s).0;
+        backoff.rejected(0, flow, &Rejection::LinkDown(LinkId(0)), Waits::SECONDS);
+        assert!(!backoff.holds(0, flow));
+        let mut now = 0;
+        for length in [5, 10, 20, 40, 80, 160, 320, 320] {
+            backoff.rejected(now, flow, &refused, Waits::SECONDS);
+            let over = now + s(length);
+            assert!(backoff.holds(over - 1, flow) && !backoff.holds(over, flow), "{length}");
+            assert_eq!((backoff.waiting(now), backoff.waiting(over)), (vec![flow], vec![]));
+            assert_eq!((backoff.next_due(), backoff.take_due(over - 1)), (Some(over), vec![]));
+            assert_eq!((backoff.take_due(over), backoff.take_due(over)), (vec![flow], vec![]));
+            assert!(!backoff.holds(now, flow) && backoff.next_due().is_none());
+            now = over;
+        }
+        backoff.end(flow);
+        backoff.rejected(now, flow, &refused, Waits::SECONDS);
+        assert!(!backoff.holds(now + s(5), flow));
+        backoff.keep(|known| known != flow);
+        assert_eq!(backoff, Backoff::default());
+    }
+
+    #[test]
+    fn rounds_double_too() {
+        let (flow, mut backoff) = (FlowId(1), Backoff::default());
+        for (round, length) in [(0, 1), (1, 2), (3, 4), (7, 8), (15, 16), (31, 32), (63, 64), (127, 64)] {
+            backoff.rejected(round, flow, &Rejection::Draining, Waits::ROUNDS);
+            assert_eq!(backoff.next_due(), Some(round + length));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Chance. Every draw comes from the seed of the run, so that the same seed leads to the same run.
+
+use rand::RngExt;
+use rand_pcg::Pcg64;
+
+/// A generator of random numbers. `stream` tells what draws under one seed: the number of a round, or of a flow
+/// (`FlowId.0`). A generator that is made anew for each of them needs no state that survives a restart.
+pub fn generator(seed: u64, stream: u64) -> Pcg64 {
+    Pcg64::new(u128::from(seed), u128::from(stream))
+}
+
+/// A number below `count`, each with the same chance; 0 where `count` is 0.
+pub fn below(generator: &mut Pcg64, count: u128) -> u128 {
+    match count {
+        0 => 0,
+        _ => generator.random_range(0..count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_depend_on_seed_and_stream_alone_and_spread_evenly() {
+        let draw = |seed, stream| below(&mut generator(seed, stream), 4);
+        let drawn: Vec<u128> = (0..4000).map(|stream| draw(7, stream)).collect();
+        assert_eq!(drawn, (0..4000).map(|stream| draw(7, stream)).collect::<Vec<_>>());
+        assert_ne!(drawn, (0..4000).map(|stream| draw(8, stream)).collect::<Vec<_>>());
+        for value in 0..4 {
+            let count = drawn.iter().filter(|&&one| one == value).count();
+            assert!((900..1100).contains(&count), "{value}: {count} of 4000");
+        }
+        assert_eq!(below(&mut generator(1, 1), 0), 0);
+    }
+}
