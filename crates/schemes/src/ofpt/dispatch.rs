@@ -24,6 +24,11 @@ const PACE_STEP: f64 = provider::NEWS;
 const EVENING_GAP: Nanos = Nanos::from_millis(100);
 const EVENING_REST: Nanos = Nanos(10_000);
 
+/// Where so many flows stand, one more or less changes little for each: what comes and goes within this time is provided for
+/// together. Each flow has its path at once; its pace follows.
+const MANY: usize = 1024;
+const TOGETHER: Nanos = Nanos::from_millis(5);
+
 /// While flows wait, the counters are read this often, and for each ToR at most so often: a reading is a message from each,
 /// and 20 µs for each message is 2 % of the controller's time. TCP is silent for 200 ms and more when its timer runs.
 const WATCH_GAP: Nanos = Nanos::from_millis(200);
@@ -98,6 +103,9 @@ pub(super) struct Dispatcher {
     provision: Option<Provision>,
     /// When all were provided for last, and how many they were.
     last_evening: Option<(Nanos, u64)>,
+    /// Flows that have a path and no pace yet, and when those that came or went have to be provided for.
+    unpaced: Vec<FlowId>,
+    put_off_to: Option<Nanos>,
 }
 
 /// Who gets how much. Whose turn it is at the hosts decides who gets a path; the paths then decide what is left for whom.
@@ -151,6 +159,8 @@ impl Dispatcher {
             watch_gap: WATCH_GAP,
             provision: None,
             last_evening: None,
+            unpaced: Vec::new(),
+            put_off_to: None,
         }
     }
 
@@ -171,7 +181,8 @@ impl Dispatcher {
         self.overdue_at.clear();
         self.asked = false;
         self.watch_gap = WATCH_GAP.max(Nanos(WATCH_REST.0.saturating_mul(view.fabric.tors().len() as u64)));
-        (self.provision, self.last_evening) = (None, None);
+        (self.provision, self.last_evening, self.put_off_to) = (None, None, None);
+        self.unpaced.clear();
     }
 
     /// Whether it has anything to do: where no size is known all flows have a fair share, whether anybody works it out or
@@ -333,7 +344,13 @@ impl Dispatcher {
         }
         if self.is_on() {
             self.enter(now, view, id, router);
-            self.settle(now, view, vec![id], router, actions);
+            if self.puts_off(now) {
+                self.unpaced.push(id);
+                router.arrive_again(now, view, id, actions);
+                self.provision.iter_mut().for_each(|provision| put(&mut provision.paths, view, router, id, false));
+            } else {
+                self.settle(now, view, vec![id], router, actions);
+            }
         } else {
             router.arrive(now, view, id, actions);
         }
@@ -360,9 +377,32 @@ impl Dispatcher {
                 hosts.remove(id);
             }
         }
-        self.settle(now, view, Vec::new(), router, actions);
+        if !self.puts_off(now) {
+            self.settle(now, view, Vec::new(), router, actions);
+        }
         if !self.is_on() {
             self.provision = None;
+        }
+    }
+
+    /// Whether what has changed is provided for later, together with what else changes until then.
+    fn puts_off(&mut self, now: Nanos) -> bool {
+        let many = self.charges.0.len() >= MANY && self.known.is_empty() && self.waiting.is_empty();
+        if many && self.provision.is_some() {
+            self.put_off_to.get_or_insert(now.saturating_add(TOGETHER));
+        }
+        many
+    }
+
+    /// When what was put off has to be provided for.
+    pub(super) fn put_off_to(&self) -> Option<Nanos> {
+        self.put_off_to
+    }
+
+    /// Provides for what was put off, if its time has come.
+    pub(super) fn catch_up(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
+        if self.put_off_to.is_some_and(|at| at <= now) {
+            self.settle(now, view, Vec::new(), router, actions);
         }
     }
 
@@ -452,9 +492,12 @@ impl Dispatcher {
         actions: &mut Vec<Action>,
     ) {
         self.give_up_overdue(now, view, router, actions);
-        let Some(Provision { hosts, paths }) = &mut self.provision else { return };
-        let remaining = |id: FlowId| self.charges.remaining_bytes(now, view, id);
+        self.put_off_to = None;
         let mut changed = these;
+        changed.append(&mut self.unpaced);
+        let Some(Provision { hosts, paths }) = &mut self.provision else { return };
+        changed.retain(|id| self.charges.0.contains_key(id));
+        let remaining = |id: FlowId| self.charges.remaining_bytes(now, view, id);
         if let Some(hosts) = hosts {
             changed.extend(settle(hosts, &remaining).into_iter().map(|(id, _)| id));
             changed.sort_unstable();

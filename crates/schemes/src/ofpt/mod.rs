@@ -201,6 +201,7 @@ impl Scheme for Ofpt {
             }
             Event::Timeout => {
                 self.dispatcher.watch(now, view, &mut self.router, actions);
+                self.dispatcher.catch_up(now, view, &mut self.router, actions);
                 self.tidy_up_if_due(now, view, actions);
             }
             Event::RouteConfirmed { flow } => self.router.confirmed(*flow),
@@ -216,7 +217,8 @@ impl Scheme for Ofpt {
     fn poll_timeout(&self) -> Option<Nanos> {
         let round = (self.wants_round && !self.router.is_solving()).then(|| self.next_round());
         let evening = self.dispatcher.is_uneven().then(|| self.dispatcher.next_evening());
-        round.into_iter().chain(evening).chain(self.dispatcher.next_watch()).min()
+        let later = [self.dispatcher.next_watch(), self.dispatcher.put_off_to()];
+        round.into_iter().chain(evening).chain(later.into_iter().flatten()).min()
     }
 
     fn solver(&self) -> fn(&View, &State) -> State {

@@ -275,8 +275,11 @@ impl Provider {
             self.enter(slot);
             let served = self.served(slot);
             // In turn, those who come later find out when it is their link that the new flow fills.
-            let links = if served.known { Box::default() } else { served.links.clone() };
-            links.iter().for_each(|&link| self.enter_limited(link));
+            // And where too many are to be looked at, none of them will be served.
+            if !served.known && self.region.looks <= MOST_LOOKS {
+                let links = served.links.clone();
+                links.iter().for_each(|&link| self.enter_limited(link));
+            }
         }
         for link in std::mem::take(&mut self.left) {
             if self.is_overbooked(link) {
