@@ -2,13 +2,17 @@
 
 use crate::config::Ready;
 use crate::current::Current;
-use crate::places::{Places, Refused};
+use crate::newcomers::Newcomers;
+use crate::places::{Place, Places, Refused};
 use crate::serve::breathe;
 use crate::session::Shared;
 use rustls::ServerConfig;
-use std::net::SocketAddr;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -19,6 +23,8 @@ pub(crate) struct Encryption {
     config: Current<ServerConfig>,
     /// Handshakes at a time: each costs the controller's thread about a millisecond.
     handshakes: Places,
+    /// Those under way. The oldest one makes room where there is no place for another.
+    under_way: Rc<RefCell<Newcomers<Weak<Handshake>>>>,
     patience: Duration,
 }
 
@@ -29,29 +35,58 @@ impl Encryption {
     /// As the configuration has it; `None` without certificates.
     pub(crate) fn new(ready: &Ready) -> Option<Encryption> {
         let config = ready.listen_tls.clone()?;
-        let handshakes = Places::for_switches(HANDSHAKES);
-        Some(Encryption { config, handshakes, patience: ready.config.sessions.handshake_timeout })
+        let (handshakes, under_way) = (Places::new(HANDSHAKES), Rc::new(RefCell::new(Newcomers::new(HANDSHAKES))));
+        Some(Encryption { config, handshakes, under_way, patience: ready.config.sessions.handshake_timeout })
     }
+
+    /// Begins a handshake; where there is no place for another, the oldest one ends. Tells also why it had to.
+    fn begin(&self, peer: IpAddr) -> (Option<Rc<Handshake>>, Option<&'static str>) {
+        let (mut under_way, is_going) = (self.under_way.borrow_mut(), |one: &Weak<Handshake>| one.strong_count() > 0);
+        let mut place = self.handshakes.take(Some(peer));
+        let refused = place.as_ref().err().copied();
+        if let Some(Refused { is_share, .. }) = refused {
+            if let Some(oldest) = under_way.take(Some(peer), !is_share, is_going).and_then(|oldest| oldest.upgrade()) {
+                oldest.place.take();
+                oldest.give_way.notify_one();
+                place = self.handshakes.take(Some(peer));
+            }
+        }
+        let handshake = place.ok().map(|place| {
+            let handshake = Rc::new(Handshake { place: RefCell::new(Some(place)), give_way: Notify::new() });
+            under_way.push(Some(peer), Rc::downgrade(&handshake), is_going);
+            handshake
+        });
+        (handshake, refused.map(|refused| refused.why))
+    }
+}
+
+/// A handshake that is under way.
+struct Handshake {
+    /// Taken back when it has to make room.
+    place: RefCell<Option<Place>>,
+    give_way: Notify,
 }
 
 /// Takes connections whose peers show a certificate that is trusted.
 pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, shared: Shared) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => match encryption.handshakes.take(Some(peer.ip())) {
-                Ok(place) => {
-                    let (encryption, shared) = (encryption.clone(), shared.clone());
-                    tokio::task::spawn_local(async move {
-                        let _place = place;
-                        greet(stream, peer, encryption, shared).await;
-                    });
-                }
-                Err(Refused { why, .. }) => {
+            Ok((stream, peer)) => {
+                let (handshake, refused) = encryption.begin(peer.ip());
+                if let Some(why) = refused {
                     let mut hub = shared.hub.borrow_mut();
                     hub.counts.handshakes += 1;
-                    hub.complain(&peer.to_string(), why, "too many TLS handshakes at a time; a connection was closed");
+                    hub.complain(&peer.to_string(), why, "too many TLS handshakes at a time; the oldest was closed");
                 }
-            },
+                let Some(handshake) = handshake else { continue };
+                let (encryption, shared) = (encryption.clone(), shared.clone());
+                tokio::task::spawn_local(async move {
+                    tokio::select! {
+                        () = greet(stream, peer, encryption, shared) => {}
+                        () = handshake.give_way.notified() => {}
+                    }
+                });
+            }
             Err(problem) => breathe(&problem).await,
         }
     }

@@ -7,7 +7,8 @@ use crate::config::{Limits, Sessions};
 use crate::gauges::Gauges;
 use crate::hosts::Hosts;
 use crate::link::{Link, LinkId, Stage};
-use crate::places::{Places, Refused};
+use crate::newcomers::Newcomers;
+use crate::places::Places;
 use crate::quiet::{subject, Quiet};
 use crate::reading::Foreign;
 use crate::record::Recorder;
@@ -20,7 +21,6 @@ use pathloom_model::{Fabric, Nanos, NodeId};
 use pathloom_openflow::{frame, Hello, Message, PacketIn};
 use pathloom_scheme::{Detection, State, View};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub struct HubCounts {
     pub limited: u64,
     /// Connections closed because of what their peer sent.
     pub offences: u64,
-    /// Connections refused because all places were taken, or their address had its share.
+    /// Connections refused, or closed before they said which switch they are, because places were needed.
     pub crowded: u64,
     /// TLS handshakes that failed, came too late or were too many.
     pub handshakes: u64,
@@ -105,8 +105,10 @@ pub struct Hub {
     limits: Limits,
     pub(crate) limiter: Option<PortLimiter>,
     pub(crate) scout: Option<Scout>,
-    places: Places,
-    links: Vec<Option<Link>>,
+    pub(crate) places: Places,
+    /// Connections that have not said yet which switch they are.
+    pub(crate) newcomers: Newcomers<LinkId>,
+    pub(crate) links: Vec<Option<Link>>,
     free: Vec<usize>,
     pub(crate) by_node: Vec<Option<LinkId>>,
     by_dpid: BTreeMap<u64, LinkId>,
@@ -155,7 +157,8 @@ impl Hub {
             datapaths,
             sessions,
             limiter: (per_s > 0).then(|| PortLimiter::new(Rate { per_s, burst: per_s })),
-            places: Places::for_switches(limits.connections),
+            places: Places::new(limits.connections),
+            newcomers: Newcomers::new(limits.connections),
             limits,
             scout: None,
             links: Vec::new(),
@@ -215,18 +218,10 @@ impl Hub {
         Some(self.links.get(id.slot())?.as_ref().filter(|link| link.id == id)?.peer.clone())
     }
 
-    /// Takes a new connection; `None` if there are too many, or too many from its address. A `peer` that is named otherwise
+    /// Takes a new connection; `None` if there are too many whose sessions stand, in all or from its address. A `peer` that is named otherwise
     /// than by address and port came by a socket in the file system.
     pub fn connect(&mut self, peer: String) -> Option<LinkId> {
-        let address = peer.parse::<SocketAddr>().ok().map(|address| address.ip());
-        let place = match self.places.take(address) {
-            Ok(place) => place,
-            Err(Refused { why, .. }) => {
-                self.counts.crowded += 1;
-                self.complain(&peer, why, "too many connections; this one was closed");
-                return None;
-            }
-        };
+        let place = self.place_for(&peer)?;
         self.counts.connections += 1;
         let slot = self.free.pop().unwrap_or(self.links.len());
         if slot == self.links.len() {
@@ -235,6 +230,7 @@ impl Hub {
         let id = LinkId::new(slot, self.counts.connections);
         let mut link = Link::new(id, place, peer, self.clock.now());
         link.say(&Message::Hello(Hello::OURS));
+        self.note_newcomer(&link);
         self.links[slot] = Some(link);
         self.mark(id);
         self.wake();

@@ -1,8 +1,10 @@
 //! The hub without sockets.
 
-use crate::bench::fake::say;
+use crate::bench::fake::{say, Common, Fake};
 use crate::config::{Limits, Sessions};
 use crate::hub::{Brain, Hub, Received};
+use crate::link::Stage;
+use crate::testing::Idle;
 use pathloom_openflow::{Hello, Message};
 use std::collections::BTreeMap;
 
@@ -26,16 +28,47 @@ fn the_name_of_a_connection_that_is_gone_is_nobody_elses() {
     assert_eq!(hub.received(next, &hello), Received { used: hello.len(), late: false });
 }
 
+/// Connections of an address, one after another; how many of all stand after that.
+fn connect(hub: &mut Hub, peer: &str, ports: std::ops::Range<u16>) -> usize {
+    ports.for_each(|port| assert!(hub.connect(format!("{peer}:{port}")).is_some(), "{peer}:{port}"));
+    hub.all_links().count()
+}
+
 #[test]
 fn one_address_has_half_of_the_connections_and_this_machine_all() {
     let mut hub = hub(Limits { connections: 8, ..Limits::default() });
-    let mut connect = |peer: &str| (1000..1020).filter_map(|port| hub.connect(format!("{peer}:{port}"))).count();
-    assert_eq!([connect("192.0.2.1"), connect("192.0.2.2")], [4, 4]);
+    assert_eq!(connect(&mut hub, "192.0.2.1", 1000..1020), 4);
+    assert_eq!(connect(&mut hub, "192.0.2.2", 1000..1020), 8);
+    assert_eq!(hub.counts.crowded, 32);
     for peer in ["127.0.0.1", "[::1]", "a local socket"] {
         let mut hub = self::hub(Limits { connections: 8, ..Limits::default() });
-        let links: Vec<_> = (1000..1020).filter_map(|port| hub.connect(format!("{peer}:{port}"))).collect();
-        assert_eq!(links.len(), 8, "{peer}");
-        hub.disconnect(links[0], "test");
-        assert!(hub.connect(format!("{peer}:1")).is_some(), "{peer}");
+        assert_eq!(connect(&mut hub, peer, 1000..1020), 8, "{peer}");
     }
+}
+
+#[test]
+fn connections_that_say_nothing_make_room_and_sessions_do_not() {
+    let mut hub = hub(Limits { connections: 4, ..Limits::default() });
+    let session = |hub: &mut Hub, peer: &str, dpid: u64| {
+        let id = hub.connect(peer.into())?;
+        let mut said = Vec::new();
+        let mut fake = Fake::new(dpid, 2, Common::default());
+        fake.hello(&mut said);
+        while !said.is_empty() {
+            let received = hub.received(id, &said);
+            said.drain(..received.used);
+            let told = hub.take_output(id);
+            fake.read(&told, &mut said, &mut Idle).unwrap();
+        }
+        Some(id)
+    };
+    // Thirty say nothing; whoever says at once which switch it is stays.
+    connect(&mut hub, "127.0.0.1", 1000..1030);
+    for dpid in 1..=4 {
+        let id = session(&mut hub, &format!("127.0.0.1:{dpid}"), dpid).unwrap();
+        assert!(matches!(hub.link_mut(id).unwrap().stage, Stage::Up { .. }), "switch {dpid}");
+    }
+    assert_eq!((hub.standing(), hub.all_links().count()), (4, 4));
+    assert!(hub.connect("127.0.0.1:99".into()).is_none(), "all are sessions that stand");
+    assert_eq!(hub.counts.crowded, 26 + 4 + 1);
 }

@@ -11,6 +11,7 @@ mod api;
 pub mod bench;
 pub mod clock;
 pub mod config;
+mod crowding;
 mod current;
 mod dhcp;
 mod duration;
@@ -24,6 +25,7 @@ mod incoming;
 mod link;
 mod load;
 mod metrics;
+mod newcomers;
 mod numbers;
 #[cfg(test)]
 mod offenders_tests;

@@ -122,7 +122,7 @@ pub(crate) struct Link {
     complaints: u64,
     xid: u32,
     /// Given back with the link.
-    _place: Place,
+    pub place: Place,
 }
 
 impl Link {
@@ -149,7 +149,7 @@ impl Link {
             ports: BTreeSet::new(),
             complaints: 0,
             xid: 0,
-            _place: place,
+            place,
         }
     }
 
@@ -194,6 +194,11 @@ impl Link {
     pub(crate) fn complain(&mut self) -> Option<u64> {
         self.complaints += 1;
         (self.complaints <= PLAIN_COMPLAINTS || self.complaints.is_power_of_two()).then_some(self.complaints)
+    }
+
+    /// Whether it has not become a session.
+    pub(crate) fn is_new(&self) -> bool {
+        !matches!(self.stage, Stage::Up { .. })
     }
 
     pub(crate) fn is_closed(&self) -> bool {

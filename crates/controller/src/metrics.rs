@@ -60,6 +60,8 @@ pub(crate) struct Sample {
     agents_refused: u64,
     /// Requests to the API, by status.
     pub requests: Vec<(String, u64)>,
+    /// Connections to the API that were closed before they were done, by the reason.
+    pub requests_closed: Vec<(String, u64)>,
 }
 
 #[derive(Debug)]
@@ -159,7 +161,8 @@ impl Sample {
         counter(out, "sessions_begun", "Sessions that came to stand.", hub.sessions)?;
         counter(out, "packet_ins_limited", "Packet-ins refused because their port sent too many.", hub.limited)?;
         counter(out, "offences", "Connections closed because of what their peer did.", hub.offences)?;
-        let help = "Connections refused because there were too many, in all or from one address.";
+        let help =
+            "Connections refused, or closed before they said which switch they are, because there were too many.";
         counter(out, "connections_crowded_out", help, hub.crowded)?;
         counter(out, "handshakes_failed", "TLS handshakes that failed, were late or too many.", hub.handshakes)?;
         counter(out, "agents_refused", "Agents of hosts sent away, or not let in.", self.agents_refused)?;
@@ -168,6 +171,8 @@ impl Sample {
         counter(out, "foreign_removed", "Times that rules of others were deleted.", hub.foreign_removed)?;
         counter(out, "switch_errors", "Errors that switches sent.", hub.errors)?;
         family(out, "messages_in", "Messages from switches.", "kind", &self.kinds)?;
+        let help = "Connections to the API closed before they were done: without a token in time, or to make room.";
+        family(out, "api_connections_closed", help, "why", &self.requests_closed)?;
         family(out, "api_requests", "Requests to the API.", "status", &self.requests)
     }
 

@@ -186,5 +186,6 @@ impl Lab {
 
 /// The start of an address's configuration.
 pub(crate) fn api(more: &str) -> String {
-    format!("[api]\naddress = \"127.0.0.1:0\"\ntokens = \"tokens\"\ntimeout = \"1s\"\n{more}\n")
+    let timeout = if more.starts_with("timeout") { "" } else { "timeout = \"1s\"\n" };
+    format!("[api]\naddress = \"127.0.0.1:0\"\ntokens = \"tokens\"\n{timeout}{more}\n")
 }

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -115,6 +115,21 @@ fn a_switch_needs_a_certificate_that_is_trusted_and_its_own() {
     assert_eq!(sessions(&lab), 1);
     switch(lab.openflow, client(&ours, Some(issued(&ours, second))), number);
     wait("one with its datapath identifier stands", || sessions(&lab) == 2);
+}
+
+#[test]
+fn idle_handshakes_of_one_address_keep_no_switch_out() {
+    let ours = authority();
+    let lab = with_tls(&ours, "");
+    let begun = Instant::now();
+    let idle: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap()).collect();
+    let dpid = lab.get("/v1/switches")["items"][0]["datapath_id"].as_str().unwrap().to_owned();
+    let number = u64::from_str_radix(&dpid, 16).unwrap();
+    switch(lab.openflow, client(&ours, Some(issued(&ours, &dpid))), number);
+    wait("the switch has its session", || sessions(&lab) == 1);
+    assert!(begun.elapsed() < Duration::from_secs(8), "before the handshakes ran out: {:?}", begun.elapsed());
+    assert!(metric(&lab, "pathloom_handshakes_failed_total 145"), "400 and one, of which 256 have a place");
+    drop(idle);
 }
 
 #[test]

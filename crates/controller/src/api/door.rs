@@ -1,10 +1,11 @@
 //! Who is let in, and with what. Everything else stands behind this door.
 
 use super::problem::Problem;
+use super::seats::{Busy, Seat};
 use super::tokens::{Role, Tokens};
 use crate::current::Current;
 use axum::body::{to_bytes, Body};
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, Extension, Request, State};
 use axum::http::{header, HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -32,6 +33,29 @@ pub(crate) struct Door {
 pub(crate) struct Book {
     refused: Mutex<BTreeMap<IpAddr, u64>>,
     answered: Mutex<BTreeMap<u16, u64>>,
+    closed: Mutex<BTreeMap<Closed, u64>>,
+}
+
+/// Why a connection was closed before it was done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Closed {
+    /// It made room for a later one.
+    MadeRoom,
+    /// It came while requests were being answered on all others.
+    NoRoom,
+    /// It showed no good token in time.
+    Late,
+}
+
+impl Closed {
+    /// As metrics name it.
+    fn name(self) -> &'static str {
+        match self {
+            Closed::MadeRoom => "made_room",
+            Closed::NoRoom => "no_room",
+            Closed::Late => "no_token_in_time",
+        }
+    }
 }
 
 impl Book {
@@ -39,6 +63,22 @@ impl Book {
     pub(crate) fn answered(&self) -> Vec<(String, u64)> {
         let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         answered.iter().map(|(status, &count)| (status.to_string(), count)).collect()
+    }
+
+    /// Connections closed before they were done, by the reason.
+    pub(crate) fn closed(&self) -> Vec<(String, u64)> {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.iter().map(|(why, &count)| (why.name().to_owned(), count)).collect()
+    }
+
+    /// Notes that a connection was closed. The log hears of the first, the second, the fourth of a kind, and so on.
+    pub(crate) fn close(&self, peer: IpAddr, why: Closed) {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = closed.entry(why).or_default();
+        *count += 1;
+        if count.is_power_of_two() {
+            tracing::warn!(%peer, count, why = why.name(), "a connection to the API was closed");
+        }
     }
 
     fn answer(&self, status: StatusCode) {
@@ -72,13 +112,14 @@ enum Shown {
 pub(crate) async fn keep(
     State(door): State<Door>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Extension(seat): Extension<Arc<Seat>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let response = match door.admit(peer, request).await {
-        Ok(request) => next.run(request).await,
+    let response = match door.admit(peer, &seat, request).await {
+        Ok((request, _busy)) => next.run(request).await,
         Err(problem) => {
-            let refused = [401, 403, 408, 413].contains(&problem.status);
+            let refused = [401, 403, 408, 413, 429].contains(&problem.status);
             if refused {
                 door.book.refuse(peer.ip(), problem.title);
             }
@@ -93,7 +134,7 @@ pub(crate) async fn keep(
 }
 
 impl Door {
-    async fn admit(&self, peer: SocketAddr, request: Request) -> Result<Request, Problem> {
+    async fn admit(&self, peer: SocketAddr, seat: &Arc<Seat>, request: Request) -> Result<(Request, Busy), Problem> {
         let (shown, token) = shown(request.headers())?;
         let tokens = self.tokens.get();
         let Some((name, role)) = tokens.find(&token) else {
@@ -101,6 +142,7 @@ impl Door {
                 Problem::new(StatusCode::UNAUTHORIZED, "the token is not known", "no token like this is in the file");
             return Err(problem.at("Authorization").way_out("`pathloom controller token` makes one"));
         };
+        let busy = seat.begin(name)?;
         let method = request.method();
         let changes = method != Method::GET && method != Method::HEAD;
         let looks = request.uri().path().ends_with("/dry-run");
@@ -115,7 +157,7 @@ impl Door {
         let (parts, body) = request.into_parts();
         let read = tokio::time::timeout(self.timeout, to_bytes(body, self.body_bytes));
         match read.await {
-            Ok(Ok(bytes)) => Ok(Request::from_parts(parts, Body::from(bytes))),
+            Ok(Ok(bytes)) => Ok((Request::from_parts(parts, Body::from(bytes)), busy)),
             Ok(Err(_)) => {
                 let detail = format!("the body has more than {} bytes, or broke off", self.body_bytes);
                 let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long", detail);

@@ -1,12 +1,15 @@
 //! The HTTP API, on a thread of its own: what the controller knows and why, and what an operator may tell it.
 
 mod ask;
+mod document;
 mod door;
+mod parameters;
 mod predict;
 mod problem;
 mod queries;
 mod routes;
 mod rows;
+mod seats;
 mod server;
 mod settings;
 #[cfg(test)]

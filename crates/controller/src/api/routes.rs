@@ -1,10 +1,15 @@
 //! The addresses of the API.
 
 use super::ask::Asker;
+use super::document::Everywhere;
 use super::door::Book;
+use super::parameters::{
+    flow_name, flow_paging, paging, whole, whole_or_none, FlowInPath, FlowPaging, LinkInPath, Paging, SwitchInPath,
+    MOST_INTEGER,
+};
 use super::predict::{explain, try_scheme, AnnouncedRow, DryRunRow};
 use super::problem::Problem;
-use super::queries::{Cut, FlowName};
+use super::queries::FlowName;
 use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
 use crate::hub::Hub;
 use crate::metrics::in_plain_text;
@@ -18,19 +23,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use pathloom_control::{DrainError, Input, SchemeChange, Target};
-use pathloom_model::{Fabric, FiveTuple, LinkId, NodeId, PortNo, PROTO_TCP};
-use pathloom_scheme::{Detection, FlowId, Scheme};
+use pathloom_model::{Fabric, FiveTuple, LinkId, NodeId, PortNo};
+use pathloom_scheme::{Detection, Scheme};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use utoipa::{IntoParams, OpenApi, ToSchema};
+use utoipa::{OpenApi, ToSchema};
 
 /// The page that people see.
 const PAGE: &str = include_str!("page.html");
-/// Items on a page, if the client does not say.
-const PAGE_ITEMS: usize = 100;
-/// Items on a page at most: so many are put together between two messages of switches.
-const MOST_ITEMS: usize = 1000;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -47,7 +48,11 @@ type Answer<T> = Result<Json<T>, Problem>;
         title = "Pathloom controller",
         description = "What the controller knows, why flows are where they are, and what an operator may tell it. Show a token as `Authorization: Bearer TOKEN`."
     ),
+    modifiers(&Everywhere),
     paths(
+        page,
+        document,
+        metrics,
         state,
         switches,
         switch,
@@ -75,7 +80,7 @@ struct Document;
 pub(crate) fn router(asker: Asker, book: Arc<Book>) -> Router {
     Router::new()
         .route("/", get(page))
-        .route("/openapi.json", get(|| async { Json(Document::openapi()) }))
+        .route("/openapi.json", get(document))
         .route("/metrics", get(metrics))
         .route("/v1/state", get(state))
         .route("/v1/switches", get(switches))
@@ -110,15 +115,28 @@ async fn no_such_method(method: axum::http::Method, uri: axum::http::Uri) -> Pro
     problem.way_out("/openapi.json lists what there is")
 }
 
+/// This description, in JSON.
+#[utoipa::path(get, path = "/openapi.json", responses((status = 200, content_type = "application/json", body = serde_json::Value)))]
+async fn document() -> Json<utoipa::openapi::OpenApi> {
+    Json(Document::openapi())
+}
+
+/// A page for people: the state, switches, links and flows.
+#[utoipa::path(get, path = "/", responses((status = 200, content_type = "text/html", body = String)))]
 async fn page() -> Response {
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
     let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy)];
     (headers, PAGE).into_response()
 }
 
+/// Metrics for Prometheus, in its text format or in that of OpenMetrics, as the client accepts.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, content(
+    (String = "text/plain"),
+    (String = "application/openmetrics-text"),
+))))]
 async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     let mut sample = api.asker.ask(Hub::sample).await?;
-    sample.requests = api.book.answered();
+    (sample.requests, sample.requests_closed) = (api.book.answered(), api.book.closed());
     let text = sample.into_text().map_err(|_| Problem::busy("the metrics could not be written"))?;
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (kind, text) = if accepted.contains("application/openmetrics-text") {
@@ -170,45 +188,27 @@ impl Api {
     }
 }
 
-/// Which page of a list.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-struct Paging {
-    /// Items at most: 1 to 1000; 100 if it is left out.
-    limit: Option<usize>,
-    /// `next` of the page before.
-    after: Option<String>,
-    /// For flows: long ones alone (true), or others alone (false).
-    long: Option<bool>,
-}
-
-fn paging(query: Result<Query<Paging>, QueryRejection>) -> Result<(Cut, Option<bool>), Problem> {
-    let Query(paging) = query.map_err(|problem| {
-        Problem::bad(problem.body_text())
-            .at("query")
-            .expected("limit (1 to 1000), after, and for flows long (true or false)")
-    })?;
-    let limit = paging.limit.unwrap_or(PAGE_ITEMS);
-    if !(1..=MOST_ITEMS).contains(&limit) {
-        return Err(Problem::bad(format!("a page of {limit} items")).at("limit").expected("1 to 1000"));
-    }
-    let after = paging.after.as_ref().map(|after| after.parse::<u64>()).transpose();
-    let after = after.map_err(|_| {
-        Problem::bad(format!("`{}` is no place in a list", paging.after.unwrap_or_default()))
-            .at("after")
-            .expected("`next` of the page before")
-    })?;
-    Ok((Cut { limit, after }, paging.long))
-}
-
 fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|problem| {
-        Problem::bad(format!("the body cannot be read: {problem}"))
-            .at("body")
-            .expected("a JSON object")
-            .way_out("/openapi.json says which")
-    })
+    let wrong = |problem: String| {
+        let problem = Problem::bad(format!("the body cannot be read: {problem}")).at("body");
+        problem.expected("a JSON object").way_out("/openapi.json says which")
+    };
+    // The values of an array would be taken for those of the fields, in order.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(wrong("it is an array".into()));
+    }
+    serde_json::from_slice(bytes).map_err(|problem| wrong(problem.to_string()))
+}
+
+/// Refuses an integer that not every reader of JSON understands alike.
+fn exact(number: u64, place: &str) -> Result<(), Problem> {
+    let problem =
+        || Problem::bad(format!("{number} is too large")).at(place).expected(format!("at most {MOST_INTEGER}"));
+    if number <= MOST_INTEGER {
+        Ok(())
+    } else {
+        Err(problem())
+    }
 }
 
 /// What the controller is and does.
@@ -220,7 +220,7 @@ async fn state(State(api): State<Api>) -> Answer<StateRow> {
 /// All switches.
 #[utoipa::path(get, path = "/v1/switches", params(Paging), responses((status = 200, body = Page<SwitchRow>)))]
 async fn switches(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<SwitchRow>> {
-    let (cut, _) = paging(query)?;
+    let cut = paging(query)?;
     api.ask(move |hub| hub.switch_rows(&cut)).await.map(Json)
 }
 
@@ -231,7 +231,7 @@ fn find_switch(fabric: &Fabric, name: &str) -> Result<NodeId, Problem> {
 }
 
 /// A switch.
-#[utoipa::path(get, path = "/v1/switches/{name}", params(("name" = String, Path)), responses((status = 200, body = SwitchRow)))]
+#[utoipa::path(get, path = "/v1/switches/{name}", params(SwitchInPath), responses((status = 200, body = SwitchRow)))]
 async fn switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
     api.ask(move |hub| hub.switch_row(node)).await.map(Json)
@@ -241,7 +241,8 @@ fn refused(fabric: &Fabric, what: &str, out: bool, problem: DrainError) -> Probl
     let name = |node: NodeId| fabric.node(node).name.clone();
     match problem {
         DrainError::NotOurs => {
-            Problem::bad(format!("{what} is a link of a host")).expected("a switch, or a link between two switches")
+            let problem = Problem::conflict(format!("{what} is a link of a host"));
+            problem.expected("a switch, or a link between two switches")
         }
         DrainError::HasHosts(_) => Problem::conflict(format!("hosts hang on {what}, and have no other way"))
             .way_out("take its links out of service one by one, or move the hosts first"),
@@ -262,19 +263,19 @@ async fn service(api: &Api, what: String, target: Target, out: bool) -> Result<(
 }
 
 /// Takes a switch out of service: the scheme moves its flows off it, and default routes lead past it, without loss.
-#[utoipa::path(post, path = "/v1/switches/{name}/drain", params(("name" = String, Path)), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/v1/switches/{name}/drain", params(SwitchInPath), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
 async fn drain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     serve_switch(api, name, true).await
 }
 
 /// Takes a switch back into service.
-#[utoipa::path(post, path = "/v1/switches/{name}/undrain", params(("name" = String, Path)), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/v1/switches/{name}/undrain", params(SwitchInPath), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
 async fn undrain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     serve_switch(api, name, false).await
 }
 
 /// Reads the rules of a switch again now and puts right what somebody else changed, without waiting for its turn.
-#[utoipa::path(post, path = "/v1/switches/{name}/resync", params(("name" = String, Path)), responses((status = 200, body = SwitchRow)))]
+#[utoipa::path(post, path = "/v1/switches/{name}/resync", params(SwitchInPath), responses((status = 200, body = SwitchRow)))]
 async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
     api.ask(move |hub| {
@@ -305,7 +306,7 @@ async fn serve_switch(api: Api, name: String, out: bool) -> Answer<SwitchRow> {
 /// All links, each direction by itself.
 #[utoipa::path(get, path = "/v1/links", params(Paging), responses((status = 200, body = Page<LinkRow>)))]
 async fn links(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<LinkRow>> {
-    let (cut, _) = paging(query)?;
+    let cut = paging(query)?;
     api.ask(move |hub| hub.link_rows(&cut)).await.map(Json)
 }
 
@@ -330,7 +331,7 @@ fn find_link(fabric: &Fabric, name: &str) -> Result<LinkId, Problem> {
 }
 
 /// A link.
-#[utoipa::path(get, path = "/v1/links/{id}", params(("id" = String, Path, description = "NODE:PORT or FROM,TO")), responses((status = 200, body = LinkRow)))]
+#[utoipa::path(get, path = "/v1/links/{id}", params(LinkInPath), responses((status = 200, body = LinkRow)))]
 async fn link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
     let link = find_link(&*api.fabric().await?, &id)?;
     link_row(&api, link).await
@@ -345,13 +346,13 @@ async fn link_row(api: &Api, link: LinkId) -> Answer<LinkRow> {
 }
 
 /// Takes a cable, both directions of it, out of service. It is safe to pull when its state is `drained`.
-#[utoipa::path(post, path = "/v1/links/{id}/drain", params(("id" = String, Path, description = "NODE:PORT or FROM,TO")), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/v1/links/{id}/drain", params(LinkInPath), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
 async fn drain_link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
     serve_link(api, id, true).await
 }
 
 /// Takes a cable back into service.
-#[utoipa::path(post, path = "/v1/links/{id}/undrain", params(("id" = String, Path, description = "NODE:PORT or FROM,TO")), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/v1/links/{id}/undrain", params(LinkInPath), responses((status = 200, body = LinkRow), (status = 409, body = Problem)))]
 async fn undrain_link(State(api): State<Api>, Path(id): Path<String>) -> Answer<LinkRow> {
     serve_link(api, id, false).await
 }
@@ -363,31 +364,10 @@ async fn serve_link(api: Api, id: String, out: bool) -> Answer<LinkRow> {
 }
 
 /// All flows that the controller knows, oldest first.
-#[utoipa::path(get, path = "/v1/flows", params(Paging), responses((status = 200, body = Page<FlowRow>)))]
-async fn flows(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<FlowRow>> {
-    let (cut, long) = paging(query)?;
+#[utoipa::path(get, path = "/v1/flows", params(FlowPaging), responses((status = 200, body = Page<FlowRow>)))]
+async fn flows(State(api): State<Api>, asked: Result<Query<FlowPaging>, QueryRejection>) -> Answer<Page<FlowRow>> {
+    let (cut, long) = flow_paging(asked)?;
     api.ask(move |hub| hub.flow_rows(&cut, long)).await.map(Json)
-}
-
-/// A flow by its number, or by `SRC:PORT,DST:PORT,PROTO` (tcp, udp or a number; tcp if it is left out).
-fn flow_name(text: &str) -> Result<FlowName, Problem> {
-    let tuple = || {
-        let words: Vec<&str> = text.split(',').collect();
-        let proto = match words.get(2).copied() {
-            None | Some("tcp") => PROTO_TCP,
-            Some("udp") => pathloom_model::PROTO_UDP,
-            Some(number) => number.parse().ok()?,
-        };
-        let end = |index: usize| words.get(index)?.parse::<std::net::SocketAddrV4>().ok();
-        let (src, dst) = (end(0)?, end(1).filter(|_| words.len() <= 3)?);
-        Some(FiveTuple { src: *src.ip(), dst: *dst.ip(), proto, src_port: src.port(), dst_port: dst.port() })
-    };
-    let id = text.parse().ok().map(|id| FlowName::Id(FlowId(id)));
-    id.or_else(|| tuple().map(FlowName::Tuple)).ok_or_else(|| {
-        Problem::bad(format!("`{text}` names no flow"))
-            .at("flow")
-            .expected("its id, or SRC:PORT,DST:PORT,PROTO such as 10.0.0.2:4000,10.1.0.2:80,tcp")
-    })
 }
 
 fn unknown_flow(text: &str) -> Problem {
@@ -397,7 +377,7 @@ fn unknown_flow(text: &str) -> Problem {
 }
 
 /// A flow.
-#[utoipa::path(get, path = "/v1/flows/{flow}", params(("flow" = String, Path, description = "id, or SRC:PORT,DST:PORT,PROTO")), responses((status = 200, body = FlowRow), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/v1/flows/{flow}", params(FlowInPath), responses((status = 200, body = FlowRow), (status = 404, body = Problem)))]
 async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRow> {
     let name = flow_name(&text)?;
     let row = api.asker.ask(move |hub| hub.flow_row(name)).await?;
@@ -405,7 +385,7 @@ async fn flow(State(api): State<Api>, Path(text): Path<String>) -> Answer<FlowRo
 }
 
 /// Why a flow is where it is, and where else it could be.
-#[utoipa::path(get, path = "/v1/flows/{flow}/why", params(("flow" = String, Path, description = "id, or SRC:PORT,DST:PORT,PROTO")), responses((status = 200, body = WhyRow), (status = 404, body = Problem)))]
+#[utoipa::path(get, path = "/v1/flows/{flow}/why", params(FlowInPath), responses((status = 200, body = WhyRow), (status = 404, body = Problem)))]
 async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<WhyRow> {
     let name = flow_name(&text)?;
     let why = api.asker.ask(move |hub| hub.why(name)).await?.ok_or_else(|| unknown_flow(&text))?;
@@ -418,14 +398,16 @@ async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<WhyRow>
 struct Announcement {
     five_tuple: TupleRow,
     /// Payload bytes, if they are known.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole_or_none")]
+    #[schema(maximum = 9007199254740991i64)]
     size_bytes: Option<u64>,
 }
 
 /// Announces a flow, before its first packet.
-#[utoipa::path(post, path = "/v1/flows", request_body = Announcement, responses((status = 202, body = AnnouncedRow), (status = 404, body = Problem)))]
+#[utoipa::path(post, path = "/v1/flows", request_body = Announcement, responses((status = 202, body = AnnouncedRow), (status = 409, body = Problem)))]
 async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, Json<AnnouncedRow>), Problem> {
     let Announcement { five_tuple, size_bytes } = body(&bytes)?;
+    exact(size_bytes.unwrap_or(0), "size_bytes")?;
     let (tuple, fabric) = (FiveTuple::from(five_tuple), api.fabric().await?);
     for (place, address) in [("five_tuple.src", tuple.src), ("five_tuple.dst", tuple.dst)] {
         if fabric.attachment(address).is_none() {
@@ -434,7 +416,7 @@ async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, J
         }
     }
     if tuple.src == tuple.dst {
-        return Err(Problem::bad("both ends are one host").at("five_tuple").expected("two hosts"));
+        return Err(Problem::conflict("both ends are one host").at("five_tuple").expected("two hosts"));
     }
     let told = move |hub: &mut Hub| {
         hub.tell(Input::TransferAnnounced { five_tuple: tuple, size_bytes });
@@ -477,7 +459,8 @@ struct Wanted {
     #[schema(example = "hedera:period=1s")]
     scheme: String,
     /// What its random choices come from; 1 if it is left out.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole")]
+    #[schema(maximum = 9007199254740991i64)]
     seed: u64,
 }
 
@@ -487,6 +470,7 @@ fn one() -> u64 {
 
 impl Wanted {
     fn make(self) -> Result<(SchemeChange, Box<dyn Scheme>), Problem> {
+        exact(self.seed, "seed")?;
         let parsed = registry().parse(&self.scheme);
         let spec = parsed.map_err(|problem| {
             Problem::bad(problem.to_string()).at("scheme").way_out("`pathloom scheme list` lists them, with their keys")

@@ -1,6 +1,7 @@
 //! What the API says of the controller's things. Flows are named by numbers in decimal digits, as text: they have 64 bits,
 //! more than JavaScript's numbers hold.
 
+use super::parameters::whole;
 use pathloom_control::{Cause, Controller, Decision, Reason};
 use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, Path, PROTO_TCP};
 use pathloom_scheme::{DefaultRoutes, FlowId, FlowView};
@@ -121,14 +122,19 @@ pub(crate) struct LinkRow {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TupleRow {
-    #[schema(value_type = String, example = "10.0.0.2")]
+    #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
     pub src: Ipv4Addr,
-    #[schema(value_type = String, example = "10.1.0.2")]
+    #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
     pub dst: Ipv4Addr,
     /// Protocol number; TCP if it is left out.
-    #[serde(default = "tcp")]
+    #[serde(default = "tcp", deserialize_with = "whole")]
+    #[schema(maximum = 255)]
     pub proto: u8,
+    #[serde(deserialize_with = "whole")]
+    #[schema(maximum = 65535)]
     pub src_port: u16,
+    #[serde(deserialize_with = "whole")]
+    #[schema(maximum = 65535)]
     pub dst_port: u16,
 }
 

@@ -2,10 +2,10 @@
 //! be slow in.
 
 use super::ask::{channel, Asker, Questions};
-use super::door::{keep, Book, Door};
+use super::door::{keep, Book, Closed, Door};
 use super::routes::router;
+use super::seats::{Seat, Seated, Seats};
 use super::settings::ReadyApi;
-use crate::places::{Places, Refused};
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::Router;
@@ -17,14 +17,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 /// How much longer than a request a client may keep a connection without one.
 const IDLE: u32 = 6;
+/// Most that is kept of a request's headers. A connection costs little more, and `body_bytes` once it has shown a token.
+const HEADER_BYTES: usize = 32 << 10;
 
 /// Starts the API; returns where it listens, and where its questions come out.
 ///
@@ -49,10 +50,10 @@ pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
 
 async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
     let book = Arc::new(Book::default());
-    let ReadyApi { tokens, tls, connections, body_bytes, timeout: patience, .. } = ready;
+    let ReadyApi { tokens, tls, connections, body_bytes, timeout: patience, header_timeout, .. } = ready;
     let door = Door { tokens, body_bytes, timeout: patience, book: book.clone() };
-    let app = router(asker, book).layer(axum::middleware::from_fn_with_state(door, keep));
-    let places = Places::halved(connections);
+    let app = router(asker, book.clone()).layer(axum::middleware::from_fn_with_state(door, keep));
+    let seats = Seats::new(connections);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(taken) => taken,
@@ -62,26 +63,27 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
                 continue;
             }
         };
-        let place = match places.take(Some(peer.ip())) {
-            Ok(place) => place,
-            Err(refused) => {
-                if refused.is_named() {
-                    let Refused { why, count } = refused;
-                    tracing::warn!(%peer, why, count, "too many connections to the API; this one was closed");
-                }
-                continue;
-            }
+        while seats.should_wait() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let Some(Seated { seat, made_room }) = seats.take(peer.ip()) else {
+            book.close(peer.ip(), Closed::NoRoom);
+            continue;
         };
-        let (app, tls) = (app.clone(), tls.as_ref().map(|tls| TlsAcceptor::from(tls.get())));
+        if let Some(other) = made_room {
+            book.close(other, Closed::MadeRoom);
+        }
+        let (seat, book, app) = (Arc::new(seat), book.clone(), app.clone());
+        let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.get()));
         tokio::spawn(async move {
-            let _place = place;
-            let done = match tls {
-                None => serve(stream, peer, app, patience).await,
-                Some(tls) => match timeout(patience, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve(stream, peer, app, patience).await,
-                    Ok(Err(problem)) => Err(problem.to_string()),
-                    Err(_) => Err("its TLS handshake did not end in time".into()),
-                },
+            let done = tokio::select! {
+                done = greet(stream, tls, (peer, seat.clone()), app, patience) => done,
+                // The connection that came in its place has been noted.
+                () = seat.gives_way() => Err("it made room for another".into()),
+                () = stays_strange(&seat, header_timeout) => {
+                    book.close(peer.ip(), Closed::Late);
+                    Err("it showed no good token in time".into())
+                }
             };
             if let Err(problem) = done {
                 tracing::debug!(%peer, problem, "a connection to the API ended");
@@ -90,9 +92,34 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
     }
 }
 
+/// Waits until a connection should have shown a good token, and has not.
+async fn stays_strange(seat: &Seat, header_timeout: Duration) {
+    tokio::time::sleep(header_timeout).await;
+    if !seat.is_stranger() {
+        std::future::pending().await
+    }
+}
+
+/// Serves a connection, encrypted if it is to be.
+async fn greet(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    who: (SocketAddr, Arc<Seat>),
+    app: Router,
+    patience: Duration,
+) -> Result<(), String> {
+    match tls {
+        None => serve(stream, who, app, patience).await,
+        Some(tls) => {
+            let stream = tls.accept(stream).await.map_err(|problem| problem.to_string())?;
+            serve(stream, who, app, patience).await
+        }
+    }
+}
+
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: SocketAddr,
+    (peer, seat): (SocketAddr, Arc<Seat>),
     app: Router,
     patience: Duration,
 ) -> Result<(), String> {
@@ -102,10 +129,11 @@ async fn serve(
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(seat.clone());
         app.clone().oneshot(request)
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(64 << 10);
+    http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(HEADER_BYTES);
     let stream = TokioIo::new(Box::pin(stream));
     http.serve_connection(stream, service).await.map_err(|problem| problem.to_string())
 }

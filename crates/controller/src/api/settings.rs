@@ -26,6 +26,9 @@ pub struct Api {
     /// How long a client may take for a request, and for reading a part of the answer.
     #[serde(deserialize_with = "crate::duration::read")]
     pub timeout: Duration,
+    /// How long a connection may be without a request that shows a good token, TLS handshake and headers included.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub header_timeout: Duration,
     /// How often the port counters of all switches are read, for the loads of links; 0s for never.
     #[serde(deserialize_with = "crate::duration::read")]
     pub port_period: Duration,
@@ -40,6 +43,7 @@ impl Default for Api {
             connections: 64,
             body_bytes: 64 << 10,
             timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(5),
             port_period: Duration::from_secs(5),
         }
     }
@@ -54,6 +58,7 @@ pub(crate) struct ReadyApi {
     pub connections: usize,
     pub body_bytes: usize,
     pub timeout: Duration,
+    pub header_timeout: Duration,
 }
 
 impl Api {
@@ -72,11 +77,12 @@ impl Api {
         }
         let tls = self.tls.as_ref().map(|tls| tls.load(beside)).transpose();
         let tls = tls.map_err(|problem| format!("api.tls.{problem}"))?.map(Current::new);
-        if self.connections == 0 || self.body_bytes == 0 || self.timeout.is_zero() {
-            return Err("api: connections, body_bytes and timeout must be more than 0".into());
+        let times = [self.timeout, self.header_timeout];
+        if self.connections == 0 || self.body_bytes == 0 || times.iter().any(Duration::is_zero) {
+            return Err("api: connections, body_bytes, timeout and header_timeout must be more than 0".into());
         }
         let tokens = Current::new(Arc::new(tokens));
-        let Api { connections, body_bytes, timeout, .. } = *self;
-        Ok(Some(ReadyApi { address, tokens, tls, connections, body_bytes, timeout }))
+        let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
+        Ok(Some(ReadyApi { address, tokens, tls, connections, body_bytes, timeout, header_timeout }))
     }
 }

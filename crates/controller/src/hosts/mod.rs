@@ -10,6 +10,7 @@ mod words;
 pub(crate) use door::{accept_tcp, accept_unix};
 pub use words::{Said, Told, VERSION};
 
+use crate::newcomers::Newcomers;
 use crate::quiet::{subject, Quiet};
 use pathloom_control::{Input, Output};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
@@ -81,6 +82,8 @@ pub(crate) struct Hosts {
     fabric: Option<Arc<Fabric>>,
     most: usize,
     agents: BTreeMap<AgentId, Agent>,
+    /// Those that have not said which hosts they speak for.
+    newcomers: Newcomers<AgentId>,
     by_host: BTreeMap<NodeId, AgentId>,
     /// Who asked for paths, and under which number.
     requests: BTreeMap<u64, (AgentId, u64)>,
@@ -100,6 +103,7 @@ impl Hosts {
             fabric,
             most: HostsConfig::default().agents,
             agents: BTreeMap::new(),
+            newcomers: Newcomers::new(HostsConfig::default().agents),
             by_host: BTreeMap::new(),
             requests: BTreeMap::new(),
             last: 0,
@@ -124,7 +128,7 @@ impl Hosts {
     }
 
     pub(crate) fn set_most(&mut self, most: usize) {
-        self.most = most;
+        (self.most, self.newcomers) = (most, Newcomers::new(most));
     }
 
     /// Another scheme may want other things.
@@ -136,12 +140,22 @@ impl Hosts {
         }
     }
 
-    /// Takes a connection; `None` if there are too many.
+    /// Takes a connection; `None` if there are too many that speak for hosts. One that has not said yet which hosts it
+    /// speaks for makes room for another.
     pub(crate) fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
         self.now = self.now.max(now);
+        let address = only;
         if self.agents.len() >= self.most {
-            self.sent_away(&peer, "there are too many agents");
-            return None;
+            let agents = &self.agents;
+            let oldest = self.newcomers.take(address, true, |id| agents.get(id).is_some_and(|agent| !agent.greeted));
+            let Some(oldest) = oldest else {
+                self.sent_away(&peer, "there are too many agents");
+                return None;
+            };
+            if let Some(agent) = self.agents.remove(&oldest) {
+                self.sent_away(&agent.peer, "another needed its place, and it had not said which hosts it speaks for");
+                agent.away.notify_one();
+            }
         }
         let only = match only {
             None => None,
@@ -165,6 +179,8 @@ impl Hosts {
             away: Rc::default(),
         };
         self.agents.insert(id, agent);
+        let agents = &self.agents;
+        self.newcomers.push(address, id, |id| agents.get(id).is_some_and(|agent| !agent.greeted));
         Some(id)
     }
 

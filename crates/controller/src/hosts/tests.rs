@@ -176,6 +176,29 @@ fn run(test: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime, test);
 }
 
+#[test]
+fn agents_that_say_nothing_make_room_for_those_that_speak_for_hosts() {
+    let mut hosts = hosts();
+    hosts.set_most(4);
+    let from = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
+    let first = hosts.connect(Nanos::ZERO, "10.0.0.1:1".into(), from(1)).unwrap();
+    let idle = (0..40).map(|_| hosts.connect(Nanos::ZERO, "10.0.0.2:1".into(), from(2)).unwrap()).last().unwrap();
+    assert!(hosts.agents.contains_key(&first), "there are more of the other address");
+    for last in 3..=5 {
+        let id = hosts.connect(Nanos::ZERO, format!("10.0.0.{last}:1"), from(last)).unwrap();
+        let hello = format!(r#"{{"hello":{{"version":1,"hosts":["10.0.{}.1"]}}}}"#, last - 3);
+        hosts.agents.get_mut(&id).unwrap().only = None;
+        assert_eq!(hosts.line(id, hello.as_bytes()), None);
+    }
+    assert!(!hosts.agents.contains_key(&idle) && hosts.agents.contains_key(&first) && hosts.agents.len() == 4);
+    // 38 of the forty, and then the last two of them.
+    assert_eq!(hosts.refused(), 37 + 3);
+    let last = greeted(&mut hosts, r#"["10.0.3.1"]"#);
+    assert!(!hosts.agents.contains_key(&first));
+    assert_eq!(hosts.connect(Nanos::ZERO, "10.0.0.9:1".into(), from(9)), None, "all of them speak for hosts");
+    assert!(hosts.agents.contains_key(&last));
+}
+
 fn shared() -> Shared {
     let settings = (Sessions::default(), Limits::default());
     Shared::new(Hub::new(Brain::Nobody, hosts().fabric, BTreeMap::new(), settings))
@@ -230,9 +253,9 @@ fn the_kernel_misses_hosts_that_are_gone() {
 fn there_is_room_for_so_many() {
     let mut hosts = hosts();
     hosts.set_most(2);
-    let [one, other, third] = [0; 3].map(|_| hosts.connect(Nanos::ZERO, "test".into(), None));
-    assert!(one.is_some() && other.is_some() && third.is_none());
-    hosts.disconnect(one.unwrap(), "test");
+    let [one, _] = [r#"["10.0.0.1"]"#, r#"["10.0.1.1"]"#].map(|address| greeted(&mut hosts, address));
+    assert_eq!(hosts.connect(Nanos::ZERO, "test".into(), None), None);
+    hosts.disconnect(one, "test");
     assert!(hosts.connect(Nanos::ZERO, "test".into(), None).is_some());
 }
 

@@ -1,0 +1,249 @@
+//! Connections that the API serves at a time, and which of them makes room for a new one.
+//!
+//! A connection is a stranger until a request on it shows a good token. Strangers have half of the seats. When those are
+//! taken, the one that has waited longest makes room, of the address that has most: so whoever keeps many connections open
+//! without asking anything shuts nobody out, also nobody of the same address, which may be that of a reverse proxy. Later a
+//! connection counts for its token, not for its address.
+
+use super::problem::Problem;
+use axum::http::StatusCode;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// How long a connection has for its first request before it makes room for others.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// All seats; clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Seats {
+    most: usize,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// Connections by number, in the order in which they came.
+#[derive(Debug, Default)]
+struct Taken {
+    last: u64,
+    /// Counts requests, to tell which connection was used last.
+    turn: u64,
+    connections: BTreeMap<u64, Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    peer: IpAddr,
+    /// Whose token was shown on it; none while it is a stranger.
+    bearer: Option<String>,
+    since: Instant,
+    /// Whether a request on it is being answered.
+    busy: bool,
+    /// The turn in which it was used last.
+    used: u64,
+    leave: Arc<Notify>,
+}
+
+/// The seat of a connection; dropped, it is given back.
+#[derive(Debug)]
+pub(super) struct Seat {
+    seats: Seats,
+    number: u64,
+    leave: Arc<Notify>,
+}
+
+/// A request that is being answered. Dropped, its connection may be asked to make room.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Seat>);
+
+/// What became of a connection that came.
+#[derive(Debug)]
+pub(super) struct Seated {
+    pub seat: Seat,
+    /// The address of the connection that made room for it.
+    pub made_room: Option<IpAddr>,
+}
+
+impl Seats {
+    /// So many.
+    pub(super) fn new(most: usize) -> Seats {
+        Seats { most, taken: Arc::default() }
+    }
+
+    /// Whether one that just came, and may be about to ask, would have to make room for another. Where many come at a time,
+    /// the next is taken a little later.
+    pub(super) fn should_wait(&self) -> bool {
+        let taken = self.lock();
+        let next = self.is_full(&taken).then(|| taken.longest_stranger()).flatten();
+        next.and_then(|number| taken.connections.get(&number)).is_some_and(|one| one.since.elapsed() < GRACE)
+    }
+
+    /// Whether one more makes another go.
+    fn is_full(&self, taken: &Taken) -> bool {
+        let strangers = taken.connections.values().filter(|one| one.bearer.is_none()).count();
+        strangers >= self.most.div_ceil(2) || taken.connections.len() >= self.most
+    }
+
+    /// A seat for a connection that came; `None` if requests are being answered on all of them.
+    pub(super) fn take(&self, peer: IpAddr) -> Option<Seated> {
+        let mut taken = self.lock();
+        let mut made_room = None;
+        if self.is_full(&taken) {
+            let number = taken.longest_stranger().or_else(|| taken.longest_idle())?;
+            let gone = taken.connections.remove(&number)?;
+            gone.leave.notify_one();
+            made_room = Some(gone.peer);
+        }
+        taken.last += 1;
+        let (number, leave) = (taken.last, Arc::<Notify>::default());
+        let (used, bearer, since) = (taken.turn, None, Instant::now());
+        taken.connections.insert(number, Connection { peer, bearer, since, busy: false, used, leave: leave.clone() });
+        Some(Seated { seat: Seat { seats: self.clone(), number, leave }, made_room })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// The stranger that has waited longest, of the address that has most of them.
+    fn longest_stranger(&self) -> Option<u64> {
+        let mut of_peer: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
+        for (&number, one) in self.connections.iter().filter(|(_, one)| one.bearer.is_none()) {
+            of_peer.entry(one.peer).or_insert((0, number)).0 += 1;
+        }
+        let most = of_peer.values().max_by_key(|(count, first)| (*count, std::cmp::Reverse(*first)));
+        most.map(|&(_, first)| first)
+    }
+
+    /// The idle connection that was not used for longest, of the token that has most of them.
+    fn longest_idle(&self) -> Option<u64> {
+        let idle = || self.connections.iter().filter(|(_, one)| !one.busy);
+        let mut of_bearer: BTreeMap<&Option<String>, usize> = BTreeMap::new();
+        idle().for_each(|(_, one)| *of_bearer.entry(&one.bearer).or_default() += 1);
+        let greediest = of_bearer.into_iter().max_by_key(|&(_, count)| count)?.0;
+        idle().filter(|(_, one)| one.bearer == *greediest).min_by_key(|(_, one)| one.used).map(|(&number, _)| number)
+    }
+}
+
+impl Seat {
+    /// Notes that a request with a good token is being answered on this connection.
+    ///
+    /// # Errors
+    /// So many requests with this token are being answered that it has half of all seats: 429.
+    pub(super) fn begin(self: &Arc<Seat>, bearer: &str) -> Result<Busy, Problem> {
+        let mut taken = self.seats.lock();
+        let share = self.seats.most.div_ceil(2);
+        let with_token = |one: &&Connection| one.busy && one.bearer.as_deref() == Some(bearer);
+        if taken.connections.values().filter(with_token).count() >= share {
+            let detail = format!("{share} requests with the token of `{bearer}` are being answered");
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests at a time", detail);
+            return Err(problem.way_out("ask again when one is answered; api.connections is twice the limit"));
+        }
+        taken.turn += 1;
+        let turn = taken.turn;
+        if let Some(own) = taken.connections.get_mut(&self.number) {
+            if own.bearer.as_deref() != Some(bearer) {
+                own.bearer = Some(bearer.to_owned());
+            }
+            (own.busy, own.used) = (true, turn);
+        }
+        Ok(Busy(self.clone()))
+    }
+
+    /// Whether a good token was never shown on this connection.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.seats.lock().connections.get(&self.number).is_none_or(|own| own.bearer.is_none())
+    }
+
+    /// Waits until this connection has to make room for another.
+    pub(super) async fn gives_way(&self) {
+        self.leave.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.lock().connections.remove(&self.number);
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(own) = self.0.seats.lock().connections.get_mut(&self.0.number) {
+            own.busy = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    fn seat(seats: &Seats, peer: u8) -> Arc<Seat> {
+        Arc::new(seats.take(ip(peer)).unwrap().seat)
+    }
+
+    /// Numbers of the connections that have a seat.
+    fn seated(seats: &Seats) -> Vec<u64> {
+        seats.lock().connections.keys().copied().collect()
+    }
+
+    #[test]
+    fn the_oldest_stranger_of_the_most_crowded_address_makes_room() {
+        let seats = Seats::new(6);
+        let _held = [seat(&seats, 1), seat(&seats, 2), seat(&seats, 2)];
+        assert!(seats.should_wait(), "they came just now");
+        std::thread::sleep(GRACE);
+        assert!(!seats.should_wait());
+        let next = seats.take(ip(3)).unwrap();
+        assert_eq!((next.made_room, seated(&seats)), (Some(ip(2)), vec![1, 3, 4]));
+        // With one each, it is the oldest of all.
+        let after = seats.take(ip(3)).unwrap();
+        assert_eq!((after.made_room, seated(&seats)), (Some(ip(1)), vec![3, 4, 5]));
+    }
+
+    #[test]
+    fn a_thousand_strangers_move_no_one_with_a_token() {
+        let seats = Seats::new(8);
+        let known: Vec<Arc<Seat>> = (0..4).map(|_| seat(&seats, 1)).collect();
+        known.iter().for_each(|seat| drop(seat.begin("proxy").unwrap()));
+        let strangers: Vec<Seated> = (0..1000).map(|_| seats.take(ip(1)).unwrap()).collect();
+        assert_eq!(seated(&seats), [1, 2, 3, 4, 1001, 1002, 1003, 1004]);
+        assert!(known.iter().all(|seat| !seat.is_stranger()));
+        drop(strangers);
+        assert_eq!(seated(&seats), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn idle_connections_of_the_greediest_token_make_room_and_busy_ones_do_not() {
+        let seats = Seats::new(4);
+        let all: Vec<Arc<Seat>> = (0..4)
+            .map(|number| {
+                let seat = seat(&seats, 1);
+                drop(seat.begin(if number == 0 { "one" } else { "other" }).unwrap());
+                seat
+            })
+            .collect();
+        drop(all[1].begin("other").unwrap());
+        let next = seats.take(ip(9)).unwrap();
+        assert_eq!(seated(&seats), [1, 2, 4, 5], "the third was not used for longest");
+        let busy: Vec<Busy> =
+            [(0, "one"), (1, "other"), (3, "other")].map(|(at, name)| all[at].begin(name).unwrap()).into();
+        let next = (next, seats.take(ip(9)).unwrap());
+        assert_eq!(seated(&seats), [1, 2, 4, 6]);
+        let last = Arc::new(next.1.seat);
+        let refused = last.begin("other").unwrap_err();
+        assert!(refused.status == 429 && refused.detail.contains("2 requests"), "{refused:?}");
+        let _last = last.begin("one").unwrap();
+        assert!(seats.take(ip(9)).is_none(), "requests are being answered on all");
+        drop(busy);
+        assert!(seats.take(ip(9)).is_some());
+    }
+}
