@@ -55,7 +55,7 @@ lint-python: build
 	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
 
-test-rust: build
+test-rust: build .venv/judges/.deps
 	$(call say,Rust tests)
 	cargo test --workspace --exclude pathloom-python --quiet
 
@@ -103,10 +103,12 @@ comma := ,
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	touch $@
 
-.venv/judges/.deps: .venv/.deps benches/openflow/requirements.lock
-	$(call say,Fetching os-ken$(comma) a judge of our OpenFlow messages$(comma) into .venv/judges/)
+JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
+
+.venv/judges/.deps: .venv/.deps $(JUDGES)
+	$(call say,Fetching the judges of our OpenFlow messages and of the API into .venv/judges/)
 	test -x .venv/judges/bin/python || $(BIN)/python -m venv .venv/judges
-	.venv/judges/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement benches/openflow/requirements.lock
+	for lock in $(JUDGES); do .venv/judges/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement $$lock; done
 	touch $@
 
 .venv/.built: .venv/.deps $(RUST) pyproject.toml

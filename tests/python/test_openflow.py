@@ -1,4 +1,4 @@
-"""Two independent judges of the OpenFlow codec: tshark's dissector and os-ken's parser read what we write.
+"""Three independent judges of the OpenFlow codec: tshark, os-ken and c65of read what we write.
 
 The bytes are recorded by `cargo test -p pathloom-openflow --test samples`, which also proves that they are what is
 written today.
@@ -122,11 +122,21 @@ def test_no_message_was_forgotten() -> None:
     assert kinds == {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 18, 19, 20, 21, 24, 25, 29}
 
 
-def test_os_ken_reads_and_writes_the_same() -> None:
-    """os-ken lives in a virtual environment of its own, for it needs much that nothing else here does."""
+def judged(name: str) -> str:
+    """What a judge says. They live in a virtual environment of their own, for they need much that nothing else does."""
     python = Path(".venv/judges/bin/python")
     if not python.exists():
-        pytest.fail("os-ken is not installed; `make test-python` installs it, or type: make .venv/judges/.deps")
-    done = subprocess.run([python, "benches/openflow/os_ken_reads.py"], capture_output=True, text=True, check=False)
+        pytest.fail("the judges are not installed; `make test-python` installs them, or type: make .venv/judges/.deps")
+    command = [python, "benches/openflow/judges_read.py", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == f"os-ken agrees on {len(SAMPLES)} messages"
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("judge", ["os-ken", "c65of"])
+def test_a_judge_reads_and_writes_the_same(judge: str) -> None:
+    assert judged(judge) == f"{judge} agrees on {len(SAMPLES)} messages"
+
+
+def test_judges_find_the_same_in_what_we_wrote() -> None:
+    assert judged("both") == "os-ken and c65of find the same in 23 messages"

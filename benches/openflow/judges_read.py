@@ -1,23 +1,23 @@
-"""os-ken as a judge of our OpenFlow messages: it reads what we wrote, and what it can only write it writes alike.
+"""os-ken and c65of as judges of our OpenFlow messages: they read what we wrote, and write alike what they only write.
 
-Runs in `.venv/judges` (`make .venv/judges/.deps`), from the root of the project.
+Runs in `.venv/judges` (`make .venv/judges/.deps`), from the root of the project, with the name of the judge, or with
+`both` to hold what one reads against what the other does.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from pathlib import Path
-from typing import Any
-
-from os_ken.ofproto import ofproto_parser, ofproto_v1_3, ofproto_v1_3_parser
-from os_ken.ofproto.ofproto_protocol import ProtocolDesc
+from typing import Any, NamedTuple
 
 SAMPLES: dict[str, bytes] = {
     sample["name"]: bytes.fromhex(sample["hex"])
     for sample in json.loads(Path("crates/openflow/tests/samples.json").read_text(encoding="utf-8"))
 }
 
-SEEN_BY_OS_KEN: dict[str, dict[str, Any]] = {
+SEEN: dict[str, dict[str, Any]] = {
     "error": {"type": 5, "code": 1},
     "features_reply": {"datapath_id": 0x21, "n_tables": 254, "capabilities": 0x4F},
     "get_config_reply": {"miss_send_len": 128},
@@ -27,30 +27,53 @@ SEEN_BY_OS_KEN: dict[str, dict[str, Any]] = {
     "role_reply": {"role": 2, "generation_id": 3},
     "bundle_open": {"experimenter": 0x4F4E_4600, "exp_type": 2300},
     "flow_add": {"cookie": 0xA000_0000_0000_0001, "table_id": 1, "command": 0, "priority": 1000, "idle_timeout": 10},
-    "flow_delete": {"command": 4, "out_group": ofproto_v1_3.OFPG_ANY},
+    "flow_delete": {"command": 4, "out_group": 0xFFFF_FFFF},
 }
-"""Attributes by message, as os-ken names them."""
+"""Attributes by message, as both judges name them."""
+EXPERIMENTER = 4
+"""Number of the messages of extensions."""
 
 
-def check_reading() -> None:
-    """os-ken reads what we wrote."""
-    protocol = ProtocolDesc(version=ofproto_v1_3.OFP_VERSION)
+class Judge(NamedTuple):
+    """A library that speaks OpenFlow 1.3: its numbers, its messages, and what it takes for a switch."""
+
+    words: Any
+    parts: Any
+    protocol: Any
+
+    def read(self, message: bytes) -> Any:
+        """The message, read by this library."""
+        version, kind, length, xid = message[0], message[1], int.from_bytes(message[2:4]), int.from_bytes(message[4:8])
+        if hasattr(self.parts, "msg_parser"):
+            return self.parts.msg_parser(self.protocol, version, kind, length, xid, message)
+        return self.parts.msg(self.protocol, version, kind, length, xid, message)
+
+
+def judge_of(name: str) -> Judge:
+    """os-ken or c65of."""
+    if name == "os-ken":
+        protocol = importlib.import_module("os_ken.ofproto.ofproto_protocol").ProtocolDesc(version=4)
+        words = importlib.import_module("os_ken.ofproto.ofproto_v1_3")
+        return Judge(words, importlib.import_module("os_ken.ofproto.ofproto_v1_3_parser"), protocol)
+    words = importlib.import_module("c65of.ofproto")
+    return Judge(words, importlib.import_module("c65of.ofproto.parser"), None)
+
+
+def check_reading(judge: Judge) -> None:
+    """It reads what we wrote."""
     for name, message in SAMPLES.items():
-        if name in requests(protocol):
+        if name in requests(judge):
             continue
-        version, kind, length, xid = ofproto_parser.header(message)
-        parsed = ofproto_v1_3_parser.msg_parser(protocol, version, kind, length, xid, message)
+        parsed = judge.read(message)
         assert parsed is not None, name
         assert (parsed.msg_len, parsed.xid) == (len(message), 1), name
-        for attribute, value in SEEN_BY_OS_KEN.get(name, {}).items():
+        for attribute, value in SEEN.get(name, {}).items():
             assert getattr(parsed, attribute) == value, (name, attribute)
 
 
-def check_a_rule() -> None:
-    """os-ken finds every part of a rule."""
-    protocol = ProtocolDesc(version=ofproto_v1_3.OFP_VERSION)
-    message = SAMPLES["flow_stats_reply"]
-    reply = ofproto_v1_3_parser.msg_parser(protocol, *ofproto_parser.header(message), message)
+def check_a_rule(judge: Judge) -> None:
+    """It finds every part of a rule."""
+    reply = judge.read(SAMPLES["flow_stats_reply"])
     assert len(reply.body) == 2
     rule = reply.body[0]
     expected = {"in_port": 3, "eth_type": 0x0800, "vlan_vid": 0x1007, "ip_proto": 6, "tcp_src": 1234, "tcp_dst": 80}
@@ -70,9 +93,9 @@ def check_a_rule() -> None:
     ]
 
 
-def requests(protocol: ProtocolDesc) -> dict[str, Any]:
-    """What os-ken writes and does not read, as it writes it."""
-    words, parts = ofproto_v1_3, ofproto_v1_3_parser
+def requests(judge: Judge) -> dict[str, Any]:
+    """What the libraries write and do not read, as this one writes it."""
+    words, parts, protocol = judge
     ours, mask = 0xA000_0000_0000_0000, 0xFC00_0000_0000_0000
     everything = (protocol, 0, words.OFPTT_ALL, words.OFPP_ANY, words.OFPG_ANY, ours, mask, parts.OFPMatch())
     return {
@@ -90,13 +113,13 @@ def requests(protocol: ProtocolDesc) -> dict[str, Any]:
         "group_desc_request": parts.OFPGroupDescStatsRequest(protocol, 0),
         "meter_stats_request": parts.OFPMeterStatsRequest(protocol, 0, words.OFPM_ALL),
         "meter_config_request": parts.OFPMeterConfigStatsRequest(protocol, 0, words.OFPM_ALL),
-        **changes(protocol),
+        **changes(judge),
     }
 
 
-def changes(protocol: ProtocolDesc) -> dict[str, Any]:
+def changes(judge: Judge) -> dict[str, Any]:
     """Groups, meters and packets out, of which the same holds."""
-    words, parts = ofproto_v1_3, ofproto_v1_3_parser
+    words, parts, protocol = judge
     group = 0x5000_0000
 
     def out(port: int) -> list[Any]:
@@ -124,16 +147,38 @@ def changes(protocol: ProtocolDesc) -> dict[str, Any]:
     }
 
 
-def check_writing() -> None:
-    """os-ken writes what we write."""
-    for name, request in requests(ProtocolDesc(version=ofproto_v1_3.OFP_VERSION)).items():
+def check_writing(judge: Judge) -> None:
+    """It writes what we write."""
+    for name, request in requests(judge).items():
         request.set_xid(1)
         request.serialize()
         assert bytes(request.buf) == SAMPLES[name], name
 
 
+def check_alike(one: Judge, other: Judge) -> int:
+    """Both find the same in every message that both read. Returns the number of messages."""
+    found = 0
+    for name, message in SAMPLES.items():
+        # Extensions of OpenFlow are known to one of them alone.
+        if name in requests(one) or message[1] == EXPERIMENTER:
+            continue
+        seen = [json.dumps(judge.read(message).to_jsondict(), sort_keys=True) for judge in (one, other)]
+        assert seen[0] == seen[1], (name, *seen)
+        found += 1
+    return found
+
+
+def main(name: str) -> None:
+    """Prints what the judge agrees on, or fails."""
+    if name == "both":
+        print(f"os-ken and c65of find the same in {check_alike(judge_of('os-ken'), judge_of('c65of'))} messages")
+        return
+    judge = judge_of(name)
+    check_reading(judge)
+    check_a_rule(judge)
+    check_writing(judge)
+    print(f"{name} agrees on {len(SAMPLES)} messages")
+
+
 if __name__ == "__main__":
-    check_reading()
-    check_a_rule()
-    check_writing()
-    print(f"os-ken agrees on {len(SAMPLES)} messages")
+    main(sys.argv[1])
