@@ -128,6 +128,34 @@ def test_status_tells_what_there_is(lab: LabCommand, name: str) -> None:
     assert (row["state"], row["switching"]) == ("broken", False)
 
 
+def test_a_controller_that_was_killed_is_named_and_started_again(lab: LabCommand, name: str) -> None:
+    refused = lab("controller")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert lab("up", SMALL, "--controller", "pathloom").code == 0
+    (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
+    assert "way_out" not in row
+    assert lab("controller").out == f"lab `{name}`: the controller runs\n"
+    os.kill(row["controller_process"], signal.SIGKILL)
+    time.sleep(0.5)
+    (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
+    assert (row["controller_process"], row["state"]) == (None, "up")
+    assert f"pathloom lab controller --name {name}" in lab("status").out
+    again = lab("controller")
+    assert again.code == 0, again.err
+    (row,) = json.loads(lab("status", "--json", "-").out)["labs"]
+    assert row["controller_process"] is not None and all(switch["connected"] for switch in row["switches"])
+    reach(name, "h0", "h3")
+
+
+def test_only_a_lab_with_a_controller_of_ours_has_one_to_start(lab: LabCommand, name: str) -> None:
+    lab("up", SMALL, "--scheme", "spt")
+    refused = lab("controller")
+    assert refused.code == 2
+    assert refused.err.endswith(
+        f"lab `{name}`: has static routes, and no controller of ours; `lab up --controller pathloom` starts one\n"
+    )
+
+
 def test_what_will_not_do_is_one_line(lab: LabCommand, name: str) -> None:
     cases = [
         (lab("exec", "h0", "--", "true"), f"lab `{name}`: is not up"),

@@ -158,6 +158,19 @@ def status(
     return 0
 
 
+@app.command("controller")
+def restart_controller(name: NameOption = "lab") -> int:
+    """Start our own controller of a lab again, if it has ended; it adopts the rules that stand.
+
+    Example: pathloom lab controller --name lab
+    """
+    from pathloom.lab.lab import Lab
+
+    restarted = Lab(name).restart_controller()
+    print(f"lab `{name}`: the controller {'runs again; all switches are connected' if restarted else 'runs'}")
+    return 0
+
+
 @app.command("exec")
 def execute(
     host: Annotated[
@@ -285,6 +298,9 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         print(f"  switches    {len(row['switches'])}, Open vSwitch {'runs' if row['switching'] else 'does not run'}")
         print(f"  hosts       {len(row['hosts'])}, {row['stack']}")
         print(f"  controller  {steering}")
+        if "way_out" in row:
+            print(f"              {row['way_out']}")
+            print(f"              it said last: {row['last_words'] or 'nothing'}")
         print(f"  drops       {sum(link['dropped_packets'] for link in row['links'])} packets at switches")
         for note in row["notes"]:
             print(f"  note        {note}")

@@ -111,8 +111,45 @@ def await_routes(
 def check(process: subprocess.Popen[bytes], directory: Path) -> None:
     """Raises `ToolError` with what a controller said last when it has ended by itself."""
     if process.poll() is not None:
+        raise ToolError(f"the controller ended: {last_words(directory) or f'exit code {process.returncode}'}")
+
+
+def await_sessions(process: subprocess.Popen[bytes], switches: OpenVSwitch, directory: Path) -> None:
+    """Waits until every switch has its session. Raises `ToolError`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        check(process, directory)
+        connected = switches.connected_bridges()
+        if all(connected.get(one.bridge) for one in switches.blueprint.switches):
+            return
+        time.sleep(0.05)
+    raise ToolError(
+        f"not all switches have called the controller within {PATIENCE_S:g} s; see {directory}/controller.log"
+    )
+
+
+def last_words(directory: Path) -> str | None:
+    """The last line that the controller of a lab has logged; None if there is none."""
+    try:
         said = (directory / "controller.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise ToolError(f"the controller ended: {said[-1] if said else f'exit code {process.returncode}'}")
+    except FileNotFoundError:
+        return None
+    return said[-1] if said else None
+
+
+def running(directory: Path) -> int | None:
+    """Number of the process that is the controller of a lab, whoever started it; None if there is none."""
+    file = os.fsencode(directory / "controller.toml")
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            try:
+                words = Path(f"/proc/{entry.name}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # It has ended meanwhile.
+            # `ip netns exec` has the same words behind others of its own, until it becomes the controller.
+            if words[1:3] == [b"--config", file]:
+                return int(entry.name)
+    return None
 
 
 def busy_ns(process: subprocess.Popen[bytes]) -> int:

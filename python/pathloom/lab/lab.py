@@ -200,6 +200,32 @@ class Lab:
         self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed, arp)
         controller.await_routes(self._controller, switches, self.directory, rules_of)
 
+    def restart_controller(self) -> bool:
+        """Starts the native controller of a lab that is up again, if it has ended; says whether it had.
+
+        It adopts the rules that it finds, and keeps the scheme that the lab was put up with. Raises `PathloomError` for
+        a lab that has no controller of ours, and `ToolError` when the controller ends at once.
+        """
+        system.check_machine()
+        blueprint = self.blueprint()
+        target = (self.state() or {}).get("controller")
+        if target != controller.OWN:
+            steering = f"the controller at {target}" if target else "static routes"
+            raise bad_input(
+                f"lab `{self.name}`: has {steering}, and no controller of ours; "
+                "`lab up --controller pathloom` starts one"
+            )
+        self.hold()
+        try:
+            if controller.running(self.directory) is not None:
+                return False
+            self._controller = controller.launch(blueprint, self.directory)
+            switches = self.open_vswitch_of_state()
+            controller.await_sessions(self._controller, switches, self.directory)
+            return True
+        finally:
+            self.release()
+
     def stop_controller(self) -> bool:
         """Ends the controller that this process has started; its rules stay. Says whether it ended in order."""
         return self._controller is None or controller.stop(self._controller)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pathloom.errors import ToolError
-from pathloom.lab import links, system
+from pathloom.lab import controller, links, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
 from pathloom.lab.switches import OpenVSwitch
@@ -17,6 +17,7 @@ def lab_status(name: str) -> dict[str, Any]:
     """The row of a lab in `pathloom lab status --json`.
 
     `state` is `up`, `starting`, `broken` (parts of it are gone) or `down`; all but the first two hold nothing more.
+    `controller_process` is the process of our own controller, null when it has ended; `way_out` then says what to do.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -35,6 +36,7 @@ def lab_status(name: str) -> dict[str, Any]:
         "state": UP if switching and not missing else "broken",
         "fabric": state["fabric"],
         "controller": state["controller"],
+        **_controller(lab, state["controller"]),
         "scheme": state["scheme"],
         "stack": state["stack"]["name"],
         "switching": switching,
@@ -49,6 +51,24 @@ def lab_status(name: str) -> dict[str, Any]:
         ],
         "links": _links(blueprint) if not missing else [],
         "notes": state.get("notes", []),
+    }
+
+
+def _controller(lab: Lab, target: str | None) -> dict[str, Any]:
+    """What becomes of our own controller; nothing for a lab that has none."""
+    if target != controller.OWN:
+        return {}
+    process = controller.running(lab.directory)
+    if process is not None:
+        return {"controller_process": process}
+    way_out = (
+        f"the controller has ended, and the switches keep the rules that they have; "
+        f"`pathloom lab controller --name {lab.name}` starts it again"
+    )
+    return {
+        "controller_process": None,
+        "way_out": way_out,
+        "last_words": controller.last_words(lab.directory),
     }
 
 
