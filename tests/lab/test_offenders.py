@@ -274,8 +274,8 @@ def test_a_survey_makes_a_fabric_of_what_is_there(name: str, tmp_path: Path) -> 
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
     # It says what it waits for before anybody has spoken.
-    said = process.stderr.readline().decode()
-    assert "waiting: " in said, said
+    first = process.stderr.readline().decode()
+    assert "waiting: " in first, first
     started = time.monotonic()
     # Hosts are found when they speak: each asks for the next one until it is answered.
     names = [host.name for host in live.blueprint.hosts]

@@ -127,10 +127,10 @@ def judged(name: str) -> str:
     python = Path(".venv/judges/bin/python")
     if not python.exists():
         pytest.fail("the judges are not installed; `make test-python` installs them, or type: make .venv/judges/.deps")
-    command = [python, "benches/openflow/judges_read.py", name]
+    command = [str(python), "benches/openflow/judges_read.py", name]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return str(done.stdout.strip())
 
 
 @pytest.mark.parametrize("judge", ["os-ken", "c65of"])

@@ -10,12 +10,15 @@ use pathloom_discovery::{build_fabric, Dpid, FoundFabric, KnownHost, Place};
 use pathloom_model::builders::to_node_link_json;
 use pathloom_model::spec::Spec;
 use pathloom_model::{Fabric, LinkSettings, Nanos};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// So long must nothing have changed before what is found is believed.
 const STABLE: Nanos = Nanos::from_secs(3);
+/// The log hears of something new so long after the last line, and of the same again after the longer time.
+const SAY_SOON: Nanos = Nanos::from_secs(1);
+const SAY_AGAIN: Nanos = Nanos::from_secs(10);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 /// How links are taken to be, where nothing is said of them: what discovery cannot see.
@@ -72,7 +75,8 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
     tracing::info!(%address, "looking at the switches that call");
     tokio::task::spawn_local(serve::accept_tcp(listener, shared.clone()));
     tokio::task::spawn_local(serve::keep_time(shared.clone()));
-    let (mut before, mut since, mut said) = (Findings::default(), Nanos::ZERO, String::new());
+    let (mut before, mut since, mut problem) = (Findings::default(), Nanos::ZERO, None);
+    let mut told = Told::default();
     loop {
         tokio::time::sleep(LOOK).await;
         let mut hub = shared.hub.borrow_mut();
@@ -80,20 +84,55 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
         let now = hub.clock.now();
         let findings = hub.scout.as_ref().map(Findings::of).unwrap_or_default();
         if findings != before {
-            (before, since) = (findings, now);
-        } else if now.saturating_sub(since) >= STABLE {
-            since = now;
+            (before, since, problem) = (findings, now, None);
+        } else if now.saturating_sub(since) >= STABLE && problem.is_none() {
             match make(&before, links) {
                 Ok(fabric) => return Ok(fabric),
-                Err(problem) if problem != said => {
-                    let (switches, cables, hosts) = (before.switches.len(), before.links.len(), before.hosts.len());
-                    tracing::warn!(switches, cables, hosts, "no fabric yet: {problem}");
-                    said = problem;
-                }
-                Err(_) => {}
+                Err(why) => problem = Some(why),
             }
         }
+        if let Some(waits_for) = told.news(now, waits_for(address, &before, problem.as_deref())) {
+            let (switches, cables, hosts) = (before.switches.len(), before.links.len(), before.hosts.len());
+            tracing::info!(switches, cables, hosts, "waiting: {waits_for}");
+        }
     }
+}
+
+/// What the log was told last that is waited for, and when.
+#[derive(Default)]
+struct Told(Option<(Nanos, String)>);
+
+impl Told {
+    /// What the log is to be told now: anything new, a second after the last at the earliest, and the same every 10 s.
+    fn news(&mut self, now: Nanos, waits_for: String) -> Option<String> {
+        let due = self
+            .0
+            .as_ref()
+            .is_none_or(|(at, last)| now.saturating_sub(*at) >= if *last == waits_for { SAY_AGAIN } else { SAY_SOON });
+        due.then(|| self.0.insert((now, waits_for)).1.clone())
+    }
+}
+
+/// What a survey waits for, and what brings it on.
+fn waits_for(address: SocketAddr, found: &Findings, problem: Option<&str>) -> String {
+    if found.switches.is_empty() {
+        return format!(
+            "no switch has called {address} yet; have each call it, for example by `ovs-vsctl set-controller BRIDGE tcp:{address}`"
+        );
+    }
+    if let Some(problem) = problem {
+        return format!("no fabric can be made of what was found: {problem}");
+    }
+    if found.links.is_empty() && found.switches.len() > 1 {
+        return "no cable between switches was seen yet; probes by LLDP go out of every port that is up".into();
+    }
+    let silent = if found.hosts.is_empty() {
+        "; no host has spoken by ARP yet: let each ping an address of its network".to_owned()
+    } else {
+        let seen: BTreeSet<Dpid> = found.hosts.iter().map(|host| host.place.dpid).collect();
+        format!("; hosts were seen at {} of them: one that says nothing by ARP is not in the fabric", seen.len())
+    };
+    format!("nothing may change for {} s{silent}", STABLE.0 / 1_000_000_000)
 }
 
 /// A fabric of what was found, if the names that a fabric gives are those on the wire.
@@ -182,5 +221,32 @@ mod tests {
         assert!(make(&Findings::default(), links).is_err());
         assert!(read_links("link:rate=fast").unwrap_err().contains("rate"));
         assert!(run("nowhere", None).unwrap_err().contains("127.0.0.1:6653"));
+    }
+    #[test]
+    fn it_says_what_it_waits_for_and_what_brings_it_on() {
+        let address = "127.0.0.1:6653".parse().unwrap();
+        let whole = perfect("fat-tree:k=4");
+        let nothing = Findings::default();
+        let switches = Findings { switches: whole.switches.clone(), ..Findings::default() };
+        let cables = Findings { links: whole.links.clone(), ..switches.clone() };
+        let cases = [
+            (&nothing, None, "set-controller BRIDGE tcp:127.0.0.1:6653"),
+            (&switches, None, "no cable"),
+            (&cables, None, "let each ping"),
+            (&whole, None, "hosts were seen at 8 of them"),
+            (&whole, Some("port 3 is strange"), "port 3 is strange"),
+        ];
+        for (found, problem, words) in cases {
+            let said = waits_for(address, found, problem);
+            assert!(said.contains(words) && !said.contains('\n'), "{said}");
+        }
+    }
+
+    #[test]
+    fn it_says_the_same_every_ten_seconds_and_news_within_one() {
+        let mut told = Told::default();
+        let mut says = |at_ms: u64, what: &str| told.news(Nanos::from_millis(at_ms), what.into()).is_some();
+        assert!(says(0, "switches") && !says(100, "switches") && !says(900, "hosts") && says(1000, "hosts"));
+        assert!(!says(5000, "hosts") && says(11_000, "hosts") && !says(11_100, "hosts"));
     }
 }

@@ -15,6 +15,10 @@ const SLACK: i64 = 2;
 
 /// Flows on an access link from which on a change of one in so many is not passed on to all of them at once.
 const FEW: u64 = 32;
+/// With more flows than these on it, a change of one in so many is not: an arrival would estimate dozens of others anew, whose
+/// shares are small.
+const CROWD: u64 = 64;
+const FEW_OF_CROWD: u64 = 8;
 
 /// A flow that wants a path.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -464,7 +468,8 @@ impl Placer {
     fn share_link(&mut self, link: u32, slot: Option<u32>) {
         let count = self.ledger.on_link(link).len() as u32;
         let before = self.ledger.shared_by(link);
-        if u64::from(count.abs_diff(before)) * FEW <= u64::from(before) {
+        let one_in = if u64::from(before) > CROWD { FEW_OF_CROWD } else { FEW };
+        if u64::from(count.abs_diff(before)) * one_in <= u64::from(before) {
             return slot.into_iter().for_each(|slot| self.share(slot));
         }
         self.ledger.set_shared_by(link, count);
