@@ -53,6 +53,7 @@ lint-python: build
 	mypy
 	cd tests/lab && mypy --config-file ../../pyproject.toml *.py
 	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
+	cd benches/openflow && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
 
 test-rust: build .venv/judges/.deps

@@ -194,7 +194,7 @@ def serve(what: str) -> tuple[subprocess.Popen[str], int]:
     return process, int(process.stdout.readline())
 
 
-def turn(selector: selectors.BaseSelector, switches: list[Switch]) -> list[object]:
+def turn(selector: selectors.BaseSelector, switches: list[Switch]) -> list[Switch]:
     """Sends what is to be sent; returns whose sockets have something, after a millisecond at most."""
     for switch in switches:
         switch.flush()
@@ -209,7 +209,6 @@ def connect(port: int, sizes: list[int]) -> tuple[selectors.BaseSelector, list[S
     last = time.monotonic()
     while time.monotonic() - last < 0.5 or not all(switch.stands for switch in switches):
         for switch in turn(selector, switches):
-            assert isinstance(switch, Switch)
             list(switch.messages())
             last = time.monotonic()
     return selector, switches
@@ -259,21 +258,21 @@ def tors(port: int, fabric: Fabric) -> tuple[selectors.BaseSelector, list[Switch
     return selector, sessions, found
 
 
-def paths(port: int, fabric: Fabric, standing: int, flows: int, more: Callable[[list[Tor], int, int], int]) -> None:
-    """Measures paths with `standing` flows before; `more` opens what is due, given what is open and left."""
+def paths(port: int, fabric: Fabric, standing: int, flows: int, more: Callable[[list[Tor], int], int]) -> None:
+    """Measures paths with `standing` flows before; `more` opens what is due, at most as many as are left."""
     selector, sessions, by_session = tors(port, fabric)
     every = list(by_session.values())
 
-    def run(count: int, opens: Callable[[list[Tor], int, int], int]) -> tuple[list[float], float, float]:
+    def run(count: int, opens: Callable[[list[Tor], int], int]) -> tuple[list[float], float, float]:
         times: list[float] = []
         left, last, begun, busy = count, time.monotonic(), time.monotonic(), time.process_time()
         while len(times) < count:
-            left -= opens(every, count - left - len(times), left)
+            left -= opens(every, left)
             for session in turn(selector, sessions):
                 tor = by_session.get(id(session))
                 if tor is not None:
                     last = time.monotonic() if tor.work(times) else last
-                elif isinstance(session, Switch):
+                else:
                     list(session.messages())
             assert time.monotonic() - last < PATIENCE_S, f"{count - len(times)} paths never came"
         return times, time.monotonic() - begun, time.process_time() - busy
@@ -282,10 +281,10 @@ def paths(port: int, fabric: Fabric, standing: int, flows: int, more: Callable[[
     told(f"{standing} flows standing", *run(flows, more))
 
 
-def closed(outstanding: int) -> Callable[[list[Tor], int, int], int]:
+def closed(outstanding: int) -> Callable[[list[Tor], int], int]:
     """Keeps so many under way at each ToR."""
 
-    def more(every: list[Tor], _open: int, left: int) -> int:
+    def more(every: list[Tor], left: int) -> int:
         opened, now = 0, time.monotonic()
         for tor in every:
             count = min(outstanding - len(tor.sent), left - opened)
@@ -297,18 +296,18 @@ def closed(outstanding: int) -> Callable[[list[Tor], int, int], int]:
     return more
 
 
-def at_rate(rate_hz: float) -> Callable[[list[Tor], int, int], int]:
+def at_rate(rate_hz: float) -> Callable[[list[Tor], int], int]:
     """Opens so many a second, in turn at all ToRs, whatever is answered."""
-    begun: list[float] = []
+    begun: float | None = None
     total = 0
 
-    def more(every: list[Tor], _open: int, left: int) -> int:
-        nonlocal total
+    def more(every: list[Tor], left: int) -> int:
+        nonlocal begun, total
         now = time.monotonic()
-        begun or begun.append(now)
-        count = min(int((now - begun[0]) * rate_hz) - total, left)
+        begun = now if begun is None else begun
+        count = min(int((now - begun) * rate_hz) - total, left)
         for number in range(total, total + count):
-            every[number % len(every)].open(begun[0] + number / rate_hz)
+            every[number % len(every)].open(begun + number / rate_hz)
         total += count
         return count
 

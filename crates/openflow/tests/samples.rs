@@ -1,4 +1,5 @@
-//! Every message kind once, as the bytes in `samples.json`, which tshark and os-ken judge (`tests/python/test_openflow.py`).
+//! Every message kind once, as the bytes in `samples.json`, which tshark, os-ken and c65of judge
+//! (`tests/python/test_openflow.py`).
 //! `PATHLOOM_BLESS=1 cargo test -p pathloom-openflow --test samples` writes them anew.
 
 use pathloom_model::rules::*;
