@@ -32,16 +32,15 @@ impl<T> Newcomers<T> {
 
     /// Takes out the one that has waited longest: of this address, or if there is none and `of_any`, of the one with most.
     pub(crate) fn take(&mut self, peer: Option<IpAddr>, of_any: bool, is_new: impl Fn(&T) -> bool) -> Option<T> {
-        if let Some(found) = self.take_of(peer, &is_new) {
-            return Some(found);
+        let mut found = self.take_of(peer, &is_new);
+        while let (None, true, Some(longest)) = (&found, of_any, self.most_crowded()) {
+            found = self.take_of(longest, &is_new);
         }
-        while of_any {
-            let longest = self.by_peer.iter().max_by_key(|(_, queue)| queue.len()).map(|(&peer, _)| peer)?;
-            if let Some(found) = self.take_of(longest, &is_new) {
-                return Some(found);
-            }
-        }
-        None
+        found
+    }
+
+    fn most_crowded(&self) -> Option<Option<IpAddr>> {
+        self.by_peer.iter().max_by_key(|(_, queue)| queue.len()).map(|(&peer, _)| peer)
     }
 
     fn take_of(&mut self, peer: Option<IpAddr>, is_new: impl Fn(&T) -> bool) -> Option<T> {
