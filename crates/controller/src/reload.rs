@@ -9,7 +9,7 @@ use crate::tls::Binding;
 use pathloom_control::{Input, SchemeChange};
 use rustls::ServerConfig;
 use std::path::PathBuf;
-use tokio::signal::unix::{signal, SignalKind};
+use tokio::signal::unix::Signal;
 
 /// What is in use of the files that a configuration names.
 pub(crate) struct InUse {
@@ -52,8 +52,7 @@ impl InUse {
 
 /// Reads the file again at each SIGHUP. A new scheme takes over from the old one and finds all flows where they are.
 /// Tokens and certificates hold from then on for whoever comes; sessions and connections that stand go on.
-pub(crate) async fn reload(shared: Shared, file: PathBuf, mut in_use: InUse) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+pub(crate) async fn reload(shared: Shared, file: PathBuf, mut hangup: Signal, mut in_use: InUse) {
     while hangup.recv().await.is_some() {
         let read: Result<Ready, ConfigError> = crate::config::read(&file);
         match read {

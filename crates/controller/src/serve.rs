@@ -179,6 +179,9 @@ async fn serve(
     persist: Persist,
     out_of_service: Vec<Target>,
 ) -> Result<(), ServeError> {
+    // Before the log says that it runs: whoever reads that may signal at once.
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let hangup = signal(SignalKind::hangup())?;
     let mut listens = Vec::new();
     if let Some(address) = ready.config.listen.address {
         let listener =
@@ -212,8 +215,7 @@ async fn serve(
     }
     tokio::task::spawn_local(keep_time(shared.clone()));
     tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
-    tokio::task::spawn_local(reload(shared.clone(), file, InUse::new(&ready)));
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::task::spawn_local(reload(shared.clone(), file, hangup, InUse::new(&ready)));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
