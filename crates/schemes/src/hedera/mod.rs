@@ -56,10 +56,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// What a specification says of finding elephants; Global First Fit places them.
 pub(crate) fn read_detection(spec: &Spec) -> Result<Settings, SpecError> {
     let nic_share = spec.number("elephant", 0.0, 1.0)?.unwrap_or(0.1);
-    let period = spec.time("period")?.unwrap_or(Nanos::from_secs(5));
-    if period < Nanos::from_millis(1) || period > Nanos::from_secs(3600) {
-        return Err(spec.error("period: expected 1ms to 1h, such as 5s"));
-    }
+    let period = crate::router::read_period(spec, "period")?.unwrap_or(Nanos::from_secs(5));
     Ok(Settings { nic_share, period, annealing: None })
 }
 

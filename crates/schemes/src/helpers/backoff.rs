@@ -126,6 +126,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_saved_before_is_read() {
+        // Hedera called the length of a wait `rounds`.
+        for saved in [r#"{"1":{"rounds":2,"over":7}}"#, r#"{"1":{"length":2,"over":7}}"#] {
+            let mut backoff: Backoff = serde_json::from_str(saved).unwrap();
+            assert!(backoff.holds(6, FlowId(1)) && !backoff.holds(7, FlowId(1)));
+            backoff.rejected(7, FlowId(1), &Rejection::Draining, Waits::ROUNDS);
+            assert_eq!(backoff.next_due(), Some(11));
+        }
+    }
+
+    #[test]
     fn rounds_double_too() {
         let (flow, mut backoff) = (FlowId(1), Backoff::default());
         for (round, length) in [(0, 1), (1, 2), (3, 4), (7, 8), (15, 16), (31, 32), (63, 64), (127, 64)] {
