@@ -147,13 +147,16 @@ def test_swapped_uplinks_are_used_and_named(name: str, tmp_path: Path) -> None:
                 assert max(loads_bps) < 11e6, "no link carries more than it can"
                 spans.append((start_ns, time.time_ns()))
             tracks = {"flows": probes.stop(), "defaults": defaults.stop()}
+        longest_ms = 0
         for what, all_of in tracks.items():
             outages = [track.outage_ns(*span) for span in spans for track in all_of]
             assert None not in outages, f"{what} stayed black-holed"
             out_ms = sorted(round((one or 0) / 1e6) for one in outages)
             figures(f"two swapped uplinks, and back: {what}", longest_ms=out_ms[-1], hit=sum(map(bool, out_ms)))
-            assert out_ms[-1] < 2000
+            longest_ms = max(longest_ms, out_ms[-1])
         assert "cabling: the cable from" in live.log()
+        with timing():
+            assert longest_ms < 2000
 
 
 def test_what_another_interface_has_counted_is_no_load(name: str, tmp_path: Path) -> None:
