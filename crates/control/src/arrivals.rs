@@ -23,6 +23,9 @@ impl Controller {
             self.counts.nonsense += 1;
             return;
         }
+        if self.takes_packet(headers) {
+            return;
+        }
         match meaning(&self.config, &self.needs, headers) {
             // Known by now, or over: this packet was on its way.
             Meaning::Standing { .. } if self.flows.find(&five_tuple).is_some() => {}
@@ -171,6 +174,7 @@ impl Controller {
             self.undo_move(id);
         }
         self.end_back(id);
+        self.end_bound(id);
         let Some(flow) = self.flows.get(id) else { return };
         let on_path = flow.moving.is_some() || flow.staying().any(|source| flow.version(source.plan).is_some());
         if !on_path {

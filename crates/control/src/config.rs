@@ -1,5 +1,6 @@
 //! Settings of a controller.
 
+use crate::assignments::AssignmentLimits;
 use crate::pacing::Enforcement;
 use pathloom_model::Nanos;
 use pathloom_scheme::{Detection, Migration, Needs, RuleSharing};
@@ -56,6 +57,8 @@ pub struct Config {
     /// Whether hosts may leave long flows unlabelled: what [`Detection::Any`] stands for. Without, it is
     /// [`Detection::Label`].
     pub unlabelled: bool,
+    /// Limits of path assignments.
+    pub assignments: AssignmentLimits,
     /// Priorities of the rules.
     pub priorities: Priorities,
 }
@@ -80,6 +83,7 @@ impl Default for Config {
             sweep: None,
             both_directions: false,
             unlabelled: false,
+            assignments: AssignmentLimits::default(),
             priorities: Priorities::default(),
         }
     }
@@ -108,9 +112,9 @@ impl Config {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Priorities {
-    /// Copies of first packets (table control).
+    /// Copies of first packets (table control); those for path assignments are one above.
     pub first: u16,
-    /// Copies of last packets (table control).
+    /// Copies of last packets (table control); those for path assignments are one above.
     pub last: u16,
     /// Copies of packets of unknown flows without a handshake (table long-flows).
     pub unknown: u16,

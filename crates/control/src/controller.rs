@@ -1,6 +1,8 @@
 //! The controller: inputs in, outputs out, and the scheme in between.
 
+use crate::assignments::Assignments;
 use crate::config::Config;
+use crate::cookies::is_bound;
 use crate::counts::Counts;
 use crate::defaults::{Compiler, Routes};
 use crate::drain::{Drains, Staged};
@@ -54,6 +56,7 @@ pub struct Controller {
     /// How long a packet may take over any link.
     pub(crate) slowest_link: Nanos,
     pub(crate) orphans: Orphans,
+    pub(crate) assignments: Assignments,
     pub(crate) labels: Labels,
     pub(crate) cables: Cables,
     pub(crate) drains: Drains,
@@ -106,6 +109,7 @@ impl Controller {
             draining: Draining::new(),
             slowest_link: crate::plan::slowest_link(&fabric),
             orphans: Orphans::default(),
+            assignments: Assignments::new(config.epoch),
             labels: Labels::default(),
             cables: Cables::new(&fabric),
             drains: Drains::default(),
@@ -169,7 +173,8 @@ impl Controller {
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let scheme = self.scheme.poll_timeout().map(|at| at.max(self.deaf_until));
         let rest = (!self.events.is_empty()).then(|| self.now.saturating_add(BREATH));
-        [scheme, rest, self.timers.next(), self.polling.next(), self.link_loads.next()].into_iter().flatten().min()
+        let own = [self.timers.next(), self.polling.next(), self.link_loads.next(), self.assignments.poll_timeout()];
+        [scheme, rest].into_iter().chain(own).flatten().min()
     }
 
     /// Puts another scheme in charge. Flows stay where they are; what the last one kept them from sending ends with it. The
@@ -278,6 +283,7 @@ impl Controller {
         self.pump();
         self.count_fresh();
         self.refresh_fixed();
+        self.refresh_copies();
         self.next_stage();
     }
 
@@ -309,6 +315,9 @@ impl Controller {
             Input::TransferEnded { five_tuple } => self.ended(&five_tuple),
             Input::PathsRequested { request, src, dst, count } if self.is_host(src) && self.is_host(dst) => {
                 self.tell(Event::PathsRequested { request, src, dst, count });
+            }
+            Input::AssignPaths { .. } | Input::ClaimPath { .. } | Input::ReleasePaths { .. } => {
+                self.answer_application(input);
             }
             Input::Load { busy_share } if !busy_share.is_nan() => self.view.busy_share = busy_share.clamp(0.0, 1.0),
             Input::Rtt { switch, rtt } if self.is_switch(switch) => self.view.switch_rtt[switch.index()] = Some(rtt),
@@ -355,20 +364,26 @@ impl Controller {
         }
         self.poll_if_due();
         self.read_ports_if_due();
+        self.assignments_if_due();
         if self.scheme.poll_timeout().is_some_and(|at| at.max(self.deaf_until) <= self.now) {
             self.tell(Event::Timeout);
             self.deaf_until = self.now.saturating_add(BREATH);
         }
     }
 
-    /// Notes something for the scheme. It does not hear of ways back.
+    /// Notes something for the scheme. It does not hear of ways back, nor of connections on assigned paths.
     pub(crate) fn tell(&mut self, event: Event) {
-        if let Event::RouteConfirmed { flow } | Event::RouteRejected { flow, .. } = event {
-            if self.leads_back(flow) {
-                return;
-            }
+        match event {
+            Event::RouteConfirmed { flow } if is_bound(flow) => self.assignments.forget_retry(flow),
+            Event::RouteRejected { flow, .. } if is_bound(flow) => self.lead_later(flow),
+            Event::RouteConfirmed { flow } | Event::RouteRejected { flow, .. } if self.leads_back(flow) => {}
+            event => self.events.push_back(event),
         }
-        self.events.push_back(event);
+    }
+
+    /// Whether a flow is none of the scheme's: a way back, or a direction of a connection on an assigned path.
+    pub(crate) fn is_of_controller(&self, flow: FlowId) -> bool {
+        is_bound(flow) || self.leads_back(flow)
     }
 
     fn pump(&mut self) {
@@ -393,6 +408,11 @@ impl Controller {
     }
 
     fn act(&mut self, action: Action) {
+        if action.flow().is_some_and(is_bound) {
+            // A scheme that looks through all flows may come upon it, but has no say in where it goes.
+            self.counts.rejected += 1;
+            return;
+        }
         match action {
             Action::SetDefaults(how) => {
                 self.stale |= self.view.defaults != how;

@@ -4,7 +4,8 @@
 //! 63..60 mark | 59..58 kind | 57..42 epoch | 41..6 serial number of the flow | 5..0 plan
 //! ```
 //! Epoch and serial number together are the [`FlowId`]: every start of a controller has an epoch of its own, so no
-//! identifier is ever given twice. The highest bit of the serial number marks a way back ([`crate::returns`]). Rules of labels have the kind of detection, and plan 1.
+//! identifier is ever given twice. The highest bit of the serial number marks a way back ([`crate::returns`]), the one below it
+//! a direction of a connection on an assigned path ([`crate::bound`]). Rules of labels have the kind of detection, and plan 1.
 
 use pathloom_scheme::FlowId;
 
@@ -15,7 +16,9 @@ const FLOW_SHIFT: u32 = 6;
 const SERIAL_BITS: u32 = 36;
 /// Set in the identifiers of ways back.
 const WAY_BACK: u64 = 1 << (SERIAL_BITS - 1);
-const SERIAL_MASK: u64 = WAY_BACK - 1;
+/// Set in the identifiers of both directions of a connection on an assigned path.
+const BOUND: u64 = 1 << (SERIAL_BITS - 2);
+const SERIAL_MASK: u64 = BOUND - 1;
 const FLOW_MASK: u64 = (1 << (SERIAL_BITS + 16)) - 1;
 
 /// What tells [`RuleKind::Label`] from [`RuleKind::Detection`]: rules of no single flow have no plan.
@@ -91,7 +94,7 @@ impl Cookie {
     }
 }
 
-/// The identifier of flow number `serial` (modulo 2³⁵) of an epoch.
+/// The identifier of flow number `serial` (modulo 2³⁴) of an epoch.
 pub fn flow_id(epoch: u16, serial: u64) -> FlowId {
     FlowId(u64::from(epoch) << SERIAL_BITS | serial & SERIAL_MASK)
 }
@@ -106,6 +109,16 @@ pub fn is_way_back(flow: FlowId) -> bool {
     flow.0 & WAY_BACK != 0
 }
 
+/// The identifier for a direction of a connection on an assigned path, if the flow would have had this one.
+pub fn bound_id(flow: FlowId) -> FlowId {
+    FlowId(flow.0 | BOUND)
+}
+
+/// Whether a flow of this identifier is a direction of a connection on an assigned path.
+pub fn is_bound(flow: FlowId) -> bool {
+    flow.0 & BOUND != 0
+}
+
 /// Epoch and serial number of a flow.
 pub fn epoch_and_serial(flow: FlowId) -> (u16, u64) {
     ((flow.0 >> SERIAL_BITS) as u16, flow.0 & SERIAL_MASK)
@@ -118,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 35, plan in 0..PLANS, kind in 0..5usize) {
+        fn what_is_encoded_is_decoded(epoch: u16, serial in 0..1u64 << 34, plan in 0..PLANS, kind in 0..5usize) {
             let kinds = [RuleKind::Source, RuleKind::Hop, RuleKind::Default, RuleKind::Detection, RuleKind::Label];
             let kind = kinds[kind];
             let plan = if matches!(kind, RuleKind::Detection | RuleKind::Label) { 0 } else { plan };
@@ -128,6 +141,10 @@ mod tests {
             let back = way_back_id(cookie.flow);
             prop_assert!(is_way_back(back) && !is_way_back(cookie.flow));
             prop_assert_eq!(epoch_and_serial(back), (epoch, serial));
+            let bound = bound_id(cookie.flow);
+            prop_assert!(is_bound(bound) && !is_bound(cookie.flow) && !is_bound(back) && !is_way_back(bound));
+            prop_assert_eq!(epoch_and_serial(bound), (epoch, serial));
+            prop_assert_eq!(Cookie::decode(Cookie { flow: bound, ..cookie }.encode()).map(|cookie| cookie.flow), Some(bound));
             prop_assert_eq!(Cookie::decode(Cookie { flow: back, ..cookie }.encode()).map(|cookie| cookie.flow), Some(back));
             let selected = cookie.encode() & SOURCE_COOKIE_MASK == SOURCE_COOKIE;
             prop_assert_eq!(selected, kind == RuleKind::Source);

@@ -30,6 +30,9 @@ pub struct Counts {
     pub rejected: u64,
     /// Flows put back on the default routes because a link of their path went down.
     pub rescued: u64,
+    /// Connections put on paths that applications had claimed for them.
+    #[serde(default)]
+    pub bound: u64,
     /// Rules and groups that switches refused.
     pub refused: u64,
     /// Flows found standing after a restart and taken over.

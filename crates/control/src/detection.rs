@@ -6,29 +6,38 @@ use crate::places::Places;
 use crate::tables::{self, CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_model::rules::{Actions, Match, Rule, RuleAction};
 use pathloom_model::{
-    Fabric, Headers, MptcpOption, NodeId, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
+    Fabric, Headers, MptcpOption, NodeId, Prefix, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST,
+    TCP_SYN,
 };
 use pathloom_scheme::{Detection, Needs};
+use std::net::Ipv4Addr;
 
 /// The rules that join the tables of `switch`, and at ToRs those that copy packets of its own hosts, by source prefix and by address placed there:
 /// what only passes through is never looked at.
-pub(crate) fn rules(config: &Config, needs: &Needs, (fabric, places): (&Fabric, &Places), switch: NodeId) -> Vec<Rule> {
+/// The same for single addresses there that have path assignments (`assigned`), where a first packet would not be copied anyway.
+pub(crate) fn rules(
+    config: &Config,
+    needs: &Needs,
+    (fabric, places): (&Fabric, &Places),
+    switch: NodeId,
+    assigned: &[Ipv4Addr],
+) -> Vec<Rule> {
     let priorities = &config.priorities;
     let mut rules = vec![
         tables::rule(CONTROL, 0, Match::default(), Actions::NONE, Some(LONG_FLOWS)),
         tables::rule(LONG_FLOWS, 0, Match::default(), Actions::NONE, Some(DEFAULTS)),
     ];
     let own = fabric.tor_prefix(switch);
+    let finds = !matches!(needs.detection, Detection::Nothing | Detection::Announced);
+    let labelled = (needs.detection == Detection::Label).then_some(LONG_FLOW_DSCP);
+    let dscp = labelled.filter(|_| !needs.subflows);
     for prefix in own.into_iter().chain(places.sources_at(switch, own)) {
         let from_here = Match { src: Some(prefix), ..Match::default() };
-        let labelled = (needs.detection == Detection::Label).then_some(LONG_FLOW_DSCP);
-        let finds = !matches!(needs.detection, Detection::Nothing | Detection::Announced);
         let mut copy = |table: u8, priority, matches| {
             rules.push(tables::rule(table, priority, matches, [RuleAction::Copy].into(), Some(table + 1)));
         };
         let tcp = Match { proto: Some(PROTO_TCP), ..from_here };
         if finds || needs.subflows {
-            let dscp = labelled.filter(|_| !needs.subflows);
             // The SYN+ACK begins what the accepting side sends. That of a subflow is not looked at.
             let both = config.both_directions && !needs.subflows;
             let flags = Some((TCP_SYN, if both { TCP_SYN } else { TCP_SYN | TCP_ACK }));
@@ -40,11 +49,32 @@ pub(crate) fn rules(config: &Config, needs: &Needs, (fabric, places): (&Fabric, 
             copy(LONG_FLOWS, priorities.unknown, Match { proto: Some(PROTO_UDP), dscp: labelled, ..from_here });
         }
     }
+    if dscp.is_some() || !(finds || needs.subflows) {
+        rules.extend(assigned.iter().flat_map(|&address| of_source(config, address)));
+    }
     for rule in &mut rules {
         rule.cookie = Cookie::fixed(RuleKind::Detection, config.epoch).encode();
         rule.notify_removal = config.is_watched();
     }
     rules
+}
+
+/// The rules that copy first and last packets of an address, whoever its connections are for.
+fn of_source(config: &Config, address: Ipv4Addr) -> [Rule; 2] {
+    let from_here = Match { src: Some(Prefix::host(address)), proto: Some(PROTO_TCP), ..Match::default() };
+    [(config.priorities.first, (TCP_SYN, TCP_SYN | TCP_ACK)), (config.priorities.last, (TCP_FIN, TCP_FIN))].map(
+        |(priority, flags)| {
+            let matches = Match { tcp_flags: Some(flags), ..from_here };
+            let priority = priority.saturating_add(1);
+            tables::rule(CONTROL, priority, matches, [RuleAction::Copy].into(), Some(LONG_FLOWS))
+        },
+    )
+}
+
+/// Whether a rule is one of [`of_source`].
+pub(crate) fn is_of_source(config: &Config, rule: &Rule) -> bool {
+    let address = rule.matches.src.filter(|prefix| prefix.len == 32).map(|prefix| prefix.address);
+    address.is_some_and(|address| of_source(config, address).iter().any(|other| other.key() == rule.key()))
 }
 
 /// What a copied packet of a host means.

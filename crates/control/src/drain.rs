@@ -163,6 +163,7 @@ impl Controller {
             }
         }
         self.stage(target, out, &hops);
+        self.reassign();
         if out {
             self.timers.set(self.now.saturating_add(PATIENCE), Timer::Drain);
         }

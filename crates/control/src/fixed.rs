@@ -139,7 +139,8 @@ impl Controller {
         let standing = &self.switches[switch.index()].fixed.defaults.groups;
         let defaults = self.compiler.compile((&self.fabric, &self.places), &routes, switch, standing);
         self.routes = Some(routes);
-        let others = detection::rules(&self.config, &self.needs, (&self.fabric, &self.places), switch);
+        let sources = self.assigned_sources(switch);
+        let others = detection::rules(&self.config, &self.needs, (&self.fabric, &self.places), switch, &sources);
         FixedRules { defaults, others: others.into_iter().map(|rule| (rule.key(), rule)).collect() }
     }
 

@@ -2,6 +2,7 @@
 //! simulator's switches and live OpenFlow sessions are two drivers of these same messages, and a log of them replays
 //! in either world.
 
+use crate::assignments::{AssignError, Assigned, AssignmentId, ClaimKey, Owner, PathRequest};
 use pathloom_model::rules::{Group, GroupId, Meter, MeterId, Refusal, Rule, RuleCounters, RuleKey};
 use pathloom_model::{FiveTuple, Headers, Nanos, NodeId, PortNo, Prefix};
 use pathloom_scheme::State;
@@ -184,6 +185,37 @@ pub enum Input {
         /// Paths wanted.
         count: u32,
     },
+    /// An application asks for paths; answered by [`Output::Assigned`].
+    AssignPaths {
+        /// Names the request.
+        request: u64,
+        /// Who asks.
+        owner: Owner,
+        /// What is asked for.
+        paths: PathRequest,
+    },
+    /// An application is about to open a connection and claims the next path of its assignment for it; answered by
+    /// [`Output::Claimed`].
+    ClaimPath {
+        /// Names the request.
+        request: u64,
+        /// Who asks.
+        owner: Owner,
+        /// The assignment.
+        assignment: AssignmentId,
+        /// The connection to come.
+        connection: ClaimKey,
+    },
+    /// An application has no more use for its assignment; answered by [`Output::Released`]. Connections that stand keep their
+    /// paths.
+    ReleasePaths {
+        /// Names the request.
+        request: u64,
+        /// Who asks.
+        owner: Owner,
+        /// The assignment.
+        assignment: AssignmentId,
+    },
     /// The controller process's own load.
     Load {
         /// Busy share of the last second or so, 0..=1.
@@ -354,6 +386,27 @@ pub enum Output {
         /// What a simulator charges for it.
         modelled: Nanos,
     },
+    /// Answers [`Input::AssignPaths`].
+    Assigned {
+        /// The request.
+        request: u64,
+        /// The assignment, or why there is none.
+        answer: Result<Assigned, AssignError>,
+    },
+    /// Answers [`Input::ClaimPath`].
+    Claimed {
+        /// The request.
+        request: u64,
+        /// The assignment and the one path that the connection will take, or why there is none.
+        answer: Result<Assigned, AssignError>,
+    },
+    /// Answers [`Input::ReleasePaths`].
+    Released {
+        /// The request.
+        request: u64,
+        /// Why it was not released, if so.
+        answer: Result<(), AssignError>,
+    },
     /// Paths for the application that asked.
     OfferPaths {
         /// The request.
@@ -403,6 +456,9 @@ impl Output {
             | Output::ReleaseFlow { .. }
             | Output::PaceFlow { .. }
             | Output::Solve { .. }
+            | Output::Assigned { .. }
+            | Output::Claimed { .. }
+            | Output::Released { .. }
             | Output::OfferPaths { .. } => None,
         }
     }

@@ -7,6 +7,8 @@
 
 mod aggregate;
 mod arrivals;
+mod assignments;
+mod bound;
 mod config;
 mod controller;
 pub mod cookies;
@@ -43,6 +45,9 @@ mod tables;
 mod timers;
 mod times;
 
+pub use assignments::{
+    AssignError, Assigned, AssignmentId, AssignmentLimits, Assignments, ClaimKey, Owner, PathRequest, PathSearch,
+};
 pub use config::{Config, Priorities};
 pub use controller::Controller;
 pub use cookies::{SOURCE_COOKIE, SOURCE_COOKIE_MASK};

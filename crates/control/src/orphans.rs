@@ -2,7 +2,7 @@
 //! safe order: at the source ToR first, and elsewhere when no packet can be under way any more.
 
 use crate::controller::Controller;
-use crate::cookies::{epoch_and_serial, is_way_back, Cookie, RuleKind, PLANS};
+use crate::cookies::{epoch_and_serial, is_bound, is_way_back, Cookie, RuleKind, PLANS};
 use crate::flows::{Flow, SourceRule};
 use crate::labels::Next;
 use crate::plan::{tag, FlowKey, Version, LEVELS};
@@ -182,6 +182,7 @@ impl Controller {
             }
             None => {
                 self.drop_orphan(id);
+                self.end_bound(id);
                 if let Some(view) = self.orphans.remembered.remove(&id).filter(|view| view.long) {
                     self.view.flows.insert(id, view);
                     self.tell(Event::FlowFinished { flow: id });
@@ -285,7 +286,7 @@ impl Controller {
             flow.versions.push(version);
         }
         let measured = self.needs.detection.nic_share().is_some();
-        let long = (on_path || !measured) && !is_way_back(id);
+        let long = (on_path || !measured) && !is_way_back(id) && !is_bound(id);
         self.insert_flow(flow, long);
         self.counts.adopted += 1;
         let remembered = self.orphans.remembered.remove(&id);
@@ -301,6 +302,9 @@ impl Controller {
         }
         let useless = orphan.hops.into_iter().filter(|&((other, _), _)| !on_path || other != plan);
         self.take_away(id, plan, useless.collect());
+        if is_bound(id) {
+            self.assignments.adopted(self.now, &key.five_tuple, id);
+        }
         if let Some(path) = self.view.flows.get(&id).and_then(|view| view.route.clone()) {
             self.note(id, Decision::Adopted { path });
         }

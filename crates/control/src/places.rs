@@ -28,6 +28,12 @@ impl Places {
         Some(Attachment { address, ..*found })
     }
 
+    /// Where an address is; see [`Controller::attachment`].
+    pub(crate) fn attachment(&self, fabric: &Fabric, address: Ipv4Addr) -> Option<Attachment> {
+        let single = || self.0.get(&Prefix::host(address)).copied();
+        single().or_else(|| fabric.attachment(address).copied()).or_else(|| self.find(address))
+    }
+
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -71,8 +77,7 @@ fn attachment_at(fabric: &Fabric, address: Ipv4Addr, (switch, port): (NodeId, Po
 impl Controller {
     /// Where an address is: where it was placed, where the fabric lays it out, or where a prefix was placed that it is in.
     pub fn attachment(&self, address: Ipv4Addr) -> Option<Attachment> {
-        let single = || self.places.0.get(&Prefix::host(address)).copied();
-        single().or_else(|| self.fabric.attachment(address).copied()).or_else(|| self.places.find(address))
+        self.places.attachment(&self.fabric, address)
     }
 
     /// Single addresses that were placed, each with the switch and port that it is at.
@@ -101,6 +106,7 @@ impl Controller {
         };
         self.stale = true;
         self.leave_old_places();
+        self.assignments_moved();
     }
 
     /// Ends the flows one of whose ends is elsewhere now: their paths lead to where it was.

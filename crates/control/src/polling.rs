@@ -1,7 +1,7 @@
 //! Reading the flow counters of the ToRs, in rounds.
 
 use crate::controller::Controller;
-use crate::cookies::{Cookie, RuleKind};
+use crate::cookies::{is_bound, Cookie, RuleKind};
 use crate::io::{Output, RuleStats};
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Nanos, NodeId};
@@ -145,7 +145,7 @@ impl Controller {
             view.rate_bps = rate_bps.into();
             // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
             let access_bps = self.fabric.link(flow.key.src.uplink).settings.rate_bps;
-            if !view.long && share.is_some_and(|share| rate_bps as f64 >= share * access_bps as f64) {
+            if !view.long && !is_bound(id) && share.is_some_and(|share| rate_bps as f64 >= share * access_bps as f64) {
                 view.long = true;
                 self.events.push_back(Event::FlowArrived { flow: id });
             }

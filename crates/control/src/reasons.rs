@@ -91,6 +91,11 @@ pub enum Decision {
         /// The bandwidth that the scheme counts on.
         rate_bps: Option<u64>,
     },
+    /// An application has claimed this path for it.
+    Assigned {
+        /// The path.
+        path: Path,
+    },
     /// The scheme put it back on the default routes.
     Unroute,
     /// The scheme told it to wait.
@@ -153,6 +158,7 @@ enum Place {
     Route,
     RouteAtRate,
     Adopted,
+    Assigned,
     Unroute,
     Rescued,
     Drained,
@@ -165,6 +171,7 @@ impl Placed {
             Decision::Route { path, rate_bps: None } => (Place::Route, Some(path), 0),
             Decision::Route { path, rate_bps: Some(rate_bps) } => (Place::RouteAtRate, Some(path), *rate_bps),
             Decision::Adopted { path } => (Place::Adopted, Some(path), 0),
+            Decision::Assigned { path } => (Place::Assigned, Some(path), 0),
             Decision::Unroute => (Place::Unroute, None, 0),
             Decision::Rescued { link } => (Place::Rescued, None, u64::from(link.0)),
             Decision::Drained => (Place::Drained, None, 0),
@@ -179,6 +186,7 @@ impl Placed {
             (Place::Route, Some(path)) => Decision::Route { path, rate_bps: None },
             (Place::RouteAtRate, Some(path)) => Decision::Route { path, rate_bps: Some(self.number) },
             (Place::Adopted, Some(path)) => Decision::Adopted { path },
+            (Place::Assigned, Some(path)) => Decision::Assigned { path },
             (Place::Rescued, _) => Decision::Rescued { link: LinkId(self.number as u32) },
             (Place::Drained, _) => Decision::Drained,
             _ => Decision::Unroute,

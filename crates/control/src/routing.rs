@@ -1,6 +1,7 @@
 //! Putting flows on paths, moving them, and putting them back on the default routes.
 
 use crate::controller::Controller;
+use crate::cookies::is_bound;
 use crate::flows::{Flow, How, Move, SourceRule};
 use crate::plan::{Planner, Step, Version, LEVELS};
 use crate::reasons::Decision;
@@ -45,7 +46,11 @@ impl Controller {
             return self.tell(Event::RouteConfirmed { flow: id });
         }
         view.pending = Some(path.clone());
-        self.note(id, Decision::Route { path: path.clone(), rate_bps });
+        let decided = match is_bound(id) {
+            true => Decision::Assigned { path: path.clone() },
+            false => Decision::Route { path: path.clone(), rate_bps },
+        };
+        self.note(id, decided);
         self.start_move(id, path.clone());
         self.lead_back(id, &path);
     }
@@ -255,9 +260,9 @@ impl Controller {
         let closed = flow.closed;
         let path = flow.version(moving.plan).and_then(|version| version.path.clone());
         let took = self.now.saturating_sub(moving.begun);
-        let leads_back = self.leads_back(id);
+        let of_controller = self.is_of_controller(id);
         let news = self.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
-            if leads_back {
+            if of_controller {
                 // No route of the scheme's.
             } else if view.route.is_some() {
                 self.counts.reroutes += 1;
@@ -328,6 +333,7 @@ impl Controller {
             return;
         }
         self.leave_paths(id);
+        self.lead_later(id);
         if let Some(view) = self.view.flows.get_mut(&id) {
             view.allocated_bps = None.into();
         }

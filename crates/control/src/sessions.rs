@@ -86,6 +86,7 @@ impl Controller {
         for link in [link.min(link.reverse()), link.max(link.reverse())] {
             self.tell(Event::LinkChanged { link, up });
         }
+        self.reassign();
     }
 
     pub(crate) fn refused(&mut self, switch: NodeId, xid: u32, why: Refusal) {

@@ -1,5 +1,6 @@
 //! What a controller remembers, in a form that survives it.
 
+use crate::assignments::SavedAssignments;
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
@@ -41,6 +42,8 @@ pub struct Snapshot {
     places: Vec<Attachment>,
     flows: Vec<FlowRecord>,
     draining: Vec<Drain>,
+    #[serde(default, skip_serializing_if = "SavedAssignments::is_empty")]
+    assignments: SavedAssignments,
     counts: Counts,
 }
 
@@ -129,6 +132,7 @@ impl Controller {
             places: self.places.singles(),
             flows,
             draining,
+            assignments: self.assignments.save(),
             counts: self.counts,
         }
     }
@@ -208,6 +212,7 @@ impl Controller {
             controller.draining.insert((five_tuple, plan), rules);
             controller.timers.set(controller.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
         }
+        controller.restore_assignments(snapshot.assignments);
         Ok(controller)
     }
 

@@ -197,6 +197,7 @@ impl Sample {
             ("reroutes_in_place", "Of these, those moved in place.", counts.reroutes_in_place),
             ("paths_rejected", "Paths that could not be set up.", counts.rejected),
             ("flows_rescued", "Flows put back on default routes because a link went down.", counts.rescued),
+            ("connections_bound", "Connections put on paths that applications had claimed.", counts.bound),
             ("rules_refused", "Rules and groups that switches refused.", counts.refused),
             ("polls", "Rounds of reading flow counters.", counts.polls),
             ("polls_again", "Readings of flow counters asked for once more within a round.", counts.polls_again),

@@ -77,6 +77,9 @@ impl Hub {
             Output::HoldFlow { .. }
             | Output::ReleaseFlow { .. }
             | Output::PaceFlow { .. }
+            | Output::Assigned { .. }
+            | Output::Claimed { .. }
+            | Output::Released { .. }
             | Output::OfferPaths { .. } => self.hosts.carry_out(&output),
         }
     }

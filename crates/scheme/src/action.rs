@@ -80,3 +80,17 @@ pub enum Action {
         paths: Vec<Path>,
     },
 }
+
+impl Action {
+    /// The flow that it is about.
+    pub fn flow(&self) -> Option<FlowId> {
+        match *self {
+            Action::Route { flow, .. }
+            | Action::Unroute { flow }
+            | Action::Hold { flow, .. }
+            | Action::Release { flow }
+            | Action::Pace { flow, .. } => Some(flow),
+            _ => None,
+        }
+    }
+}

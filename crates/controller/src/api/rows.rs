@@ -301,6 +301,7 @@ fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
             format!("put it on {}, counting on {} Mbit/s for it", along(path), *rate as f64 / 1e6)
         }
         Decision::Route { path, rate_bps: None } => format!("put it on {}", along(path)),
+        Decision::Assigned { path } => format!("put it on {}, which an application has claimed for it", along(path)),
         Decision::Unroute => "put it on the default routes".into(),
         Decision::Hold => "told it to wait".into(),
         Decision::Release => "let it send".into(),

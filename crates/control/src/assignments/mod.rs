@@ -1,0 +1,550 @@
+//! Path assignments: an application asks for paths between two addresses, claims the next of them for each connection that it
+//! is about to open, and the connection takes that path in both directions from its first packet on. (The controller of
+//! parallel TCP streams: its AssignMultipath is [`Assignments::assign`], its MakePath is [`Assignments::claim`].)
+//!
+//! Assignments belong to the controller: they do not depend on the scheme in charge, and schemes do not hear of them. This
+//! component knows which paths were assigned, claimed and taken; [`crate::bound`] puts the connections on them.
+//!
+//! An assignment ends when its owner releases it or nobody has used it for its lifetime. A released one accepts no claim, and
+//! is forgotten when its last connection has ended. A claim ends when no first packet has come for it in time.
+
+mod error;
+mod restart;
+mod search;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+
+pub use error::AssignError;
+pub use restart::SavedAssignments;
+
+use crate::places::Places;
+use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId, Path, PROTO_TCP};
+use pathloom_scheme::FlowId;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// Assignments that one epoch of the controller names before it may use a name of the next epoch.
+const IDS_PER_EPOCH: u32 = 1 << 16;
+/// Names fit a signed number of 32 bits, the only integer of XML-RPC.
+const ID_MASK: u32 = i32::MAX as u32;
+
+/// Name of an assignment, 1 to 2³¹ − 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AssignmentId(pub u32);
+
+impl fmt::Display for AssignmentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Who may claim and release an assignment. The driver makes it from what it knows of the caller.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Owner(pub String);
+
+/// Which paths an assignment gets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathSearch {
+    /// The loop-free paths of fewest hops, breadth first (parallel TCP: AssignMultipath).
+    #[default]
+    BreadthFirst,
+    /// Paths that share no cable.
+    EdgeDisjoint,
+}
+
+/// Limits of assignments. Every field has a default.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AssignmentLimits {
+    /// Assignments in all.
+    pub most: u32,
+    /// Assignments of one owner.
+    pub most_per_owner: u32,
+    /// Paths of one assignment.
+    pub most_paths: u32,
+    /// Claims and connections of one assignment.
+    pub most_claims: u32,
+    /// How long a claim waits for the first packet of its connection.
+    pub claim_timeout: Nanos,
+    /// How long an assignment without claim and connection is kept, unless it was made with another lifetime.
+    pub lifetime: Nanos,
+    /// The longest lifetime that may be asked for.
+    pub longest_lifetime: Nanos,
+}
+
+impl Default for AssignmentLimits {
+    fn default() -> AssignmentLimits {
+        AssignmentLimits {
+            most: 16_384,
+            most_per_owner: 4096,
+            most_paths: 64,
+            most_claims: 1024,
+            claim_timeout: Nanos::from_secs(30),
+            lifetime: Nanos::from_secs(3600),
+            longest_lifetime: Nanos::from_secs(86_400),
+        }
+    }
+}
+
+/// What an application asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PathRequest {
+    /// Address of the sender.
+    pub src: Ipv4Addr,
+    /// Address of the receiver.
+    pub dst: Ipv4Addr,
+    /// Paths wanted. Fewer are assigned where there are no more.
+    pub count: u32,
+    /// Which paths.
+    #[serde(default)]
+    pub search: PathSearch,
+    /// How long the assignment is kept while nobody uses it; `None` for [`AssignmentLimits::lifetime`].
+    #[serde(default)]
+    pub lifetime: Option<Nanos>,
+}
+
+/// A connection to come, as an application knows it: the receiver's port does not matter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct ClaimKey {
+    /// Address of the sender, which opens the connection.
+    pub src: Ipv4Addr,
+    /// Address of the receiver.
+    pub dst: Ipv4Addr,
+    /// Source port.
+    pub src_port: u16,
+}
+
+impl ClaimKey {
+    fn of(five_tuple: &FiveTuple) -> ClaimKey {
+        ClaimKey { src: five_tuple.src, dst: five_tuple.dst, src_port: five_tuple.src_port }
+    }
+}
+
+/// An assignment, as it is made and listed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Assigned {
+    /// Its name.
+    pub assignment: AssignmentId,
+    /// The paths found, in the order in which they will be claimed.
+    pub paths: Vec<Path>,
+}
+
+/// What the component sees of the controller.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub now: Nanos,
+    pub fabric: &'a Fabric,
+    pub links: &'a LinkState,
+    pub places: &'a Places,
+    pub limits: &'a AssignmentLimits,
+}
+
+impl Context<'_> {
+    fn attachment(&self, address: Ipv4Addr) -> Result<Attachment, AssignError> {
+        self.places.attachment(self.fabric, address).ok_or(AssignError::UnknownAddress { address })
+    }
+
+    /// The ToRs that an assignment is to join.
+    fn ends(&self, src: Ipv4Addr, dst: Ipv4Addr) -> Result<(NodeId, NodeId), AssignError> {
+        let (from, to) = (self.attachment(src)?, self.attachment(dst)?);
+        if from.host == to.host {
+            return Err(AssignError::SameHost { src, dst });
+        }
+        Ok((from.tor, to.tor))
+    }
+}
+
+/// A path of an assignment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Slot {
+    path: Path,
+    /// Claims and connections that have it.
+    users: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Assignment {
+    owner: Owner,
+    request: PathRequest,
+    lifetime: Nanos,
+    /// ToRs that the paths join.
+    ends: (NodeId, NodeId),
+    /// Different paths, at least one.
+    slots: Vec<Slot>,
+    claims: BTreeSet<ClaimKey>,
+    /// Without claims, when it expires.
+    until: Nanos,
+    /// Whether it only waits for its connections to end.
+    released: bool,
+}
+
+/// A connection on an assigned path: its flows, as far as they are known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Connection {
+    flow: Option<FlowId>,
+    back: Option<FlowId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Claimed {
+    /// The first packet has not come yet.
+    Waiting { until: Nanos },
+    /// The connection stands.
+    Bound(Connection),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Claim {
+    id: AssignmentId,
+    slot: usize,
+    state: Claimed,
+}
+
+/// Which way a flow of a connection goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Forth,
+    Back,
+}
+
+/// What is to be done at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Due {
+    /// A claim has waited for long enough.
+    Claim(ClaimKey),
+    /// An assignment has not been used for its lifetime.
+    Assignment(AssignmentId),
+    /// A flow whose path was refused is to be tried again.
+    Retry(FlowId),
+}
+
+/// All assignments.
+#[derive(Debug, Default)]
+pub struct Assignments {
+    assignments: BTreeMap<AssignmentId, Assignment>,
+    claims: BTreeMap<ClaimKey, Claim>,
+    flows: BTreeMap<FlowId, (ClaimKey, Way)>,
+    per_owner: BTreeMap<Owner, u32>,
+    /// Assignments by the address of their sender: first and last packets from there are to be copied.
+    per_source: BTreeMap<Ipv4Addr, u32>,
+    /// Senders that came or went since the controller last asked.
+    changed_sources: BTreeSet<Ipv4Addr>,
+    /// Flows to be tried again, and how often they were refused in a row.
+    retries: BTreeMap<FlowId, (Nanos, u32)>,
+    due: BTreeSet<(Nanos, Due)>,
+    /// The name given last.
+    last: u32,
+}
+
+impl Assignments {
+    /// None yet. The names of two epochs in a row do not meet before one of them has given 65,536.
+    pub(crate) fn new(epoch: u16) -> Assignments {
+        Assignments { last: u32::from(epoch).wrapping_mul(IDS_PER_EPOCH) & ID_MASK, ..Assignments::default() }
+    }
+
+    /// Finds up to `request.count` paths and keeps them for `owner`.
+    pub(crate) fn assign(
+        &mut self,
+        at: &Context<'_>,
+        owner: Owner,
+        request: PathRequest,
+    ) -> Result<Assigned, AssignError> {
+        let (limits, PathRequest { src, dst, count, .. }) = (at.limits, request);
+        if count == 0 || count > limits.most_paths {
+            return Err(AssignError::Count { asked: count, most: limits.most_paths });
+        }
+        let lifetime = request.lifetime.unwrap_or(limits.lifetime);
+        if request.lifetime == Some(Nanos::ZERO) || lifetime > limits.longest_lifetime.max(limits.lifetime) {
+            return Err(AssignError::Lifetime {
+                asked: lifetime,
+                longest: limits.longest_lifetime.max(limits.lifetime),
+            });
+        }
+        let ends = at.ends(src, dst)?;
+        if self.assignments.len() >= limits.most as usize {
+            return Err(AssignError::Full { most: limits.most });
+        }
+        if self.per_owner.get(&owner).is_some_and(|&count| count >= limits.most_per_owner) {
+            return Err(AssignError::OwnerFull { most: limits.most_per_owner });
+        }
+        let paths = search::find(at.fabric, at.links, ends, request.search, count as usize);
+        if paths.is_empty() {
+            return Err(AssignError::NoPath { src, dst });
+        }
+        let assignment = self.next_id();
+        let slots = paths.iter().map(|path| Slot { path: path.clone(), users: 0 }).collect();
+        let claims = BTreeSet::new();
+        let made = Assignment { owner, request, lifetime, ends, slots, claims, until: Nanos::ZERO, released: false };
+        self.insert(assignment, made);
+        self.rest(at.now, assignment);
+        Ok(Assigned { assignment, paths })
+    }
+
+    /// The path for a connection to come: of those that are up, the one that the fewest claims and connections have, and the
+    /// first of these. The same claim again gives the same path, and waits anew.
+    pub(crate) fn claim(
+        &mut self,
+        at: &Context<'_>,
+        owner: &Owner,
+        id: AssignmentId,
+        key: ClaimKey,
+    ) -> Result<Path, AssignError> {
+        let (src, dst) = self.checked(owner, id, key)?;
+        let present = self.claims.get(&key).copied();
+        match present {
+            Some(claim) if claim.id == id => return self.claim_again(at, key, claim),
+            // The application asked anew before it connected.
+            Some(Claim { id: other, state: Claimed::Waiting { .. }, .. }) if self.owns(owner, other) => {}
+            Some(Claim { id: other, .. }) => {
+                return Err(AssignError::PortTaken { src_port: key.src_port, id: other });
+            }
+            None => {}
+        }
+        let Some(assignment) = self.assignments.get_mut(&id) else { return Err(AssignError::Unknown(id)) };
+        if assignment.claims.len() >= at.limits.most_claims as usize {
+            return Err(AssignError::TooManyClaims { id, most: at.limits.most_claims });
+        }
+        let up = assignment.slots.iter().enumerate().filter(|(_, slot)| slot.path.is_up(at.links));
+        let Some((slot, _)) = up.min_by_key(|(_, slot)| slot.users) else {
+            return Err(AssignError::NoPath { src, dst });
+        };
+        assignment.slots[slot].users += 1;
+        assignment.claims.insert(key);
+        let path = assignment.slots[slot].path.clone();
+        self.due.remove(&(assignment.until, Due::Assignment(id)));
+        if present.is_some() {
+            // Of the other assignment; this one has the key by now.
+            self.end_claim(at.now, key);
+        }
+        let until = at.now.saturating_add(at.limits.claim_timeout);
+        self.claims.insert(key, Claim { id, slot, state: Claimed::Waiting { until } });
+        self.due.insert((until, Due::Claim(key)));
+        Ok(path)
+    }
+
+    /// Whether an owner may claim a path of an assignment for a connection; gives the assignment's ends.
+    fn checked(&self, owner: &Owner, id: AssignmentId, key: ClaimKey) -> Result<(Ipv4Addr, Ipv4Addr), AssignError> {
+        let assignment = self.owned(owner, id)?;
+        let PathRequest { src, dst, .. } = assignment.request;
+        if (key.src, key.dst) != (src, dst) {
+            return Err(AssignError::OtherEnds { id, src, dst });
+        }
+        if key.src_port == 0 {
+            return Err(AssignError::Port);
+        }
+        Ok((src, dst))
+    }
+
+    fn claim_again(&mut self, at: &Context<'_>, key: ClaimKey, claim: Claim) -> Result<Path, AssignError> {
+        let Claim { id, slot, state } = claim;
+        let slot = self.assignments.get(&id).and_then(|assignment| assignment.slots.get(slot));
+        let path = slot.map(|slot| slot.path.clone()).filter(|path| path.is_up(at.links));
+        let path = path.ok_or(AssignError::NoPath { src: key.src, dst: key.dst })?;
+        if let Claimed::Waiting { until: before } = state {
+            let until = at.now.saturating_add(at.limits.claim_timeout);
+            self.due.remove(&(before, Due::Claim(key)));
+            self.due.insert((until, Due::Claim(key)));
+            self.claims.insert(key, Claim { state: Claimed::Waiting { until }, ..claim });
+        }
+        Ok(path)
+    }
+
+    /// Accepts no more claims for an assignment. Claims without a connection end; connections stay where they are.
+    pub(crate) fn release(&mut self, now: Nanos, owner: &Owner, id: AssignmentId) -> Result<(), AssignError> {
+        self.owned(owner, id)?;
+        self.close(now, id);
+        Ok(())
+    }
+
+    /// The path that waits for the connection of this first packet; `None` where nobody claimed one.
+    pub(crate) fn waiting(&self, five_tuple: &FiveTuple) -> Option<&Path> {
+        let claim = self.claims.get(&ClaimKey::of(five_tuple)).filter(|_| five_tuple.proto == PROTO_TCP)?;
+        match claim.state {
+            Claimed::Waiting { .. } => Some(&self.assignments.get(&claim.id)?.slots.get(claim.slot)?.path),
+            Claimed::Bound(_) => None,
+        }
+    }
+
+    /// The connection of this first packet has come: these flows are its directions.
+    pub(crate) fn bind(&mut self, five_tuple: &FiveTuple, flow: Option<FlowId>, back: Option<FlowId>) {
+        let key = ClaimKey::of(five_tuple);
+        let Some(claim) = self.claims.get_mut(&key) else { return };
+        if let Claimed::Waiting { until } = claim.state {
+            self.due.remove(&(until, Due::Claim(key)));
+        }
+        claim.state = Claimed::Bound(Connection { flow, back });
+        self.flows.extend(flow.map(|flow| (flow, (key, Way::Forth))));
+        self.flows.extend(back.map(|back| (back, (key, Way::Back))));
+    }
+
+    /// The path that a flow of a connection is to have, seen from its sender; `None` for other flows.
+    pub(crate) fn path_of(&self, flow: FlowId) -> Option<Path> {
+        let (key, way) = self.flows.get(&flow)?;
+        let claim = self.claims.get(key)?;
+        let path = &self.assignments.get(&claim.id)?.slots.get(claim.slot)?.path;
+        Some(match way {
+            Way::Forth => path.clone(),
+            Way::Back => path.reverse(),
+        })
+    }
+
+    /// A flow has ended, and with it its connection. Gives the flow of the other direction, which is to end too.
+    pub(crate) fn flow_ended(&mut self, now: Nanos, flow: FlowId) -> Option<FlowId> {
+        self.forget_retry(flow);
+        let (key, way) = self.flows.remove(&flow)?;
+        let Claimed::Bound(connection) = self.claims.get(&key)?.state else { return None };
+        self.end_claim(now, key);
+        match way {
+            Way::Forth => connection.back,
+            Way::Back => connection.flow,
+        }
+    }
+
+    /// Addresses whose first and last packets are to be copied, in order.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        self.per_source.keys().copied()
+    }
+
+    /// Addresses that became a source, or ceased to be one, since this was last asked.
+    pub(crate) fn take_changed_sources(&mut self) -> BTreeSet<Ipv4Addr> {
+        std::mem::take(&mut self.changed_sources)
+    }
+
+    /// Assignments, with those that are released and still have connections.
+    pub fn len(&self) -> usize {
+        self.assignments.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.assignments.is_empty()
+    }
+
+    /// Claims whose connection has not come yet.
+    pub fn waiting_claims(&self) -> usize {
+        self.claims.len() - self.connections()
+    }
+
+    /// Connections on assigned paths.
+    pub fn connections(&self) -> usize {
+        self.claims.values().filter(|claim| matches!(claim.state, Claimed::Bound(_))).count()
+    }
+
+    /// All assignments in the order of their names, each with its owner, its paths, and how many claims and connections have
+    /// each path.
+    pub fn iter(&self) -> impl Iterator<Item = (AssignmentId, &Owner, Vec<(&Path, u32)>)> + '_ {
+        self.assignments.iter().map(|(&id, of)| {
+            let paths = of.slots.iter().map(|slot| (&slot.path, slot.users));
+            (id, &of.owner, paths.collect())
+        })
+    }
+
+    fn next_id(&mut self) -> AssignmentId {
+        loop {
+            self.last = self.last.wrapping_add(1) & ID_MASK;
+            let id = AssignmentId(self.last);
+            if self.last > 0 && !self.assignments.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// The assignment of this name, if it is this owner's and accepts claims.
+    fn owned(&self, owner: &Owner, id: AssignmentId) -> Result<&Assignment, AssignError> {
+        match self.assignments.get(&id).filter(|assignment| !assignment.released) {
+            Some(assignment) if assignment.owner == *owner => Ok(assignment),
+            Some(_) => Err(AssignError::NotYours(id)),
+            None => Err(AssignError::Unknown(id)),
+        }
+    }
+
+    fn owns(&self, owner: &Owner, id: AssignmentId) -> bool {
+        self.assignments.get(&id).is_some_and(|assignment| assignment.owner == *owner)
+    }
+
+    fn insert(&mut self, id: AssignmentId, assignment: Assignment) {
+        *self.per_owner.entry(assignment.owner.clone()).or_insert(0) += 1;
+        let source = assignment.request.src;
+        let count = self.per_source.entry(source).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            self.changed_sources.insert(source);
+        }
+        self.assignments.insert(id, assignment);
+    }
+
+    fn remove(&mut self, id: AssignmentId) {
+        let Some(assignment) = self.assignments.remove(&id) else { return };
+        self.due.remove(&(assignment.until, Due::Assignment(id)));
+        let source = assignment.request.src;
+        if count_down(&mut self.per_source, &source) {
+            self.changed_sources.insert(source);
+        }
+        count_down(&mut self.per_owner, &assignment.owner);
+    }
+
+    /// Nobody uses an assignment from now on: it expires after its lifetime, or at once if it was released.
+    fn rest(&mut self, now: Nanos, id: AssignmentId) {
+        let Some(assignment) = self.assignments.get_mut(&id).filter(|assignment| assignment.claims.is_empty()) else {
+            return;
+        };
+        if assignment.released {
+            return self.remove(id);
+        }
+        assignment.until = now.saturating_add(assignment.lifetime);
+        self.due.insert((assignment.until, Due::Assignment(id)));
+    }
+
+    /// Takes back what a claim, or its connection, had.
+    fn end_claim(&mut self, now: Nanos, key: ClaimKey) {
+        let Some(claim) = self.claims.remove(&key) else { return };
+        match claim.state {
+            Claimed::Waiting { until } => drop(self.due.remove(&(until, Due::Claim(key)))),
+            Claimed::Bound(connection) => {
+                for flow in [connection.flow, connection.back].into_iter().flatten() {
+                    self.flows.remove(&flow);
+                    self.forget_retry(flow);
+                }
+            }
+        }
+        if let Some(assignment) = self.assignments.get_mut(&claim.id) {
+            assignment.claims.remove(&key);
+            if let Some(slot) = assignment.slots.get_mut(claim.slot) {
+                slot.users = slot.users.saturating_sub(1);
+            }
+        }
+        self.rest(now, claim.id);
+    }
+
+    /// Ends an assignment, but for its connections.
+    fn close(&mut self, now: Nanos, id: AssignmentId) {
+        let Some(assignment) = self.assignments.get_mut(&id) else { return };
+        assignment.released = true;
+        let keys: Vec<ClaimKey> = assignment.claims.iter().copied().collect();
+        for key in keys {
+            if self.claims.get(&key).is_some_and(|claim| matches!(claim.state, Claimed::Waiting { .. })) {
+                self.end_claim(now, key);
+            }
+        }
+        if self.assignments.get(&id).is_some_and(|assignment| assignment.claims.is_empty()) {
+            self.remove(id);
+        }
+    }
+}
+
+/// Counts a key down; returns whether it was the last.
+fn count_down<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else { return false };
+    *count = count.saturating_sub(1);
+    let last = *count == 0;
+    if last {
+        counts.remove(key);
+    }
+    last
+}

@@ -1,0 +1,174 @@
+//! Assignments over a restart of the controller: what a snapshot has of them, and what switches tell.
+
+use super::{
+    Assignment, AssignmentId, Assignments, Claim, ClaimKey, Claimed, Connection, Context, Due, Owner, PathRequest,
+    Slot, Way, ID_MASK,
+};
+use pathloom_model::{FiveTuple, Nanos, Path};
+use pathloom_scheme::FlowId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Assignments and their claims, in a form that survives the controller.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SavedAssignments {
+    last: u32,
+    assignments: Vec<SavedAssignment>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct SavedAssignment {
+    id: AssignmentId,
+    owner: Owner,
+    request: PathRequest,
+    lifetime: Nanos,
+    paths: Vec<Path>,
+    claims: Vec<SavedClaim>,
+    until: Nanos,
+    released: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct SavedClaim {
+    src_port: u16,
+    /// Which of the paths.
+    slot: usize,
+    /// Until when it waits; `None` once its connection has come.
+    until: Option<Nanos>,
+    /// The flows of its connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    flow: Option<FlowId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    back: Option<FlowId>,
+}
+
+impl SavedAssignments {
+    /// Whether there is nothing to be remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.assignments.is_empty()
+    }
+}
+
+impl Assignments {
+    /// What is to survive.
+    pub(crate) fn save(&self) -> SavedAssignments {
+        let saved = |(&id, of): (&AssignmentId, &Assignment)| SavedAssignment {
+            id,
+            owner: of.owner.clone(),
+            request: of.request,
+            lifetime: of.lifetime,
+            paths: of.slots.iter().map(|slot| slot.path.clone()).collect(),
+            claims: of.claims.iter().filter_map(|key| self.save_claim(key)).collect(),
+            until: of.until,
+            released: of.released,
+        };
+        SavedAssignments { last: self.last, assignments: self.assignments.iter().map(saved).collect() }
+    }
+
+    fn save_claim(&self, key: &ClaimKey) -> Option<SavedClaim> {
+        let claim = self.claims.get(key)?;
+        let (until, connection) = match claim.state {
+            Claimed::Waiting { until } => (Some(until), Connection { flow: None, back: None }),
+            Claimed::Bound(connection) => (None, connection),
+        };
+        let Connection { flow, back } = connection;
+        Some(SavedClaim { src_port: key.src_port, slot: claim.slot, until, flow, back })
+    }
+
+    /// Takes back what was saved on this fabric, as far as it makes sense. `stands` tells whether a flow is known and has not
+    /// ended. Every flow is put on its path again after a while: a move may have been interrupted.
+    pub(crate) fn restore(&mut self, at: &Context<'_>, saved: SavedAssignments, stands: impl Fn(FlowId) -> bool) {
+        self.last = self.last.max(saved.last & ID_MASK);
+        for SavedAssignment { id, owner, request, lifetime, paths, claims, until, released } in saved.assignments {
+            let Ok(ends) = at.ends(request.src, request.dst) else { continue };
+            let joins = |path: &Path| {
+                let (first, last) = (path.links().first(), path.links().last());
+                let joined = first.zip(last).map(|(&a, &b)| (at.fabric.link(a).from, at.fabric.link(b).to));
+                joined.unwrap_or((ends.0, ends.0)) == ends
+            };
+            let sound = |path: &Path| path.check(at.fabric).is_ok() && joins(path);
+            if paths.is_empty() || !paths.iter().all(sound) || self.assignments.contains_key(&id) {
+                continue;
+            }
+            let slots = paths.into_iter().map(|path| Slot { path, users: 0 }).collect();
+            let assignment =
+                Assignment { owner, request, lifetime, ends, slots, claims: BTreeSet::new(), until, released };
+            self.insert(id, assignment);
+            for claim in claims {
+                self.restore_claim(at, id, &claim, &stands);
+            }
+            let Some(assignment) = self.assignments.get(&id).filter(|assignment| assignment.claims.is_empty()) else {
+                continue;
+            };
+            match assignment.released {
+                true => self.remove(id),
+                // Its last connection may have ended meanwhile; then nobody noted until when it rests.
+                false if until <= at.now => self.rest(at.now, id),
+                false => drop(self.due.insert((until, Due::Assignment(id)))),
+            }
+        }
+    }
+
+    fn restore_claim(
+        &mut self,
+        at: &Context<'_>,
+        id: AssignmentId,
+        saved: &SavedClaim,
+        stands: &impl Fn(FlowId) -> bool,
+    ) {
+        let Some(assignment) = self.assignments.get_mut(&id) else { return };
+        let PathRequest { src, dst, .. } = assignment.request;
+        let key = ClaimKey { src, dst, src_port: saved.src_port };
+        let [flow, back] = [saved.flow, saved.back].map(|flow| flow.filter(|&flow| stands(flow)));
+        let ended = saved.until.is_none() && flow.is_none() && back.is_none();
+        let Some(slot) = assignment.slots.get_mut(saved.slot).filter(|_| !ended && !self.claims.contains_key(&key))
+        else {
+            return;
+        };
+        slot.users += 1;
+        assignment.claims.insert(key);
+        let state = match saved.until {
+            Some(until) => {
+                self.due.insert((until, Due::Claim(key)));
+                Claimed::Waiting { until }
+            }
+            None => Claimed::Bound(Connection { flow, back }),
+        };
+        self.claims.insert(key, Claim { id, slot: saved.slot, state });
+        for (flow, way) in [(flow, Way::Forth), (back, Way::Back)] {
+            if let Some(flow) = flow.filter(|_| saved.until.is_none()) {
+                self.flows.insert(flow, (key, way));
+                self.try_later(at.now, flow);
+            }
+        }
+    }
+
+    /// A flow of a connection was found in the switches. If its claim is remembered, it has come.
+    pub(crate) fn adopted(&mut self, now: Nanos, five_tuple: &FiveTuple, flow: FlowId) {
+        if self.flows.contains_key(&flow) {
+            return;
+        }
+        let reverse = five_tuple.reverse();
+        for (five_tuple, way) in [(five_tuple, Way::Forth), (&reverse, Way::Back)] {
+            let key = ClaimKey::of(five_tuple);
+            let Some(claim) = self.claims.get_mut(&key) else { continue };
+            let mut connection = match claim.state {
+                Claimed::Waiting { until } => {
+                    self.due.remove(&(until, Due::Claim(key)));
+                    Connection { flow: None, back: None }
+                }
+                Claimed::Bound(connection) => connection,
+            };
+            let known = match way {
+                Way::Forth => &mut connection.flow,
+                Way::Back => &mut connection.back,
+            };
+            if known.is_none() {
+                *known = Some(flow);
+                claim.state = Claimed::Bound(connection);
+                self.flows.insert(flow, (key, way));
+                return self.try_later(now, flow);
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What changes assignments without anybody asking: time, links, hosts that move, and paths that switches refuse.
+
+use super::search::Found;
+use super::{Assignment, AssignmentId, Assignments, ClaimKey, Claimed, Context, Due, Slot};
+use pathloom_model::{Nanos, Path};
+use pathloom_scheme::FlowId;
+
+/// From the refusal of a path to the next try; doubled with each refusal in a row, three times at most.
+const RETRY: Nanos = Nanos::from_secs(1);
+const MOST_DOUBLINGS: u32 = 3;
+
+impl Assignments {
+    /// When [`Assignments::handle_timeout`] is wanted.
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        self.due.first().map(|&(at, _)| at)
+    }
+
+    /// Ends claims and assignments whose time is over. Gives the flows that are to be put on their paths again.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> Vec<FlowId> {
+        let mut again = Vec::new();
+        while let Some(&(_, due)) = self.due.first().filter(|&&(at, _)| at <= now) {
+            self.due.pop_first();
+            match due {
+                Due::Claim(key) => self.end_claim(now, key),
+                Due::Assignment(id) => self.close(now, id),
+                Due::Retry(flow) => again.push(flow),
+            }
+        }
+        again
+    }
+
+    /// A flow is not on its path: it is tried again after a while.
+    pub(crate) fn try_later(&mut self, now: Nanos, flow: FlowId) {
+        if !self.flows.contains_key(&flow) {
+            return;
+        }
+        let refusals = self.retries.get(&flow).map_or(0, |&(_, refusals)| refusals);
+        let wait = Nanos(RETRY.0 << refusals.min(MOST_DOUBLINGS));
+        self.forget_retry(flow);
+        let at = now.saturating_add(wait);
+        self.retries.insert(flow, (at, refusals.saturating_add(1)));
+        self.due.insert((at, Due::Retry(flow)));
+    }
+
+    /// A flow is on its path, or is over.
+    pub(crate) fn forget_retry(&mut self, flow: FlowId) {
+        if let Some((at, _)) = self.retries.remove(&flow) {
+            self.due.remove(&(at, Due::Retry(flow)));
+        }
+    }
+
+    /// Links came up or went down. Paths over dead links are replaced as far as others are up, and assignments that lack
+    /// paths get more. Gives the flows whose path is another one now, or is up again.
+    pub(crate) fn links_changed(&mut self, at: &Context<'_>) -> Vec<FlowId> {
+        let mut found = Found::default();
+        let mut again = Vec::new();
+        for id in self.assignments.keys().copied().collect::<Vec<_>>() {
+            let Some(assignment) = self.assignments.get(&id) else { continue };
+            let (request, ends) = (assignment.request, assignment.ends);
+            let wanted = request.count as usize;
+            if assignment.slots.len() >= wanted && assignment.slots.iter().all(|slot| slot.path.is_up(at.links)) {
+                // It may have lost all of its paths for a while, and flows may wait for them.
+                again.extend(self.retrying(id));
+                continue;
+            }
+            let present: Vec<Path> = assignment.slots.iter().map(|slot| slot.path.clone()).collect();
+            let paths = found.renew((at.fabric, at.links), ends, request.search, wanted, &present);
+            if paths.is_empty() {
+                // They wait on the default routes until a link is back.
+                for flow in self.flows_of(id) {
+                    self.retries.entry(flow).or_insert((at.now, 0));
+                }
+                continue;
+            }
+            self.replace(id, paths);
+            again.extend(self.flows_of(id));
+        }
+        again
+    }
+
+    /// Addresses are elsewhere now. Assignments get paths between the places where their ends are; those that lost an end are
+    /// closed.
+    pub(crate) fn addresses_changed(&mut self, at: &Context<'_>) {
+        for id in self.assignments.keys().copied().collect::<Vec<_>>() {
+            let Some(assignment) = self.assignments.get_mut(&id) else { continue };
+            let request = assignment.request;
+            match at.ends(request.src, request.dst) {
+                Ok(ends) if ends == assignment.ends => {}
+                Ok(ends) => {
+                    assignment.ends = ends;
+                    let paths = super::search::find(at.fabric, at.links, ends, request.search, request.count as usize);
+                    if paths.is_empty() {
+                        self.close(at.now, id);
+                    } else {
+                        self.replace(id, paths);
+                    }
+                }
+                Err(_) => self.close(at.now, id),
+            }
+        }
+    }
+
+    /// Gives an assignment other paths, at least one. Claims keep the path that they have, or get one in its place: a path
+    /// that nobody had before, or else one of those with the fewest users.
+    fn replace(&mut self, id: AssignmentId, paths: Vec<Path>) {
+        let Some(assignment) = self.assignments.get_mut(&id) else { return };
+        let before: Vec<Path> = assignment.slots.drain(..).map(|slot| slot.path).collect();
+        let kept = |path: &Path| before.contains(path);
+        let mut unused = (0..paths.len()).filter(|&slot| !kept(&paths[slot]));
+        let stand_in: Vec<Option<usize>> =
+            before.iter().map(|path| paths.iter().position(|other| other == path).or_else(|| unused.next())).collect();
+        assignment.slots = paths.into_iter().map(|path| Slot { path, users: 0 }).collect();
+        let Assignment { slots, claims, .. } = assignment;
+        let mut left: Vec<ClaimKey> = Vec::new();
+        for key in claims.iter() {
+            let Some(claim) = self.claims.get_mut(key) else { continue };
+            match stand_in.get(claim.slot).copied().flatten() {
+                Some(slot) => {
+                    claim.slot = slot;
+                    slots[slot].users += 1;
+                }
+                None => left.push(*key),
+            }
+        }
+        for key in left {
+            let least = slots.iter().enumerate().min_by_key(|(_, slot)| slot.users).map(|(slot, _)| slot);
+            if let (Some(claim), Some(slot)) = (self.claims.get_mut(&key), least) {
+                claim.slot = slot;
+                slots[slot].users += 1;
+            }
+        }
+    }
+
+    /// Flows of the connections of an assignment.
+    fn flows_of(&self, id: AssignmentId) -> Vec<FlowId> {
+        let claims = self.assignments.get(&id).into_iter().flat_map(|assignment| &assignment.claims);
+        let connections = claims.filter_map(|key| match self.claims.get(key)?.state {
+            Claimed::Bound(connection) => Some(connection),
+            Claimed::Waiting { .. } => None,
+        });
+        connections.flat_map(|connection| [connection.flow, connection.back]).flatten().collect()
+    }
+
+    /// Those of them that are to be tried again some time.
+    fn retrying(&self, id: AssignmentId) -> Vec<FlowId> {
+        if self.retries.is_empty() {
+            return Vec::new();
+        }
+        let mut flows = self.flows_of(id);
+        flows.retain(|flow| self.retries.contains_key(flow));
+        flows
+    }
+}
