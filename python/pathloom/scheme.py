@@ -41,9 +41,7 @@ __all__ = [
     "MeasureAgain",
     "Needs",
     "Node",
-    "Offer",
     "Pace",
-    "PathsRequested",
     "RatesMeasured",
     "Release",
     "Route",
@@ -110,10 +108,10 @@ class FlowArrived(Event):
 
 @dataclass(frozen=True, slots=True)
 class SubflowArrived(Event):
-    """A further subflow of an MPTCP connection asked to be opened; all its subflows share the token."""
+    """A further subflow of an MPTCP connection asked to be opened; all its subflows share the token, None while it is not known."""
 
     flow: int
-    token: int
+    token: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +141,6 @@ class LinkChanged(Event):
 
     link: int
     up: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PathsRequested(Event):
-    """An application asks for up to `count` paths between two hosts; the answer is an `Offer`."""
-
-    request: int
-    src: int
-    dst: int
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +248,6 @@ class Solve(Action):
     ticket: int
     answer: Any
     modelled_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Offer(Action):
-    """Answers `PathsRequested` with the paths found, best first."""
-
-    request: int
-    paths: Sequence[Sequence[int]]
 
 
 Actions: TypeAlias = Iterable[Action]

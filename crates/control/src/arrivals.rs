@@ -44,7 +44,7 @@ impl Controller {
                         view.mptcp_token = token;
                     }
                     match token.filter(|_| further) {
-                        Some(token) => self.tell(Event::SubflowArrived { flow: id, token }),
+                        Some(token) => self.tell(Event::SubflowArrived { flow: id, token: Some(token) }),
                         None if long => self.tell(Event::FlowArrived { flow: id }),
                         None => {}
                     }

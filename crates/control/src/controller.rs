@@ -313,9 +313,6 @@ impl Controller {
             Input::Resync { switch } if switch.is_none_or(|switch| self.is_switch(switch)) => self.resync(switch),
             Input::TransferAnnounced { five_tuple, size_bytes } => self.announced(five_tuple, size_bytes),
             Input::TransferEnded { five_tuple } => self.ended(&five_tuple),
-            Input::PathsRequested { request, src, dst, count } if self.is_host(src) && self.is_host(dst) => {
-                self.tell(Event::PathsRequested { request, src, dst, count });
-            }
             Input::AssignPaths { .. } | Input::ClaimPath { .. } | Input::ReleasePaths { .. } => {
                 self.answer_application(input);
             }
@@ -339,10 +336,6 @@ impl Controller {
 
     pub(crate) fn is_switch(&self, node: NodeId) -> bool {
         self.fabric.nodes().get(node.index()).is_some_and(|_| !self.fabric.is_host(node))
-    }
-
-    fn is_host(&self, node: NodeId) -> bool {
-        self.fabric.nodes().get(node.index()).is_some_and(|_| self.fabric.is_host(node))
     }
 
     fn fire_timers(&mut self) {
@@ -442,7 +435,6 @@ impl Controller {
                 self.solving.insert(self.solved, (ticket, self.reasons.cause()));
                 self.put(Output::Solve { ticket: self.solved, input, modelled });
             }
-            Action::Offer { request, paths } => self.put(Output::OfferPaths { request, paths }),
         }
     }
 

@@ -131,8 +131,7 @@ impl Run {
             | Action::Release { .. }
             | Action::Pace { .. }
             | Action::Measure
-            | Action::MeasureAgain
-            | Action::Offer { .. } => {}
+            | Action::MeasureAgain => {}
         }
     }
 }

@@ -174,17 +174,6 @@ pub enum Input {
         /// The connection.
         five_tuple: FiveTuple,
     },
-    /// An application asks for paths.
-    PathsRequested {
-        /// Names the request.
-        request: u64,
-        /// Sending host.
-        src: NodeId,
-        /// Receiving host.
-        dst: NodeId,
-        /// Paths wanted.
-        count: u32,
-    },
     /// An application asks for paths; answered by [`Output::Assigned`].
     AssignPaths {
         /// Names the request.
@@ -407,13 +396,6 @@ pub enum Output {
         /// Why it was not released, if so.
         answer: Result<(), AssignError>,
     },
-    /// Paths for the application that asked.
-    OfferPaths {
-        /// The request.
-        request: u64,
-        /// The paths, best first.
-        paths: Vec<pathloom_model::Path>,
-    },
 }
 
 impl Input {
@@ -458,8 +440,7 @@ impl Output {
             | Output::Solve { .. }
             | Output::Assigned { .. }
             | Output::Claimed { .. }
-            | Output::Released { .. }
-            | Output::OfferPaths { .. } => None,
+            | Output::Released { .. } => None,
         }
     }
 }

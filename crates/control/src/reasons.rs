@@ -54,8 +54,6 @@ pub enum Cause {
         /// Of this flow.
         flow: FlowId,
     },
-    /// An application asked for paths.
-    PathsRequested,
     /// The time came that the scheme had named.
     Timeout,
 }
@@ -73,7 +71,6 @@ impl Cause {
             Event::LinkChanged { link, up } => Cause::LinkChanged { link, up },
             Event::RouteConfirmed { flow } => Cause::RouteConfirmed { flow },
             Event::RouteRejected { flow, .. } => Cause::RouteRejected { flow },
-            Event::PathsRequested { .. } => Cause::PathsRequested,
             Event::Timeout => Cause::Timeout,
             Event::Solved { .. } => return None,
         })

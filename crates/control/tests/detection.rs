@@ -316,7 +316,7 @@ fn subflows_bear_the_token_of_their_connection() {
     let flows = world.flows();
     assert_eq!(
         world.events(),
-        [Event::FlowArrived { flow: flows[0] }, Event::SubflowArrived { flow: flows[1], token }]
+        [Event::FlowArrived { flow: flows[0] }, Event::SubflowArrived { flow: flows[1], token: Some(token) }]
     );
     assert_eq!(world.network.controller.view().flows[&flows[0]].mptcp_token, Some(token));
 }

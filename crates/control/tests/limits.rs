@@ -398,30 +398,6 @@ fn answers_to_another_scheme_are_nobodys_business() {
     assert_eq!(world.network.controller.counts().nonsense, 2);
 }
 
-/// An application that asks for paths hears of what its scheme offers, and be it none; one that asks for a host that is
-/// none hears nothing, and it is counted.
-#[test]
-fn whoever_asks_for_paths_is_answered_once() {
-    let mut world = fat_tree(LABEL, Config::default());
-    let hosts = world.network.fabric.hosts().to_vec();
-    let ask = |request, dst| Input::PathsRequested { request, src: hosts[0], dst, count: 4 };
-    let switch = world.network.fabric.switches()[0];
-    world.script.clear();
-    world.network.tell(ask(7, hosts[9]));
-    world.network.tell(ask(8, switch));
-    let asked = Event::PathsRequested { request: 7, src: hosts[0], dst: hosts[9], count: 4 };
-    assert_eq!(world.script.events(), [asked]);
-    assert_eq!(world.network.controller.counts().nonsense, 1);
-    let (request, path) = (7, world.walk(&[0]).unwrap());
-    for paths in [Vec::new(), vec![path]] {
-        let before = world.outputs().count();
-        world.act(Action::Offer { request, paths: paths.clone() });
-        world.network.run_until(world.network.now() + ms(100));
-        let offers = world.outputs().skip(before).filter(|output| matches!(output, Output::OfferPaths { .. }));
-        assert_eq!(offers.cloned().collect::<Vec<_>>(), [Output::OfferPaths { request, paths }]);
-    }
-}
-
 /// A link without capacity carries nothing: no path leads over it, neither one that is asked for nor a default one.
 #[test]
 fn a_link_without_capacity_is_as_good_as_none() {

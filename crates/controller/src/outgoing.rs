@@ -79,8 +79,7 @@ impl Hub {
             | Output::PaceFlow { .. }
             | Output::Assigned { .. }
             | Output::Claimed { .. }
-            | Output::Released { .. }
-            | Output::OfferPaths { .. } => self.hosts.carry_out(&output),
+            | Output::Released { .. } => self.hosts.carry_out(&output),
         }
     }
 

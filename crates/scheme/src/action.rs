@@ -72,13 +72,6 @@ pub enum Action {
         /// What the simulator charges for it; live controllers take as long as they take.
         modelled: Nanos,
     },
-    /// Answer [`crate::Event::PathsRequested`].
-    Offer {
-        /// The request.
-        request: u64,
-        /// The paths found, best first; none where the scheme gives applications no paths.
-        paths: Vec<Path>,
-    },
 }
 
 impl Action {

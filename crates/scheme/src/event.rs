@@ -5,7 +5,8 @@ use pathloom_model::rules::Refusal;
 use pathloom_model::{LinkId, Nanos, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// Something that happened. Details of flows stand in the [`crate::View`].
+/// Something that happened. Details of flows stand in the [`crate::View`]. More may be added: a scheme ignores what it does not
+/// know.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -21,8 +22,8 @@ pub enum Event {
     SubflowArrived {
         /// The subflow, a flow of its own.
         flow: FlowId,
-        /// What all subflows of the connection share.
-        token: u32,
+        /// What all subflows of the connection share; `None` while it is not known. `View` holds it from then on.
+        token: Option<u32>,
     },
     /// A flow was found standing on a path: after a restart, or when the scheme took over. Its route is in `View`.
     FlowAdopted {
@@ -45,18 +46,6 @@ pub enum Event {
         link: LinkId,
         /// Its new state.
         up: bool,
-    },
-    /// An application asks for up to `count` paths between two hosts. A scheme answers at once, by
-    /// [`crate::Action::Offer`]; an empty offer says that it has none, and the application goes on with the default routes.
-    PathsRequested {
-        /// Names the request.
-        request: u64,
-        /// Sending host.
-        src: NodeId,
-        /// Receiving host.
-        dst: NodeId,
-        /// Paths wanted.
-        count: u32,
     },
     /// Every switch has confirmed the path last asked for this flow: it is the flow's route now.
     RouteConfirmed {

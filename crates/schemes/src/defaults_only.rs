@@ -25,13 +25,7 @@ impl Scheme for DefaultsOnly {
             Event::FlowAdopted { flow } if view.flows.get(&flow).is_some_and(|f| f.intended_route().is_some()) => {
                 actions.push(Action::Unroute { flow });
             }
-            Event::PathsRequested { request, .. } => actions.push(no_paths(request)),
             _ => {}
         }
     }
-}
-
-/// The answer of a scheme that gives no paths to applications: an empty list, so that nobody waits for it.
-pub(crate) fn no_paths(request: u64) -> Action {
-    Action::Offer { request, paths: Vec::new() }
 }

@@ -1,7 +1,6 @@
 //! move: every flow has a path of its own, and goes over to the next one every period: what tries out that moving flows
 //! costs nothing.
 
-use crate::defaults_only::no_paths;
 use crate::helpers::{links, state};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use pathloom_model::{Nanos, Path};
@@ -74,7 +73,6 @@ impl Scheme for Move {
                 let standing = view.long_flows().filter(|(_, known)| known.pending.is_none());
                 actions.extend(standing.filter_map(|(flow, known)| route(view, flow, known)));
             }
-            Event::PathsRequested { request, .. } => actions.push(no_paths(request)),
             _ => {}
         }
     }

@@ -341,20 +341,3 @@ fn a_path_refused_twice_is_asked_for_a_third_time_and_never_at_once() {
         }
     }
 }
-
-#[test]
-fn whoever_asks_for_paths_gets_an_empty_offer_at_once() {
-    for Tested { spec: scheme, .. } in central() {
-        let mut play = Play::on("fat-tree:k=4,rate=10Mbps", scheme);
-        play.arrive(FLOW, (0, 8), None);
-        let before = (play.world.view.clone().flows, play.world.scheme.save());
-        let hosts = play.world.view.fabric.hosts().to_vec();
-        for (request, (dst, count)) in [(1, 0), (1, 2), (8, 1), (8, 4), (8, u32::MAX)].into_iter().enumerate() {
-            play.asked.clear();
-            let request = request as u64;
-            play.tell(&Event::PathsRequested { request, src: hosts[0], dst: hosts[dst], count });
-            assert_eq!(play.asked, [Action::Offer { request, paths: Vec::new() }], "{scheme}");
-        }
-        assert_eq!((play.world.view.flows.clone(), play.world.scheme.save()), before, "{scheme}: nothing else changes");
-    }
-}

@@ -157,14 +157,13 @@ impl Story {
 
     fn nonsense(&mut self, which: u8) {
         let nobody = FlowId(1 << 41);
-        let hosts = self.world.view.fabric.hosts();
         let event = match which {
             0 => Event::RouteConfirmed { flow: nobody },
             1 => Event::RouteRejected { flow: nobody, why: Rejection::UnknownFlow },
             2 => Event::FlowFinished { flow: nobody },
             3 => Event::Solved { ticket: 1 << 40, answer: State(serde_json::json!({"moves": "none"})) },
-            4 => Event::PathsRequested { request: 9, src: hosts[0], dst: hosts[1], count: u32::MAX },
-            5 => Event::SubflowArrived { flow: nobody, token: 1 },
+            4 => Event::SubflowArrived { flow: nobody, token: None },
+            5 => Event::SubflowArrived { flow: nobody, token: Some(1) },
             6 => Event::FlowAdopted { flow: nobody },
             _ => Event::Timeout,
         };

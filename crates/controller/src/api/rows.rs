@@ -285,7 +285,6 @@ fn cause_text(controller: &Controller, fabric: &Fabric, cause: Cause) -> String 
         Cause::LinkChanged { link, up: false } => format!("link {} went down", link_name(fabric, link)),
         Cause::RouteConfirmed { flow: id } => format!("the path of {} was confirmed", flow(id)),
         Cause::RouteRejected { flow: id } => format!("the path of {} could not be set up", flow(id)),
-        Cause::PathsRequested => "an application asked for paths".into(),
         Cause::Timeout => "the time came that the scheme had set itself".into(),
     }
 }

@@ -1,5 +1,5 @@
-//! The hosts of a fabric: what schemes want of senders (hold, release, pace, offered paths) goes to agents on the hosts,
-//! and what is about to be sent comes from them.
+//! The hosts of a fabric: what schemes want of senders (hold, release, pace) goes to agents on the hosts, and what is
+//! about to be sent comes from them, as do applications' requests for paths.
 //!
 //! An agent connects, says which hosts it speaks for, and gets what is for them; docs/controller.md has the protocol.
 //! No socket in here: lines come in and go out by buffers, so that tests drive it as sockets do.
@@ -12,8 +12,8 @@ pub use words::{Said, Told, VERSION};
 
 use crate::newcomers::Newcomers;
 use crate::quiet::{subject, Quiet};
-use pathloom_control::{Input, Output};
-use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId};
+use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
+use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -216,7 +216,19 @@ impl Hosts {
                 self.speaks_for(id, &flow)?;
                 Some(Input::TransferEnded { five_tuple: flow })
             }
-            Said::Paths { request, src, dst, count } => self.paths(id, request, (src, dst), count),
+            Said::Paths { request, src, dst, count, search, lifetime_s } => {
+                let (request, owner) = self.application(id, request, src)?;
+                let lifetime = lifetime_s.map(|seconds| Nanos::from_secs(seconds.into()));
+                Some(Input::AssignPaths { request, owner, paths: PathRequest { src, dst, count, search, lifetime } })
+            }
+            Said::Claim { request, assignment, src, dst, src_port } => {
+                let (request, owner) = self.application(id, request, src)?;
+                Some(Input::ClaimPath { request, owner, assignment, connection: ClaimKey { src, dst, src_port } })
+            }
+            Said::ReleasePaths { request, assignment, src } => {
+                let (request, owner) = self.application(id, request, src)?;
+                Some(Input::ReleasePaths { request, owner, assignment })
+            }
         }
     }
 
@@ -251,7 +263,23 @@ impl Hosts {
             }
             Output::ReleaseFlow { host, five_tuple } => (host, Told::Release { flow: five_tuple }),
             Output::PaceFlow { host, five_tuple, rate_bps } => (host, Told::Pace { flow: five_tuple, rate_bps }),
-            Output::OfferPaths { request, ref paths } => return self.offer(request, paths),
+            Output::Assigned { request, ref answer } => {
+                return self.answer(request, answer.as_ref().map(Some), |request, assignment, paths| Told::Offer {
+                    request,
+                    assignment,
+                    paths,
+                });
+            }
+            Output::Claimed { request, ref answer } => {
+                return self.answer(request, answer.as_ref().map(Some), |request, _, paths| {
+                    let path = paths.into_iter().next().unwrap_or_default();
+                    Told::Claimed { request, path }
+                });
+            }
+            Output::Released { request, ref answer } => {
+                return self
+                    .answer(request, answer.as_ref().map(|()| None), |request, _, _| Told::PathsReleased { request });
+            }
             _ => return,
         };
         match self.by_host.get(&host).and_then(|id| self.agents.get_mut(id)) {
@@ -282,7 +310,7 @@ impl Hosts {
     pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
         let agent = self.agents.get_mut(&id)?;
         agent.useless += 1;
-        agent.tell(&Told::Refused { why });
+        agent.tell(&Told::Refused { why, request: None });
         if !agent.greeted || agent.useless > PATIENCE {
             agent.close(why);
         } else if let Some(times) = self.quiet.admit(self.now, &subject(&agent.peer, why)) {
@@ -326,7 +354,7 @@ impl Hosts {
         }
         if let Some(agent) = self.agents.get_mut(&id) {
             let why = "another connection speaks for its hosts now";
-            agent.tell(&Told::Refused { why });
+            agent.tell(&Told::Refused { why, request: None });
             agent.close(why);
         }
     }
@@ -341,31 +369,40 @@ impl Hosts {
         None
     }
 
-    fn paths(&mut self, id: AgentId, request: u64, (src, dst): (Ipv4Addr, Ipv4Addr), count: u32) -> Option<Input> {
-        let (Some(src_host), Some(dst_host)) = (self.host(src), self.host(dst)) else {
-            return self.refuse(id, &format!("the fabric has no hosts {src} and {dst}"));
-        };
-        if self.by_host.get(&src_host) != Some(&id) {
-            return self.refuse(id, &format!("{src} is no host that this agent speaks for"));
+    /// Takes note of a request of an application, which is answered by its number; gives that number and the application's
+    /// name as an owner. An agent may ask for its own hosts alone.
+    fn application(&mut self, id: AgentId, request: u64, src: Ipv4Addr) -> Option<(u64, Owner)> {
+        let host = self.host(src);
+        if host.is_none_or(|host| self.by_host.get(&host) != Some(&id)) {
+            self.refuse(id, &format!("{src} is no host that this agent speaks for"));
+            return None;
         }
         if self.requests.len() >= MOST_REQUESTS {
-            return self.refuse(id, "too many requests for paths wait for an answer");
+            self.refuse(id, "too many requests for paths wait for an answer");
+            return None;
         }
         self.last += 1;
         self.requests.insert(self.last, (id, request));
-        Some(Input::PathsRequested { request: self.last, src: src_host, dst: dst_host, count })
+        Some((self.last, Owner(format!("host {src}"))))
     }
 
-    fn offer(&mut self, request: u64, paths: &[pathloom_model::Path]) {
-        let Some((id, theirs)) = self.requests.remove(&request) else { return };
+    /// Tells an application what came of its request.
+    fn answer(
+        &mut self,
+        request: u64,
+        answer: Result<Option<&Assigned>, &AssignError>,
+        told: impl for<'a> FnOnce(u64, AssignmentId, Vec<Vec<&'a str>>) -> Told<'a>,
+    ) {
+        let Some((id, request)) = self.requests.remove(&request) else { return };
         let (Some(fabric), Some(agent)) = (self.fabric.clone(), self.agents.get_mut(&id)) else { return };
-        let name = |node: NodeId| fabric.node(node).name.as_str();
-        let names = |path: &pathloom_model::Path| {
-            let links: Vec<_> = path.links().iter().map(|&link| fabric.link(link)).collect();
-            let first = links.first().map(|link| name(link.from));
-            first.into_iter().chain(links.iter().map(|link| name(link.to))).collect()
-        };
-        agent.tell(&Told::Offer { request: theirs, paths: paths.iter().map(names).collect() });
+        match answer {
+            Ok(assigned) => {
+                let paths = assigned.map_or(&[][..], |assigned| &assigned.paths);
+                let id = assigned.map_or(AssignmentId(0), |assigned| assigned.assignment);
+                agent.tell(&told(request, id, paths.iter().map(|path| names(&fabric, path)).collect()));
+            }
+            Err(why) => agent.tell(&Told::Refused { why: &why.to_string(), request: Some(request) }),
+        }
     }
 
     fn host(&self, address: Ipv4Addr) -> Option<NodeId> {
@@ -394,6 +431,13 @@ impl Agent {
         self.wake.notify_one();
         self.away.notify_one();
     }
+}
+
+/// Names of the switches of a path, from ToR to ToR.
+fn names<'a>(fabric: &'a Fabric, path: &Path) -> Vec<&'a str> {
+    let first = path.links().first().map(|&link| fabric.link(link).from);
+    let switches = first.map(|first| path.switches(fabric, first)).unwrap_or_default();
+    switches.into_iter().map(|node| fabric.node(node).name.as_str()).collect()
 }
 
 #[cfg(test)]

@@ -88,20 +88,47 @@ fn greeted_announcing(hosts: &mut Hosts) -> AgentId {
 }
 
 #[test]
-fn paths_are_offered_by_the_names_of_their_switches() {
+fn paths_are_offered_claimed_and_released_by_the_names_of_their_switches() {
     let mut hosts = hosts();
     let fabric = hosts.fabric.clone().unwrap();
+    let scheme = pathloom_schemes::parse("ecmp").unwrap().central(1).unwrap();
+    let mut controller = pathloom_control::Controller::new(Default::default(), fabric, scheme);
     let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
-    let asked = hosts.line(id, br#"{"paths":{"request":77,"src":"10.0.0.1","dst":"10.0.1.1","count":2}}"#);
-    let Some(Input::PathsRequested { request, src, dst, count: 2 }) = asked else { panic!("{asked:?}") };
-    assert_eq!((fabric.node(src).name.as_str(), fabric.is_host(dst)), ("h0", true));
-    let tor = fabric.attachment("10.0.0.1".parse().unwrap()).unwrap().tor;
-    let up = fabric.links().iter().position(|link| link.from == tor && !fabric.is_host(link.to)).unwrap();
-    let path = pathloom_model::Path::new(vec![pathloom_model::LinkId(up as u32)]);
-    hosts.carry_out(&Output::OfferPaths { request, paths: vec![path, pathloom_model::Path::empty()] });
-    assert_eq!(read(&mut hosts, id).0, "{\"offer\":{\"request\":77,\"paths\":[[\"e0_0\",\"a0_0\"],[]]}}\n");
-    hosts.carry_out(&Output::OfferPaths { request, paths: vec![] });
-    assert_eq!(read(&mut hosts, id).0, "", "a request is answered once");
+    let mut say = |line: &str| {
+        if let Some(input) = hosts.line(id, line.as_bytes()) {
+            controller.handle(Nanos::from_secs(1), input);
+            while let Some(output) = controller.poll_output() {
+                hosts.carry_out(&output);
+            }
+        }
+        read(&mut hosts, id).0
+    };
+    let id = controller_id(&say(r#"{"paths":{"request":77,"src":"10.0.0.1","dst":"10.0.1.1","count":2}}"#));
+    let claim = |src: &str, port: u32| {
+        format!(r#"{{"claim":{{"request":5,"assignment":{id},"src":"{src}","dst":"10.0.1.1","src_port":{port}}}}}"#)
+    };
+    assert_eq!(say(&claim("10.0.0.1", 40000)), "{\"claimed\":{\"request\":5,\"path\":[\"e0_0\",\"a0_0\",\"e0_1\"]}}\n");
+    assert_eq!(say(&claim("10.0.0.1", 40001)), "{\"claimed\":{\"request\":5,\"path\":[\"e0_0\",\"a0_1\",\"e0_1\"]}}\n");
+    assert!(
+        say(&claim("10.0.0.1", 0)).contains("\"request\":5")
+            && say(&claim("10.0.0.1", 0)).contains("0 is no source port")
+    );
+    assert!(say(&claim("10.0.0.1", 70000)).contains("the line is no message"));
+    assert!(say(&claim("10.0.0.2", 40000)).contains("10.0.0.2 is no host that this agent speaks for"));
+    let release = format!(r#"{{"release_paths":{{"request":6,"assignment":{id},"src":"10.0.0.1"}}}}"#);
+    assert_eq!(say(&release), "{\"paths_released\":{\"request\":6}}\n");
+    assert!(say(&release).contains(&format!("there is no assignment {id}")));
+    let none = r#"{"paths":{"request":8,"src":"10.0.0.1","dst":"10.9.9.9","count":2}}"#;
+    assert!(say(none).contains("no host of the fabric has the address 10.9.9.9"));
+    assert!(hosts.requests.is_empty(), "a request is answered once");
+}
+
+/// The assignment that an offer of two paths names.
+fn controller_id(offer: &str) -> u64 {
+    let offer: serde_json::Value = serde_json::from_str(offer).unwrap();
+    assert_eq!(offer["offer"]["request"], 77);
+    assert_eq!(offer["offer"]["paths"], serde_json::json!([["e0_0", "a0_0", "e0_1"], ["e0_0", "a0_1", "e0_1"]]));
+    offer["offer"]["assignment"].as_u64().unwrap()
 }
 
 #[test]

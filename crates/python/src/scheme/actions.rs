@@ -97,11 +97,6 @@ impl Vocabulary {
                 input: given.getattr("answer").and_then(|answer| self.state(&answer)).map_err(about("answer"))?,
                 modelled: Nanos(field(given, "modelled_ns")?),
             },
-            "Offer" => {
-                let paths: Vec<Vec<u32>> = field(given, "paths")?;
-                let paths = paths.into_iter().map(|links| checked(links, view));
-                Action::Offer { request: field(given, "request")?, paths: paths.collect::<Result<_, _>>()? }
-            }
             _ => return Err("is no action that a scheme may give".to_owned()),
         })
     }

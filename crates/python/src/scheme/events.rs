@@ -33,9 +33,6 @@ impl Vocabulary {
             Event::FlowFinished { flow } => word("FlowFinished")?.call1((flow.0,)),
             Event::RatesMeasured { period } => word("RatesMeasured")?.call1((period.0,)),
             Event::LinkChanged { link, up } => word("LinkChanged")?.call1((link.0, up)),
-            Event::PathsRequested { request, src, dst, count } => {
-                word("PathsRequested")?.call1((request, src.0, dst.0, count))
-            }
             Event::RouteConfirmed { flow } => word("RouteConfirmed")?.call1((flow.0,)),
             Event::RouteRejected { flow, why } => word("RouteRejected")?.call1((flow.0, why.to_string())),
             Event::Solved { ticket, ref answer } => word("Solved")?.call1((ticket, self.plain(py, answer)?)),

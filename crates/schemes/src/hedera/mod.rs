@@ -9,7 +9,6 @@ mod job;
 mod placing;
 
 use crate::cost::Cost;
-use crate::defaults_only::no_paths;
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::state::{self, pack, unpack};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
@@ -156,12 +155,7 @@ impl Scheme for Hedera {
                 // The round that found the path refused does not count.
                 self.memory.backoff.rejected(self.memory.round + 1, *flow, why, Waits::ROUNDS);
             }
-            Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
-            Event::Solved { .. }
-            | Event::FlowArrived { .. }
-            | Event::SubflowArrived { .. }
-            | Event::FlowAdopted { .. }
-            | Event::Timeout => {}
+            _ => {}
         }
     }
 

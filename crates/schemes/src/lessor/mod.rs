@@ -12,7 +12,6 @@ mod pre;
 mod prediction;
 
 use crate::board::{access, most_wanted_bps};
-use crate::defaults_only::no_paths;
 use crate::helpers::state;
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
@@ -119,6 +118,7 @@ impl Scheme for Lessor {
         }
     }
 
+    #[expect(clippy::collapsible_match, reason = "a guard decides, and does nothing else")]
     fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
         match event {
             Event::Started => {
@@ -153,8 +153,7 @@ impl Scheme for Lessor {
             }
             Event::RouteConfirmed { flow } => self.router.confirmed(*flow),
             Event::RouteRejected { flow, why } => self.router.rejected(now, view, *flow, why),
-            Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
-            Event::SubflowArrived { .. } => {}
+            _ => {}
         }
     }
 

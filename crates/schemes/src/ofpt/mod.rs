@@ -14,7 +14,6 @@ mod provision;
 mod sharing;
 
 use crate::board::{access, most_wanted_bps};
-use crate::defaults_only::no_paths;
 use crate::helpers::state;
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
@@ -162,6 +161,7 @@ impl Scheme for Ofpt {
         }
     }
 
+    #[expect(clippy::collapsible_match, reason = "a guard decides, and does nothing else")]
     fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
         match event {
             Event::Started => {
@@ -209,8 +209,7 @@ impl Scheme for Ofpt {
                 self.router.rejected(now, view, *flow, why);
                 self.dispatcher.moved(now, view, &[*flow], &mut self.router, actions);
             }
-            Event::PathsRequested { request, .. } => actions.push(no_paths(*request)),
-            Event::SubflowArrived { .. } => {}
+            _ => {}
         }
     }
 
