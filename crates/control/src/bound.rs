@@ -96,10 +96,13 @@ impl Controller {
 
     /// Puts a flow of a connection on the path that it is to have, if that is up. Where it is there already, nothing is done.
     fn lead(&mut self, id: FlowId) {
-        let open = self.flows.get(id).is_some_and(|flow| !flow.closed);
-        let path = self.assignments.path_of(id).filter(|path| open && path.is_up(&self.view.links));
-        if let Some(path) = path {
-            self.route(id, path, None);
+        if self.flows.get(id).is_none_or(|flow| flow.closed) {
+            return;
+        }
+        match self.assignments.path_of(id) {
+            Some(path) if path.is_up(&self.view.links) => self.route(id, path, None),
+            Some(_) => self.assignments.await_link(self.now, id),
+            None => {}
         }
     }
 

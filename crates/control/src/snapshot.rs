@@ -42,7 +42,7 @@ pub struct Snapshot {
     places: Vec<Attachment>,
     flows: Vec<FlowRecord>,
     draining: Vec<Drain>,
-    #[serde(default, skip_serializing_if = "SavedAssignments::is_empty")]
+    #[serde(default)]
     assignments: SavedAssignments,
     counts: Counts,
 }

@@ -234,6 +234,28 @@ fn connections_leave_dead_paths_and_those_out_of_service() {
     }
 }
 
+/// The only path is dead when the first packet comes, which may have crossed it just before.
+#[test]
+fn a_connection_waits_for_its_only_path() {
+    let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=1").unwrap());
+    let mut applications = Applications::new(fabric, LABEL, 1);
+    let Assigned { assignment, paths } = applications.assign("me", 2, PathSearch::BreadthFirst).unwrap();
+    assert_eq!(paths.len(), 1);
+    applications.world.traffic(ms(300));
+    applications.claim("me", assignment, 2000).unwrap();
+    applications.world.network.set_cable(paths[0].links()[1], false);
+    applications.world.traffic(ms(300));
+    applications.open(2000);
+    applications.world.traffic(ms(300));
+    let up =
+        AssignError::NoPath { src: applications.packet(1).five_tuple.src, dst: applications.packet(1).five_tuple.dst };
+    assert_eq!(applications.claim("me", assignment, 2001), Err(up));
+    applications.world.network.set_cable(paths[0].links()[1], true);
+    applications.world.traffic(SECOND);
+    let view = applications.world.network.controller.view();
+    assert_eq!(view.flows[&applications.bound()[0]].route.as_ref(), Some(&paths[0]));
+}
+
 #[test]
 fn a_restart_keeps_assignments_claims_and_connections() {
     for late in [false, true] {
@@ -375,7 +397,7 @@ impl Applications {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     /// Whatever applications do and links, time and restarts do to them: no dead path is given while another is up, nobody
     /// gets what is another's, no packet is lost but on a dead link, and in the end nothing is left.

@@ -42,13 +42,6 @@ struct SavedClaim {
     back: Option<FlowId>,
 }
 
-impl SavedAssignments {
-    /// Whether there is nothing to be remembered.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.assignments.is_empty()
-    }
-}
-
 impl Assignments {
     /// What is to survive.
     pub(crate) fn save(&self) -> SavedAssignments {

@@ -42,6 +42,11 @@ impl Assignments {
         self.due.insert((at, Due::Retry(flow)));
     }
 
+    /// The path of a flow is down, and there is no other: it is tried again when a link comes up.
+    pub(crate) fn await_link(&mut self, now: Nanos, flow: FlowId) {
+        self.retries.entry(flow).or_insert((now, 0));
+    }
+
     /// A flow is on its path, or is over.
     pub(crate) fn forget_retry(&mut self, flow: FlowId) {
         if let Some((at, _)) = self.retries.remove(&flow) {
@@ -68,7 +73,7 @@ impl Assignments {
             if paths.is_empty() {
                 // They wait on the default routes until a link is back.
                 for flow in self.flows_of(id) {
-                    self.retries.entry(flow).or_insert((at.now, 0));
+                    self.await_link(at.now, flow);
                 }
                 continue;
             }
