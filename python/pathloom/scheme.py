@@ -108,7 +108,7 @@ class FlowArrived(Event):
 
 @dataclass(frozen=True, slots=True)
 class SubflowArrived(Event):
-    """A further subflow of an MPTCP connection asked to be opened; all its subflows share the token, None while it is not known."""
+    """A further subflow of an MPTCP connection asked to be opened; all share the token, None if it is not known."""
 
     flow: int
     token: int | None
