@@ -74,16 +74,25 @@ def test_a_fabric_is_up_discovered_and_forwarding_without_arp_entries(lab: LabCo
 def test_the_cabling_is_found_to_be_as_configured_and_what_is_not_is_named(name: str) -> None:
     with alive(name, K4, QUIET) as live:
         live.await_log("every cable is as configured")
-        # Two cables swapped: the interfaces change bridges, and bear each other's port numbers.
-        first, second = (port for port in live.blueprint.switch_ports if port.switch == 0 and port.number > 2)
-        one, other = first.interface, second.interface
-        bridge = next(switch.bridge for switch in live.blueprint.switches if switch.node == 0)
-        swap = ["del-port", bridge, one, "--", "del-port", bridge, other]
-        for interface, number in ((one, second.number), (other, first.number)):
-            swap += ["--", "add-port", bridge, interface]
-            swap += ["--", "set", "Interface", interface, f"ofport_request={number}"]
+        # Uplinks of ToRs in two pods swapped: each leads to a switch that is no neighbour of where it is now.
+        switches = {switch.node: switch for switch in live.blueprint.switches}
+        pods = {node: switch.name.split("_")[0] for node, switch in switches.items()}
+        first = next(port for port in live.blueprint.switch_ports if port.switch == 0 and port.number > 2)
+        second = next(
+            port
+            for port in live.blueprint.switch_ports
+            if pods[port.switch].startswith("e")
+            and pods[port.switch] != pods[0]
+            and port.number == first.number
+            and port.namespace == first.namespace
+        )
+        swap = ["del-port", switches[first.switch].bridge, first.interface]
+        swap += ["--", "del-port", switches[second.switch].bridge, second.interface]
+        for here, there in ((first, second), (second, first)):
+            swap += ["--", "add-port", switches[here.switch].bridge, there.interface]
+            swap += ["--", "set", "Interface", there.interface, f"ofport_request={here.number}"]
         seen = len(live.log())
-        live.switches.daemon_of(bridge).vsctl(swap)
+        live.switches.daemon_of(switches[first.switch].bridge).vsctl(swap)
         live.await_log("it belongs to", 4, since=seen)
         live.await_log("it is not used", 2, since=seen)
 

@@ -26,7 +26,7 @@ EIGHT = (
     "hedera:period=100ms,threshold=0.2",
     "ofpt:sizes=announced,rules=path,enforce=none",
 )
-ZOO = sorted(Path("/work/shared/data/topologies").glob("*.graphml"))
+ZOO = sorted((Path(__file__).resolve().parents[3] / "shared/data/topologies").glob("*.graphml"))
 
 
 def crowded_map(nodes: int) -> Fabric:

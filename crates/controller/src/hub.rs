@@ -4,6 +4,7 @@
 use crate::answers::Answers;
 use crate::clock::Clock;
 use crate::config::{Limits, Sessions};
+use crate::counts::HubCounts;
 use crate::gauges::Gauges;
 use crate::hosts::Hosts;
 use crate::link::{Link, LinkId, Stage};
@@ -66,31 +67,6 @@ pub struct Received {
     pub used: usize,
     /// Whether there are whole messages in the rest, but it is the turn of others.
     pub late: bool,
-}
-
-/// What a hub counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HubCounts {
-    /// Connections taken.
-    pub connections: u64,
-    /// Sessions that came to stand.
-    pub sessions: u64,
-    /// Messages read.
-    pub messages: u64,
-    /// Packet-ins refused because their port sent too many.
-    pub limited: u64,
-    /// Connections closed because of what their peer sent.
-    pub offences: u64,
-    /// Connections refused, or closed before they said which switch they are, because places were needed.
-    pub crowded: u64,
-    /// TLS handshakes that failed, came too late or were too many.
-    pub handshakes: u64,
-    /// Rules for control traffic that somebody else had deleted, and that were put back.
-    pub punts_restored: u64,
-    /// Times that rules of others were deleted.
-    pub foreign_removed: u64,
-    /// Errors that switches sent.
-    pub errors: u64,
 }
 
 /// All connections, and who answers them.

@@ -11,6 +11,7 @@ mod api;
 pub mod bench;
 pub mod clock;
 pub mod config;
+pub mod counts;
 mod crowding;
 mod current;
 mod dhcp;

@@ -1,6 +1,7 @@
 //! What Prometheus reads (text format of OpenMetrics 1.0). Everything is taken at one moment, as an owned copy.
 
-use crate::hub::{Hub, HubCounts};
+use crate::counts::HubCounts;
+use crate::hub::Hub;
 use crate::link::Stage;
 use crate::scout::Scout;
 use pathloom_control::{Counts, DurationHistogram, DURATION_BOUNDS};

@@ -1,0 +1,26 @@
+//! What the hub counts, for `/metrics`.
+
+/// What a hub counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HubCounts {
+    /// Connections taken.
+    pub connections: u64,
+    /// Sessions that came to stand.
+    pub sessions: u64,
+    /// Messages read.
+    pub messages: u64,
+    /// Packet-ins refused because their port sent too many.
+    pub limited: u64,
+    /// Connections closed because of what their peer sent.
+    pub offences: u64,
+    /// Connections refused, or closed before they said which switch they are, because places were needed.
+    pub crowded: u64,
+    /// TLS handshakes that failed, came too late or were too many.
+    pub handshakes: u64,
+    /// Rules for control traffic that somebody else had deleted, and that were put back.
+    pub punts_restored: u64,
+    /// Times that rules of others were deleted.
+    pub foreign_removed: u64,
+    /// Errors that switches sent.
+    pub errors: u64,
+}
