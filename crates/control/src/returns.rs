@@ -1,5 +1,5 @@
 //! Ways back: where a scheme asks for both directions ([`pathloom_scheme::Needs::both_directions`]), the other direction of
-//! a connection takes the path of its flow, reversed. Acknowledgements then queue behind nothing but what that path carries.
+//! a TCP connection takes the path of its flow, reversed. Acknowledgements then queue behind nothing but what that path carries.
 //!
 //! A way back is a flow like others, but the scheme does not hear of it. Its identifier says what it is, so that a controller
 //! that starts anew and finds its rules does not take it for a long flow. It ends with the flow that it belongs to, and it
@@ -9,7 +9,7 @@ use crate::controller::Controller;
 use crate::cookies::{is_way_back, way_back_id};
 use crate::flows::Flow;
 use crate::plan::FlowKey;
-use pathloom_model::Path;
+use pathloom_model::{Path, PROTO_TCP};
 use pathloom_scheme::FlowId;
 
 impl Controller {
@@ -64,6 +64,10 @@ impl Controller {
     /// Makes the way back of a flow; `None` where the other direction is a flow of the scheme's, or cannot be one.
     fn make_way_back(&mut self, id: FlowId) -> Option<FlowId> {
         let five_tuple = self.flows.get(id)?.key.five_tuple.reverse();
+        if five_tuple.proto != PROTO_TCP {
+            // Nothing has to come back, and rules that nothing uses come and go.
+            return None;
+        }
         let (src, dst) = (self.attachment(five_tuple.src)?, self.attachment(five_tuple.dst)?);
         let mut plans = 0;
         let name = match self.flows.find(&five_tuple) {

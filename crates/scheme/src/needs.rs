@@ -96,7 +96,7 @@ pub struct Needs {
     /// the rate of their network card, so that they fill no queue before the controller has heard of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paces: bool,
-    /// Whether the other direction of a connection takes the path of its flow, reversed, as long as the scheme was not told of
+    /// Whether the other direction of a TCP connection takes the path of its flow, reversed, as long as the scheme was not told of
     /// that direction as a flow of its own. It costs as many rules again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub both_directions: bool,
