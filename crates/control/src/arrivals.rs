@@ -182,6 +182,15 @@ impl Controller {
         }
     }
 
+    /// Ends a flow whose five-tuple another one takes over. Returns the plans it made, from which the other goes on: its rules
+    /// may stand for a while.
+    pub(crate) fn replace(&mut self, id: FlowId) -> Option<u8> {
+        let plans = self.flows.get(id)?.plans;
+        self.finish(id);
+        self.retire(id);
+        Some(plans)
+    }
+
     /// Takes away all rules of a flow that is over.
     pub(crate) fn retire(&mut self, id: FlowId) {
         if self.flows.get(id).is_some_and(|flow| flow.moving.is_some()) {

@@ -78,9 +78,7 @@ impl Controller {
         let (src, dst) = (self.attachment(five_tuple.src)?, self.attachment(five_tuple.dst)?);
         let mut plans = 0;
         if let Some(other) = self.flows.find(&five_tuple) {
-            plans = self.flows.get(other)?.plans;
-            self.finish(other);
-            self.retire(other);
+            plans = self.replace(other)?;
         }
         if self.orphans.has(&five_tuple) {
             return None;

@@ -208,19 +208,18 @@ mod tests {
     use super::*;
     use pathloom_model::{fabric_from_spec, PROTO_TCP};
 
+    fn planner(fabric: &Fabric) -> Planner<'_> {
+        let (priorities, idle_timeout_s) = (Priorities::default(), 10);
+        Planner { fabric, priorities, idle_timeout_s, path_idle_timeout_s: idle_timeout_s, watched: false }
+    }
+
     #[test]
     fn a_move_touches_the_source_only_when_all_else_is_there() {
         let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1").unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
-        let planner = Planner {
-            fabric: &fabric,
-            priorities: Priorities::default(),
-            idle_timeout_s: 10,
-            path_idle_timeout_s: 10,
-            watched: false,
-        };
+        let planner = planner(&fabric);
         let spine = *fabric.switches().last().unwrap();
         let up = fabric.link_between(src.tor, spine).unwrap();
         let path = Path::new([up, fabric.link_between(spine, dst.tor).unwrap()]);
@@ -268,13 +267,7 @@ mod tests {
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
         let flow = FlowKey { id: FlowId(1), five_tuple, src, dst, meter: None };
-        let planner = Planner {
-            fabric: &fabric,
-            priorities: Priorities::default(),
-            idle_timeout_s: 10,
-            path_idle_timeout_s: 10,
-            watched: false,
-        };
+        let planner = planner(&fabric);
         let spine = *fabric.switches().last().unwrap();
         let links = [(src.tor, spine), (spine, dst.tor)].map(|(a, b)| fabric.link_between(a, b).unwrap());
         // Four links, each with 100 frames of 1518 bytes at 10 Mbit/s before it, and 1 ms long.

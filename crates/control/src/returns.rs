@@ -74,9 +74,7 @@ impl Controller {
             Some(other) if self.is_long(other) => return None,
             Some(other) => {
                 // It was known by its first packet, and counted. It is counted on its path from now on.
-                plans = self.flows.get(other)?.plans;
-                self.finish(other);
-                self.retire(other);
+                plans = self.replace(other)?;
                 other
             }
             None if self.orphans.has(&five_tuple) => return None,
