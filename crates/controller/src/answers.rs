@@ -1,6 +1,6 @@
 //! What may stand in the place of the controller of a fabric, packet by packet.
 
-use crate::link::LinkId;
+use crate::connection::ConnectionId;
 use pathloom_openflow::{PacketIn, TooLong};
 
 /// Answers packets of switches that belong to no fabric.
@@ -9,8 +9,14 @@ pub trait Answers {
     ///
     /// # Errors
     /// The answer does not fit into a message.
-    fn packet_in(&mut self, link: LinkId, packet: &PacketIn<'_>, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong>;
+    fn packet_in(
+        &mut self,
+        connection: ConnectionId,
+        packet: &PacketIn<'_>,
+        xid: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLong>;
 
     /// Forgets the switch of a connection that is gone.
-    fn forget(&mut self, link: LinkId);
+    fn forget(&mut self, connection: ConnectionId);
 }

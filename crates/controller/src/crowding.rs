@@ -1,9 +1,9 @@
 //! Places for connections to the hub. Where there is none left, a connection that has not become a session makes room.
 
+use crate::connection::{Connection, ConnectionId};
 use crate::hub::Hub;
-use crate::link::Link;
 use crate::places::{Place, Refused};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 impl Hub {
     /// A place for a connection; `None` if sessions that stand have all that there are for its address.
@@ -14,11 +14,11 @@ impl Hub {
             Err(refused) => refused,
         };
         self.counts.crowded += 1;
-        let links = &self.links;
-        let is_new = |id: &_| links_has_new(links, *id);
+        let connections = &self.connections;
+        let is_new = |id: &_| connections.get(*id).is_some_and(Connection::is_new);
         match self.newcomers.take(address, !is_share, is_new) {
             Some(oldest) => {
-                let gone = self.link_mut(oldest).map(|link| link.peer.clone()).unwrap_or_default();
+                let gone = self.connection_mut(oldest).map(|connection| connection.peer.clone()).unwrap_or_default();
                 self.complain(&gone, why, "too many connections; one that is no session made room for another");
                 self.disconnect(oldest, "it made room for another connection");
                 self.places.take(address).ok()
@@ -30,14 +30,9 @@ impl Hub {
         }
     }
 
-    /// Notes a connection that has yet to say which switch it is.
-    pub(crate) fn note_newcomer(&mut self, link: &Link) {
-        let links = &self.links;
-        self.newcomers.push(link.place.peer(), link.id, |&id| links_has_new(links, id));
+    /// Notes a connection from this address that has yet to say which switch it is.
+    pub(crate) fn note_newcomer(&mut self, id: ConnectionId, address: Option<IpAddr>) {
+        let connections = &self.connections;
+        self.newcomers.push(address, id, |&id| connections.get(id).is_some_and(Connection::is_new));
     }
-}
-
-/// Whether a connection is still there, and no session.
-fn links_has_new(links: &[Option<Link>], id: crate::link::LinkId) -> bool {
-    links.get(id.slot()).and_then(Option::as_ref).is_some_and(|link| link.id == id && link.is_new())
 }

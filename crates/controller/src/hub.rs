@@ -4,10 +4,11 @@
 use crate::answers::Answers;
 use crate::clock::Clock;
 use crate::config::{Limits, Sessions};
+use crate::connection::{Connection, ConnectionId, Stage};
+use crate::connections::Connections;
 use crate::counts::HubCounts;
 use crate::gauges::Gauges;
 use crate::hosts::Hosts;
-use crate::link::{Link, LinkId, Stage};
 use crate::newcomers::Newcomers;
 use crate::places::Places;
 use crate::quiet::{subject, Quiet};
@@ -16,6 +17,7 @@ use crate::record::Recorder;
 use crate::refused::Ledger;
 use crate::scout::{Act, Scout};
 use crate::tls::Binding;
+use crate::upkeep::Warned;
 use pathloom_control::{Controller, Input};
 use pathloom_discovery::{PortLimiter, Rate};
 use pathloom_model::{Fabric, Nanos, NodeId};
@@ -24,21 +26,12 @@ use pathloom_scheme::{Detection, State, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long the session of a datapath identifier has for saying that it is still there, when another claims it.
-const CONTEST: Nanos = Nanos::from_secs(2);
-/// How long a connection that is to be closed has for reading what it was told last.
-const FAREWELL: Nanos = Nanos::from_secs(1);
 /// How long the messages of one connection are worked off before it is the turn of others.
 const TURN: Nanos = Nanos::from_millis(4);
-/// By this time after a scheme was put in charge, some flow should have had the label of long ones.
-const LABELS_BY: Nanos = Nanos::from_secs(60);
-/// How often the log hears of flows that are not counted.
-const UNCOUNTED_EVERY: Nanos = Nanos::from_secs(60);
-/// Sessions that are few.
-const FEW: usize = 4;
+/// Up to so many sessions are served one after the other, see [`Hub::has_few_sessions`].
+const FEW_SESSIONS: usize = 4;
 
 /// Who answers.
 #[allow(clippy::large_enum_variant)] // There is one.
@@ -77,18 +70,16 @@ pub struct Hub {
     pub(crate) recorder: Option<Recorder>,
     pub(crate) fabric: Option<Arc<Fabric>>,
     datapaths: BTreeMap<u64, NodeId>,
-    sessions: Sessions,
+    pub(crate) sessions: Sessions,
     limits: Limits,
     pub(crate) limiter: Option<PortLimiter>,
     pub(crate) scout: Option<Scout>,
     pub(crate) places: Places,
     /// Connections that have not said yet which switch they are.
-    pub(crate) newcomers: Newcomers<LinkId>,
-    pub(crate) links: Vec<Option<Link>>,
-    free: Vec<usize>,
-    pub(crate) by_node: Vec<Option<LinkId>>,
-    by_dpid: BTreeMap<u64, LinkId>,
-    dirty: Vec<LinkId>,
+    pub(crate) newcomers: Newcomers<ConnectionId>,
+    pub(crate) connections: Connections,
+    pub(crate) by_node: Vec<Option<ConnectionId>>,
+    pub(crate) by_dpid: BTreeMap<u64, ConnectionId>,
     pub(crate) queued: VecDeque<Input>,
     pub(crate) jobs: Vec<Job>,
     /// Wakes who calls [`Hub::timeout`], when it is wanted earlier than was said last.
@@ -102,10 +93,8 @@ pub struct Hub {
     pub(crate) refused: Ledger,
     /// What the log has heard of offenders.
     pub(crate) quiet: Quiet,
-    /// The scheme for which was said that no host labels its flows, by the time at which it was put in charge.
-    unlabelled: Option<Nanos>,
-    /// Flows not counted that the log has heard of, and when it did.
-    uncounted: (u64, Nanos),
+    /// What was warned of.
+    pub(crate) warned: Warned,
     /// What becomes of rules that are not the controller's.
     pub(crate) foreign: Foreign,
     /// Which certificates switches must have.
@@ -137,11 +126,9 @@ impl Hub {
             newcomers: Newcomers::new(limits.connections),
             limits,
             scout: None,
-            links: Vec::new(),
-            free: Vec::new(),
+            connections: Connections::default(),
             by_node: vec![None; nodes],
             by_dpid: BTreeMap::new(),
-            dirty: Vec::new(),
             queued: VecDeque::new(),
             jobs: Vec::new(),
             timer: Rc::default(),
@@ -150,8 +137,7 @@ impl Hub {
             gauges: Gauges::default(),
             refused: Ledger::default(),
             quiet: Quiet::default(),
-            unlabelled: None,
-            uncounted: (0, Nanos::ZERO),
+            warned: Warned::default(),
             foreign: Foreign::default(),
             binding: Binding::default(),
             counts: HubCounts::default(),
@@ -173,67 +159,65 @@ impl Hub {
 
     /// Switches whose sessions stand.
     pub fn standing(&self) -> usize {
-        self.links.iter().flatten().filter(|link| matches!(link.stage, Stage::Up { .. })).count()
+        self.connections.iter().filter(|connection| matches!(connection.stage, Stage::Up { .. })).count()
     }
 
     /// All connections.
-    pub(crate) fn all_links(&self) -> impl Iterator<Item = &Link> {
-        self.links.iter().flatten()
+    pub(crate) fn all_connections(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter()
     }
 
     /// Rules of a switch that are not the controller's, when it was last read.
     pub(crate) fn foreign_at(&self, switch: NodeId) -> u64 {
-        let id = self.by_node.get(switch.index()).copied().flatten();
-        let link = id.and_then(|id| self.links.get(id.slot())?.as_ref().filter(|link| link.id == id));
-        link.map_or(0, |link| link.strangers.count)
+        self.session_of(switch).map_or(0, |connection| connection.strangers.count)
     }
 
     /// Address of the session of a switch.
     pub(crate) fn peer_of(&self, switch: NodeId) -> Option<String> {
-        let id = self.by_node.get(switch.index()).copied().flatten()?;
-        Some(self.links.get(id.slot())?.as_ref().filter(|link| link.id == id)?.peer.clone())
+        Some(self.session_of(switch)?.peer.clone())
+    }
+
+    /// The connection of a switch whose session stands.
+    fn session_of(&self, switch: NodeId) -> Option<&Connection> {
+        self.connections.get(self.by_node.get(switch.index()).copied().flatten()?)
     }
 
     /// Takes a new connection; `None` if there are too many whose sessions stand, in all or from its address. A `peer` that is named otherwise
     /// than by address and port came by a socket in the file system.
-    pub fn connect(&mut self, peer: String) -> Option<LinkId> {
+    pub fn connect(&mut self, peer: String) -> Option<ConnectionId> {
         let place = self.place_for(&peer)?;
         self.counts.connections += 1;
-        let slot = self.free.pop().unwrap_or(self.links.len());
-        if slot == self.links.len() {
-            self.links.push(None);
-        }
-        let id = LinkId::new(slot, self.counts.connections);
-        let mut link = Link::new(id, place, peer, self.clock.now());
-        link.say(&Message::Hello(Hello::OURS));
-        self.note_newcomer(&link);
-        self.links[slot] = Some(link);
+        let now = self.clock.now();
+        let taken = self.connections.insert(self.counts.connections, |id| {
+            let mut connection = Connection::new(id, place, peer, now);
+            connection.say(&Message::Hello(Hello::OURS));
+            connection
+        });
+        let (id, address) = (taken.id, taken.place.peer());
+        self.note_newcomer(id, address);
         self.mark(id);
         self.wake();
         Some(id)
     }
 
     /// The connection is gone, or is to go at once.
-    pub fn disconnect(&mut self, id: LinkId, why: &str) {
-        let Some(link) = self.links.get_mut(id.slot()).and_then(|slot| slot.take_if(|link| link.id == id)) else {
-            return;
-        };
-        self.free.push(id.slot());
+    pub fn disconnect(&mut self, id: ConnectionId, why: &str) {
+        let Some(connection) = self.connections.remove(id) else { return };
         // Its tasks may wait for a peer that is not there any more.
-        link.drained.notify_waiters();
+        connection.drained.notify_waiters();
         if let Brain::Packets(answers) = &mut self.brain {
             answers.forget(id);
         }
-        let stood = matches!(link.stage, Stage::Up { .. }) || self.by_dpid.values().any(|&other| other == id);
+        let stood = matches!(connection.stage, Stage::Up { .. }) || self.by_dpid.values().any(|&other| other == id);
         if stood {
             self.by_dpid.retain(|_, other| *other != id);
-            tracing::info!(peer = %link.peer, why, "a session ended");
+            tracing::info!(peer = %connection.peer, why, "a session ended");
         }
-        if let Some(node) = link.node.filter(|node| self.by_node[node.index()] == Some(id)) {
+        if let Some(node) = connection.node.filter(|node| self.by_node[node.index()] == Some(id)) {
             self.by_node[node.index()] = None;
             self.queued.push_back(Input::SwitchDown { switch: node });
         }
-        if let (Some(dpid), Some(scout)) = (link.scouted, &mut self.scout) {
+        if let (Some(dpid), Some(scout)) = (connection.scouted, &mut self.scout) {
             scout.switch_down(self.clock.now(), dpid);
         }
         self.settle();
@@ -241,18 +225,18 @@ impl Hub {
 
     /// Works off messages at the start of `bytes`, for a few milliseconds at most. What it leads to is sent with the next
     /// settling, for which [`Hub::fed`] is woken: by then, others may have been heard too.
-    pub fn received(&mut self, id: LinkId, bytes: &[u8]) -> Received {
+    pub fn received(&mut self, id: ConnectionId, bytes: &[u8]) -> Received {
         let start = self.clock.now();
         let (mut now, mut at, mut late) = (start, 0, false);
-        while let Some(link) = self.link_mut(id) {
-            if link.is_closed() {
+        while let Some(connection) = self.connection_mut(id) {
+            if connection.is_closed() {
                 (at, late) = (bytes.len(), false);
                 break;
             }
             if late {
                 break;
             }
-            link.last_heard = now;
+            connection.last_heard = now;
             match frame(&bytes[at..]) {
                 Ok(Some((header, body, length))) => {
                     self.counts.messages += 1;
@@ -282,18 +266,18 @@ impl Hub {
 
     /// Answers a packet of a switch that belongs to no fabric.
     #[inline]
-    pub(crate) fn answer_packet(&mut self, id: LinkId, xid: u32, packet: &PacketIn<'_>) {
-        let Hub { brain: Brain::Packets(answers), links, .. } = self else { return };
-        let Some(link) = links.get_mut(id.slot()).and_then(Option::as_mut).filter(|link| link.id == id) else { return };
-        if let Err(problem) = answers.packet_in(id, packet, xid, &mut link.out) {
-            tracing::error!(peer = %link.peer, %problem, "an answer was not sent");
+    pub(crate) fn answer_packet(&mut self, id: ConnectionId, xid: u32, packet: &PacketIn<'_>) {
+        let Hub { brain: Brain::Packets(answers), connections, .. } = self else { return };
+        let Some(connection) = connections.get_mut(id) else { return };
+        if let Err(problem) = answers.packet_in(id, packet, xid, &mut connection.out) {
+            tracing::error!(peer = %connection.peer, %problem, "an answer was not sent");
         }
         self.mark(id);
     }
 
     /// Whether so few sessions stand that each should hear soon of what it said: else both ends wait for each other in turn.
-    pub(crate) fn are_few(&self) -> bool {
-        self.by_dpid.len() <= FEW
+    pub(crate) fn has_few_sessions(&self) -> bool {
+        self.by_dpid.len() <= FEW_SESSIONS
     }
 
     /// Something the controller is to be told by others than switches.
@@ -401,45 +385,39 @@ impl Hub {
 
     /// Wakes the writers of all sessions with something to write.
     fn wake(&mut self) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for id in dirty.drain(..) {
-            let most = self.limits.backlog_bytes;
-            let Some(link) = self.link_mut(id) else { continue };
-            let backlog = link.out.len();
-            link.wake.notify_one();
-            if backlog > most && !link.is_closed() {
-                self.offence(id, &format!("{backlog} bytes wait for it to read"));
+        let (most, mut lagging) = (self.limits.backlog_bytes, Vec::new());
+        self.connections.wake_writers(|id, backlog| {
+            if backlog > most {
+                lagging.push((id, backlog));
             }
+        });
+        for (id, backlog) in lagging {
+            self.offence(id, &format!("{backlog} bytes wait for it to read"));
         }
-        self.dirty = dirty;
     }
 
     /// Whether something is still to be written.
     pub(crate) fn has_backlog(&self) -> bool {
-        self.links.iter().flatten().any(|link| !link.out.is_empty())
+        self.connections.iter().any(|connection| !connection.out.is_empty())
     }
 
     /// What is to be written to a connection, which is then taken to be written.
-    pub(crate) fn take_output(&mut self, id: LinkId) -> Vec<u8> {
-        let Some(link) = self.link_mut(id) else { return Vec::new() };
-        link.dirty = false;
-        std::mem::take(&mut link.out)
+    pub(crate) fn take_output(&mut self, id: ConnectionId) -> Vec<u8> {
+        let Some(connection) = self.connection_mut(id) else { return Vec::new() };
+        connection.dirty = false;
+        std::mem::take(&mut connection.out)
     }
 
     /// A connection, if it is still there: its place may be another's by now.
     #[inline]
-    pub(crate) fn link_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        self.links.get_mut(id.slot())?.as_mut().filter(|link| link.id == id)
+    pub(crate) fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connections.get_mut(id)
     }
 
     /// Notes that there is something to write.
     #[inline]
-    pub(crate) fn mark(&mut self, id: LinkId) {
-        if let Some(link) = self.link_mut(id) {
-            if !std::mem::replace(&mut link.dirty, true) {
-                self.dirty.push(id);
-            }
-        }
+    pub(crate) fn mark(&mut self, id: ConnectionId) {
+        self.connections.mark(id);
     }
 
     /// Which switch of the fabric a datapath identifier names; everything goes where there is no fabric.
@@ -455,32 +433,32 @@ impl Hub {
     }
 
     /// The session of a datapath identifier.
-    pub(crate) fn holder(&self, dpid: u64) -> Option<LinkId> {
+    pub(crate) fn holder(&self, dpid: u64) -> Option<ConnectionId> {
         self.by_dpid.get(&dpid).copied()
     }
 
-    pub(crate) fn hold(&mut self, dpid: u64, id: LinkId) {
+    pub(crate) fn hold(&mut self, dpid: u64, id: ConnectionId) {
         self.by_dpid.insert(dpid, id);
     }
 
     /// Closes a connection because of what its peer did.
-    pub(crate) fn offence(&mut self, id: LinkId, what: &str) {
+    pub(crate) fn offence(&mut self, id: ConnectionId, what: &str) {
         self.counts.offences += 1;
         self.close(id, what);
     }
 
     /// Closes a connection when what was left for it has been written.
-    pub(crate) fn close(&mut self, id: LinkId, why: &str) {
+    pub(crate) fn close(&mut self, id: ConnectionId, why: &str) {
         let now = self.clock.now();
-        let Some(link) = self.link_mut(id).filter(|link| !link.is_closed()) else { return };
-        let switch = match link.stage {
+        let Some(connection) = self.connection_mut(id).filter(|connection| !connection.is_closed()) else { return };
+        let switch = match connection.stage {
             Stage::Up { dpid } | Stage::Ports { dpid } | Stage::Contending { dpid, .. } => format!("{dpid:016x}"),
             _ => "unknown".into(),
         };
-        let peer = link.peer.clone();
-        link.stage = Stage::Closed;
-        link.since = now;
-        link.wake.notify_one();
+        let peer = connection.peer.clone();
+        connection.stage = Stage::Closed;
+        connection.since = now;
+        connection.wake.notify_one();
         // Switches are told apart; whoever did not say which one it is counts by its address.
         let subject =
             if switch == "unknown" { subject(&peer, why) } else { format!("switch {}", subject(&switch, why)) };
@@ -494,108 +472,6 @@ impl Hub {
         let now = self.clock.now();
         if let Some(times) = self.quiet.admit(now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "{what}");
-        }
-    }
-
-    /// Looks after silent peers. To be called a few times a second.
-    pub fn tick(&mut self) {
-        let now = self.clock.now();
-        self.hosts.tick(now);
-        for (whose, times) in self.quiet.overdue(now) {
-            tracing::warn!(whose, times, "refused again since it was last said");
-        }
-        let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
-        for slot in 0..self.links.len() {
-            let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();
-            let Some(link) = &mut self.links[slot] else { continue };
-            let id = link.id;
-            match link.stage {
-                Stage::Closed if now.saturating_sub(link.since) > FAREWELL => link.drained.notify_waiters(),
-                Stage::Closed => {}
-                Stage::Contending { dpid, since } if now.saturating_sub(since) > CONTEST => {
-                    self.decide(id, dpid, since);
-                }
-                Stage::Up { .. } if age(link.last_heard) > echo_timeout => {
-                    self.close(id, "it says nothing any more");
-                }
-                Stage::Up { .. } if age(link.last_echo) > echo_interval => self.echo(now, id),
-                Stage::Hello | Stage::Features | Stage::Ports { .. } if age(link.since) > handshake_timeout => {
-                    self.offence(id, "it did not finish its handshake in time");
-                }
-                _ => {}
-            }
-        }
-        if let Some(scout) = &mut self.scout {
-            scout.review(now);
-        }
-        self.warn_unlabelled(now);
-        self.warn_uncounted(now);
-        self.settle();
-    }
-
-    /// Says once a minute that flows are not counted, if any were not.
-    fn warn_uncounted(&mut self, now: Nanos) {
-        let Some(controller) = self.controller() else { return };
-        let (uncounted, most) = (controller.counts().uncounted, controller.config().max_counted_per_tor);
-        let (said, at) = self.uncounted;
-        if uncounted > said && (said == 0 || now.saturating_sub(at) >= UNCOUNTED_EVERY) {
-            let flows = uncounted - said;
-            let way_out = "they ride the default routes; raise control.max_counted_per_tor if the tables have room";
-            tracing::warn!(flows, most, way_out, "flows are not counted, for their ToR has no more rules for that");
-            self.uncounted = (uncounted, now);
-        }
-    }
-
-    /// Says once per scheme that no host labels its long flows, where the scheme in charge counts on that.
-    fn warn_unlabelled(&mut self, now: Nanos) {
-        let (scheme, since) = self.gauges.scheme.clone();
-        let standing = !self.by_dpid.is_empty() && now.saturating_sub(since) >= LABELS_BY;
-        if !standing || self.unlabelled == Some(since) {
-            return;
-        }
-        let Some(controller) = self.controller() else { return };
-        let way_out = match controller.needs().detection {
-            Detection::Label => {
-                "mark long flows with DSCP 8 (TOS 0x20), or let the scheme find them otherwise: detect=any"
-            }
-            Detection::Any { .. } => {
-                "flows are found by what they send, up to a polling period late; DSCP 8 (TOS 0x20) marks them at once"
-            }
-            Detection::Nothing | Detection::Announced | Detection::Measured { .. } => return,
-        };
-        if controller.counts().labelled == 0 {
-            tracing::warn!(%scheme, way_out, "no flow with the label of long flows was seen yet");
-        }
-        self.unlabelled = Some(since);
-    }
-
-    pub(crate) fn echo(&mut self, now: Nanos, id: LinkId) {
-        if let Some(link) = self.link_mut(id) {
-            link.last_echo = now;
-            link.say(&Message::EchoRequest(&now.0.to_be_bytes()));
-            self.mark(id);
-        }
-    }
-
-    /// Two connections claim one datapath identifier: the one that stands stays if it has said anything since.
-    fn decide(&mut self, id: LinkId, dpid: u64, since: Nanos) {
-        let holder = self.holder(dpid).and_then(|holder| {
-            let link = self.link_mut(holder)?;
-            Some((holder, link.peer.clone(), link.last_heard, link.is_closed()))
-        });
-        match holder {
-            Some((_, peer, heard, false)) if heard > since => {
-                let why = format!(
-                    "switch {dpid:016x} is connected from {peer} already; give one of them another datapath identifier"
-                );
-                self.offence(id, &why);
-            }
-            Some((holder, ..)) => {
-                self.close(holder, "another connection of the same switch took its place");
-                self.disconnect(holder, "replaced");
-                self.admit(id, dpid);
-            }
-            None => self.admit(id, dpid),
         }
     }
 }

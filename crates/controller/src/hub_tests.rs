@@ -2,8 +2,8 @@
 
 use crate::bench::fake::{say, Common, Fake};
 use crate::config::{Limits, Sessions};
+use crate::connection::Stage;
 use crate::hub::{Brain, Hub, Received};
-use crate::link::Stage;
 use crate::testing::Idle;
 use pathloom_openflow::{Hello, Message};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn the_name_of_a_connection_that_is_gone_is_nobody_elses() {
     let mut hello = Vec::new();
     say(&Message::Hello(Hello::OURS), 1, &mut hello);
     assert_eq!(hub.received(gone, &hello), Received { used: 0, late: false });
-    assert!(hub.link_mut(gone).is_none() && hub.take_output(gone).is_empty());
+    assert!(hub.connection_mut(gone).is_none() && hub.take_output(gone).is_empty());
     hub.disconnect(gone, "test");
     assert!(!hub.take_output(next).is_empty(), "a hello of ours");
     assert_eq!(hub.received(next, &hello), Received { used: hello.len(), late: false });
@@ -31,7 +31,7 @@ fn the_name_of_a_connection_that_is_gone_is_nobody_elses() {
 /// Connections of an address, one after another; how many of all stand after that.
 fn connect(hub: &mut Hub, peer: &str, ports: std::ops::Range<u16>) -> usize {
     ports.for_each(|port| assert!(hub.connect(format!("{peer}:{port}")).is_some(), "{peer}:{port}"));
-    hub.all_links().count()
+    hub.all_connections().count()
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn connections_that_say_nothing_make_room_and_sessions_do_not() {
     connect(&mut hub, "127.0.0.1", 1000..1030);
     for dpid in 1..=4 {
         let id = session(&mut hub, &format!("127.0.0.1:{dpid}"), dpid).unwrap();
-        assert!(matches!(hub.link_mut(id).unwrap().stage, Stage::Up { .. }), "switch {dpid}");
+        assert!(matches!(hub.connection_mut(id).unwrap().stage, Stage::Up { .. }), "switch {dpid}");
     }
-    assert_eq!((hub.standing(), hub.all_links().count()), (4, 4));
+    assert_eq!((hub.standing(), hub.all_connections().count()), (4, 4));
     assert!(hub.connect("127.0.0.1:99".into()).is_none(), "all are sessions that stand");
     assert_eq!(hub.counts.crowded, 26 + 4 + 1);
 }

@@ -1,7 +1,7 @@
 //! What switches say, told to the controller.
 
+use crate::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::Hub;
-use crate::link::{Link, LinkId, Pending, Stage};
 use crate::numbers;
 use crate::punts;
 use crate::reading::{Foreign, Why};
@@ -22,7 +22,7 @@ use pathloom_openflow::{
 const MISS_BYTES: u16 = 128;
 
 impl Hub {
-    pub(crate) fn message(&mut self, now: Nanos, id: LinkId, xid: u32, message: Message<'_>) {
+    pub(crate) fn message(&mut self, now: Nanos, id: ConnectionId, xid: u32, message: Message<'_>) {
         match message {
             Message::PacketIn(packet) => self.packet_in(now, id, xid, &packet),
             Message::BarrierReply => self.up(now, id, |switch| Input::BarrierReply { switch, xid }),
@@ -44,30 +44,32 @@ impl Hub {
     }
 
     /// A message that is in place but cannot be read is answered by an error, and the session goes on.
-    pub(crate) fn misread(&mut self, id: LinkId, kind: u8, xid: u32, problem: &str) {
-        let Some(link) = self.link_mut(id) else { return };
-        if !matches!(link.stage, Stage::Up { .. }) {
+    pub(crate) fn misread(&mut self, id: ConnectionId, kind: u8, xid: u32, problem: &str) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        if !matches!(connection.stage, Stage::Up { .. }) {
             return self.offence(id, problem);
         }
-        if let Some(count) = link.complain() {
-            tracing::warn!(peer = %link.peer, kind, problem, count, "a message cannot be read");
+        if let Some(count) = connection.complain() {
+            tracing::warn!(peer = %connection.peer, kind, problem, count, "a message cannot be read");
         }
         if kind != pathloom_openflow::Kind::ERROR {
             self.reply(id, &Message::Error(ErrorMessage { kind: BAD_REQUEST, code: 1, data: &[] }), xid);
         }
     }
 
-    pub(crate) fn reply(&mut self, id: LinkId, message: &Message<'_>, xid: u32) {
-        if let Some(link) = self.link_mut(id) {
-            link.answer(message, xid);
+    pub(crate) fn reply(&mut self, id: ConnectionId, message: &Message<'_>, xid: u32) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.answer(message, xid);
             self.mark(id);
         }
     }
 
     /// Tells the controller, if the session stands.
     #[inline]
-    fn up(&mut self, now: Nanos, id: LinkId, input: impl FnOnce(NodeId) -> Input) {
-        let Some(Link { stage: Stage::Up { .. }, node: Some(node), .. }) = self.link_mut(id) else { return };
+    fn up(&mut self, now: Nanos, id: ConnectionId, input: impl FnOnce(NodeId) -> Input) {
+        let Some(Connection { stage: Stage::Up { .. }, node: Some(node), .. }) = self.connection_mut(id) else {
+            return;
+        };
         let input = input(*node);
         self.feed(now, input);
     }
@@ -82,8 +84,8 @@ impl Hub {
     }
 
     #[inline]
-    fn packet_in(&mut self, now: Nanos, id: LinkId, xid: u32, packet: &PacketIn<'_>) {
-        let Some(Link { stage: Stage::Up { dpid }, node, .. }) = self.link_mut(id) else { return };
+    fn packet_in(&mut self, now: Nanos, id: ConnectionId, xid: u32, packet: &PacketIn<'_>) {
+        let Some(Connection { stage: Stage::Up { dpid }, node, .. }) = self.connection_mut(id) else { return };
         let (dpid, node) = (*dpid, *node);
         let Some(in_port) = convert::in_port(packet) else { return };
         let place = Place::new(dpid, in_port.0);
@@ -94,7 +96,7 @@ impl Hub {
             }
         }
         // Ports that a switch makes up have one allowance between them.
-        let told_of = self.link_mut(id).is_some_and(|link| link.has_port(in_port.0));
+        let told_of = self.connection_mut(id).is_some_and(|connection| connection.has_port(in_port.0));
         let payer = if told_of { place } else { Place::new(dpid, 0) };
         if let Some(refused) = self.limiter.as_mut().and_then(|limiter| limiter.admit_or_count(now, payer).err()) {
             self.counts.limited += 1;
@@ -116,26 +118,30 @@ impl Hub {
         }
     }
 
-    fn hello(&mut self, id: LinkId, agrees: bool, highest: u8) {
-        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Hello) else { return };
+    fn hello(&mut self, id: ConnectionId, agrees: bool, highest: u8) {
+        let Some(connection) = self.connection_mut(id).filter(|connection| connection.stage == Stage::Hello) else {
+            return;
+        };
         if agrees {
-            link.stage = Stage::Features;
-            link.say(&Message::FeaturesRequest);
+            connection.stage = Stage::Features;
+            connection.say(&Message::FeaturesRequest);
         } else {
             let data = b"this controller speaks OpenFlow 1.3 (wire version 4)";
-            link.say(&Message::Error(ErrorMessage { kind: HELLO_FAILED, code: 0, data }));
+            connection.say(&Message::Error(ErrorMessage { kind: HELLO_FAILED, code: 0, data }));
             self.offence(id, &format!("it does not speak OpenFlow 1.3, but wire version {highest}"));
         }
         self.mark(id);
     }
 
-    fn features(&mut self, now: Nanos, id: LinkId, features: &Features) {
+    fn features(&mut self, now: Nanos, id: ConnectionId, features: &Features) {
         let dpid = features.datapath_id;
-        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Features) else { return };
+        let Some(connection) = self.connection_mut(id).filter(|connection| connection.stage == Stage::Features) else {
+            return;
+        };
         if features.auxiliary != 0 {
             return self.offence(id, "auxiliary connections are not used here");
         }
-        link.stage = Stage::Contending { dpid, since: now };
+        connection.stage = Stage::Contending { dpid, since: now };
         if self.place_of(dpid).is_err() {
             let why = format!("the fabric has no switch {dpid:016x}; name it under fabric.datapaths");
             return self.offence(id, &why);
@@ -151,47 +157,47 @@ impl Hub {
     }
 
     /// Whether a connection's certificate may speak for a switch.
-    fn check_certificate(&mut self, id: LinkId, dpid: u64) -> Result<(), String> {
-        let borne = self.link_mut(id).and_then(|link| link.certificate.clone());
+    fn check_certificate(&mut self, id: ConnectionId, dpid: u64) -> Result<(), String> {
+        let borne = self.connection_mut(id).and_then(|connection| connection.certificate.clone());
         let node = self.place_of(dpid).ok().flatten();
         let name = node.zip(self.fabric.as_ref()).map_or("", |(node, fabric)| &fabric.node(node).name);
         self.binding.check(borne.as_deref(), name, dpid)
     }
 
     /// Goes on with the handshake: the datapath identifier is this connection's.
-    pub(crate) fn admit(&mut self, id: LinkId, dpid: u64) {
+    pub(crate) fn admit(&mut self, id: ConnectionId, dpid: u64) {
         let node = self.place_of(dpid).unwrap_or_default();
         self.hold(dpid, id);
-        let Some(link) = self.link_mut(id) else { return };
-        link.stage = Stage::Ports { dpid };
-        link.node = node;
-        link.say(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
-        ask(link, Request::Description, Pending::Description);
-        ask(link, Request::PortDesc, Pending::Ports(Vec::new()));
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.stage = Stage::Ports { dpid };
+        connection.node = node;
+        connection.say(&Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: MISS_BYTES }));
+        ask(connection, Request::Description, Pending::Description);
+        ask(connection, Request::PortDesc, Pending::Ports(Vec::new()));
         self.mark(id);
     }
 
-    fn echo_reply(&mut self, now: Nanos, id: LinkId, bytes: &[u8]) {
+    fn echo_reply(&mut self, now: Nanos, id: ConnectionId, bytes: &[u8]) {
         let Ok(sent) = <[u8; 8]>::try_from(bytes) else { return };
         let rtt = now.saturating_sub(Nanos(u64::from_be_bytes(sent)));
         self.up(now, id, |switch| Input::Rtt { switch, rtt });
     }
 
-    fn ports_known(&mut self, now: Nanos, id: LinkId, ports: &[Port]) {
-        let Some(link) = self.link_mut(id) else { return };
-        let Stage::Ports { dpid } = link.stage else { return };
-        let (node, peer) = (link.node, link.peer.clone());
+    fn ports_known(&mut self, now: Nanos, id: ConnectionId, ports: &[Port]) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let Stage::Ports { dpid } = connection.stage else { return };
+        let (node, peer) = (connection.node, connection.peer.clone());
         if self.scout.as_ref().is_some_and(|scout| scout.is_duplicate(dpid, ports)) {
             return self.offence(id, "another switch of this datapath identifier is connected; give each its own");
         }
-        if let Some(link) = self.link_mut(id) {
-            link.stage = Stage::Up { dpid };
-            ports.iter().for_each(|port| link.note_port(port.number));
+        if let Some(connection) = self.connection_mut(id) {
+            connection.stage = Stage::Up { dpid };
+            ports.iter().for_each(|port| connection.note_port(port.number));
         }
         self.counts.sessions += 1;
         if let Some(scout) = &mut self.scout {
             scout.switch_up(self.clock.now(), dpid, ports);
-            self.link_mut(id).into_iter().for_each(|link| link.scouted = Some(dpid));
+            self.connection_mut(id).into_iter().for_each(|connection| connection.scouted = Some(dpid));
         }
         if self.scout.is_some() || node.is_some() {
             self.write_own_rules(id);
@@ -210,16 +216,16 @@ impl Hub {
         self.feed(now, Input::SwitchUp { switch, ports_down });
     }
 
-    fn port_status(&mut self, now: Nanos, id: LinkId, status: &PortStatus) {
+    fn port_status(&mut self, now: Nanos, id: ConnectionId, status: &PortStatus) {
         let port = status.port.number;
         if port > PORT_MAX {
             return;
         }
         let gone = status.reason == PortReason::Deleted;
-        let Some(link) = self.link_mut(id) else { return };
-        let (Stage::Up { dpid }, node) = (link.stage, link.node) else { return };
-        let news = !link.has_port(port);
-        link.note_port(port);
+        let Some(connection) = self.connection_mut(id) else { return };
+        let (Stage::Up { dpid }, node) = (connection.stage, connection.node) else { return };
+        let news = !connection.has_port(port);
+        connection.note_port(port);
         if news {
             self.refuse_strange_port(id, port);
         }
@@ -235,7 +241,7 @@ impl Hub {
         self.up(now, id, |switch| Input::PortStatus { switch, port: in_fabric, up });
     }
 
-    fn flow_removed(&mut self, now: Nanos, id: LinkId, removed: &FlowRemoved) {
+    fn flow_removed(&mut self, now: Nanos, id: ConnectionId, removed: &FlowRemoved) {
         if punts::is_own(removed.cookie) && matches!(removed.why, RemovedWhy::Deleted | RemovedWhy::GroupDeleted) {
             // Unless the controller deleted it, the review that this leads to brings it back.
             return self.up(now, id, |switch| Input::Resync { switch: Some(switch) });
@@ -250,38 +256,41 @@ impl Hub {
         self.up(now, id, |switch| Input::RuleRemoved { switch, key, cookie: removed.cookie, counters, why });
     }
 
-    fn error(&mut self, now: Nanos, id: LinkId, xid: u32, error: &ErrorMessage<'_>) {
+    fn error(&mut self, now: Nanos, id: ConnectionId, xid: u32, error: &ErrorMessage<'_>) {
         self.counts.errors += 1;
         let ErrorMessage { kind, code, .. } = *error;
-        let Some(link) = self.link_mut(id) else { return };
-        if link.pending.contains_key(&xid) {
-            if link.reading.as_ref().is_some_and(|reading| reading.rules_xid == xid && reading.why != Why::Dump) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        if connection.pending.contains_key(&xid) {
+            if connection.reading.as_ref().is_some_and(|reading| reading.rules_xid == xid && reading.why != Why::Dump) {
                 // That it does not tell its rules does not mean that it has none.
-                let reading = link.reading.take();
-                reading.iter().flat_map(|reading| &reading.waiting).for_each(|xid| drop(link.pending.remove(xid)));
+                let reading = connection.reading.take();
+                reading
+                    .iter()
+                    .flat_map(|reading| &reading.waiting)
+                    .for_each(|xid| drop(connection.pending.remove(xid)));
                 return;
             }
             // A switch without meters says so when it is asked for them: it has none.
             return self.answered(now, id, xid);
         }
         let why = convert::refusal(error);
-        if let Some(count) = link.complain() {
-            tracing::warn!(peer = %link.peer, node = ?link.node, xid, kind, code, %why, count, "a switch refused a message");
+        if let Some(count) = connection.complain() {
+            tracing::warn!(peer = %connection.peer, node = ?connection.node, xid, kind, code, %why, count, "a switch refused a message");
         }
         self.up(now, id, |switch| Input::Refused { switch, xid, why });
     }
 
     /// A part of an answer.
-    fn part(&mut self, now: Nanos, id: LinkId, xid: u32, reply: MultipartReply) {
+    fn part(&mut self, now: Nanos, id: ConnectionId, xid: u32, reply: MultipartReply) {
         let map = self.map_of(id);
-        let Some(link) = self.link_mut(id) else { return };
-        let Some(pending) = link.pending.get_mut(&xid) else {
-            tracing::debug!(peer = %link.peer, xid, "an answer that nobody asked for");
+        let Some(connection) = self.connection_mut(id) else { return };
+        let Some(pending) = connection.pending.get_mut(&xid) else {
+            tracing::debug!(peer = %connection.peer, xid, "an answer that nobody asked for");
             return;
         };
         match (pending, reply.reply) {
             (Pending::Description, Reply::Description(about)) => {
-                tracing::debug!(peer = %link.peer, maker = about.maker, software = about.software, "a switch");
+                tracing::debug!(peer = %connection.peer, maker = about.maker, software = about.software, "a switch");
             }
             (Pending::Ports(known), Reply::PortDesc(ports)) => known.extend(ports),
             (Pending::FlowStats { rows, .. }, Reply::Flows(found)) => rows.extend(found.iter().filter_map(row)),
@@ -294,8 +303,8 @@ impl Hub {
             (Pending::Refused(rows), Reply::Flows(found)) => rows.extend(found.iter().filter_map(refused::row)),
             (Pending::Reading, Reply::Flows(found)) => return self.rules_read(now, id, (xid, reply.more), &found),
             (Pending::Reading, Reply::GroupDesc(found)) => {
-                link.groups.extend(found.iter().map(|group| group.id));
-                if let Some(reading) = &mut link.reading {
+                connection.groups.extend(found.iter().map(|group| group.id));
+                if let Some(reading) = &mut connection.reading {
                     reading.rows += found.len();
                     reading.before[0].retain(|&id| found.iter().all(|group| group.id != id));
                     let read = found.iter().filter_map(convert::read_group);
@@ -306,8 +315,8 @@ impl Hub {
                 }
             }
             (Pending::Reading, Reply::MeterConfigs(found)) => {
-                link.meters.extend(found.iter().map(|meter| meter.id));
-                if let Some(reading) = &mut link.reading {
+                connection.meters.extend(found.iter().map(|meter| meter.id));
+                if let Some(reading) = &mut connection.reading {
                     reading.rows += found.len();
                     reading.before[1].retain(|&id| found.iter().all(|meter| meter.id != id));
                     reading.meters.extend(found.iter().filter_map(convert::read_meter));
@@ -322,9 +331,10 @@ impl Hub {
     }
 
     /// A part was read; it may have been the last.
-    fn part_read(&mut self, now: Nanos, id: LinkId, (xid, more): (u32, bool)) {
-        let Some(link) = self.link_mut(id) else { return };
-        let endless = link.pending.get(&xid).is_some_and(|pending| pending.is_endless(link.reading.as_ref()));
+    fn part_read(&mut self, now: Nanos, id: ConnectionId, (xid, more): (u32, bool)) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let endless =
+            connection.pending.get(&xid).is_some_and(|pending| pending.is_endless(connection.reading.as_ref()));
         match (more, endless) {
             (true, true) => self.offence(id, "an answer of it has more rows than any switch, and goes on"),
             (true, false) => {}
@@ -333,9 +343,9 @@ impl Hub {
     }
 
     /// Some rules of a switch. Those of a review are worked off at once.
-    fn rules_read(&mut self, now: Nanos, id: LinkId, (xid, more): (u32, bool), rows: &[FlowStats]) {
+    fn rules_read(&mut self, now: Nanos, id: ConnectionId, (xid, more): (u32, bool), rows: &[FlowStats]) {
         let map = self.map_of(id);
-        let Some(reading) = self.link_mut(id).and_then(|link| link.reading.as_mut()) else { return };
+        let Some(reading) = self.connection_mut(id).and_then(|connection| connection.reading.as_mut()) else { return };
         let mut rules = reading.take_rules(rows);
         if let Some(map) = map {
             rules.iter_mut().for_each(|rule| numbers::rule_to_fabric(&map, rule));
@@ -351,16 +361,16 @@ impl Hub {
     }
 
     /// All that a switch has was read.
-    fn all_read(&mut self, now: Nanos, id: LinkId) {
+    fn all_read(&mut self, now: Nanos, id: ConnectionId) {
         let foreign = self.foreign;
-        let Some(link) = self.link_mut(id) else { return };
-        let Some(mut reading) = link.reading.take() else { return };
+        let Some(connection) = self.connection_mut(id) else { return };
+        let Some(mut reading) = connection.reading.take() else { return };
         // What was there before and is not any more: to be added again, not to be replaced.
-        link.groups.retain(|group| !reading.before[0].contains(group));
-        link.meters.retain(|meter| !reading.before[1].contains(meter));
+        connection.groups.retain(|group| !reading.before[0].contains(group));
+        connection.meters.retain(|meter| !reading.before[1].contains(meter));
         if foreign == Foreign::Remove && reading.has_strangers() {
             for deletion in reading.deletions() {
-                link.say(&deletion);
+                connection.say(&deletion);
             }
             self.counts.foreign_removed += 1;
             self.mark(id);
@@ -370,9 +380,9 @@ impl Hub {
         let (why, own) = (reading.why, std::mem::take(&mut reading.own));
         let strangers = reading.into_strangers();
         let name = self.name_of(id);
-        if let Some(link) = self.link_mut(id) {
-            strangers.name_new(&link.strangers, &name);
-            link.strangers = strangers;
+        if let Some(connection) = self.connection_mut(id) {
+            strangers.name_new(&connection.strangers, &name);
+            connection.strangers = strangers;
         }
         match why {
             Why::Dump => self.up(now, id, |switch| Input::RuleDump { switch, rules, groups, meters }),
@@ -384,20 +394,22 @@ impl Hub {
     }
 
     /// The fabric's numbers of the ports of the switch of a session; `None` if the switch has the same.
-    fn map_of(&mut self, id: LinkId) -> Option<PortMap> {
-        let node = self.link_mut(id)?.node?;
+    fn map_of(&mut self, id: ConnectionId) -> Option<PortMap> {
+        let node = self.connection_mut(id)?.node?;
         self.port_map(node).cloned()
     }
 
     /// The name of the switch of a session.
-    pub(crate) fn name_of(&mut self, id: LinkId) -> String {
-        let node = self.link_mut(id).and_then(|link| link.node);
+    pub(crate) fn name_of(&mut self, id: ConnectionId) -> String {
+        let node = self.connection_mut(id).and_then(|connection| connection.node);
         node.zip(self.fabric.as_ref()).map_or_else(String::new, |(node, fabric)| fabric.node(node).name.clone())
     }
 
     /// The answer is whole, or there will be none.
-    fn answered(&mut self, now: Nanos, id: LinkId, xid: u32) {
-        let Some(pending) = self.link_mut(id).and_then(|link| link.pending.remove(&xid)) else { return };
+    fn answered(&mut self, now: Nanos, id: ConnectionId, xid: u32) {
+        let Some(pending) = self.connection_mut(id).and_then(|connection| connection.pending.remove(&xid)) else {
+            return;
+        };
         match pending {
             Pending::Description => {}
             Pending::Ports(ports) => self.ports_known(now, id, &ports),
@@ -406,7 +418,7 @@ impl Hub {
                 self.up(now, id, |switch| Input::Rtt { switch, rtt: now.saturating_sub(asked) });
             }
             Pending::PortStats(rows) => {
-                let switch = self.link_mut(id).and_then(|link| link.node);
+                let switch = self.connection_mut(id).and_then(|connection| connection.node);
                 if let Some((switch, fabric)) = switch.zip(self.fabric.clone()) {
                     self.gauges.ports(now, &fabric, switch, &rows);
                 }
@@ -414,7 +426,9 @@ impl Hub {
             }
             Pending::Refused(rows) => self.count_refused(now, id, &rows),
             Pending::Reading => {
-                let Some(reading) = self.link_mut(id).and_then(|link| link.reading.as_mut()) else { return };
+                let Some(reading) = self.connection_mut(id).and_then(|connection| connection.reading.as_mut()) else {
+                    return;
+                };
                 reading.waiting.retain(|&waiting| waiting != xid);
                 if reading.waiting.is_empty() {
                     self.all_read(now, id);
@@ -425,9 +439,9 @@ impl Hub {
 }
 
 /// Asks a switch for many things.
-pub(crate) fn ask(link: &mut Link, request: Request, pending: Pending) -> u32 {
-    let xid = link.say(&Message::MultipartRequest(MultipartRequest { more: false, request }));
-    link.pending.insert(xid, pending);
+pub(crate) fn ask(connection: &mut Connection, request: Request, pending: Pending) -> u32 {
+    let xid = connection.say(&Message::MultipartRequest(MultipartRequest { more: false, request }));
+    connection.pending.insert(xid, pending);
     xid
 }
 

@@ -11,6 +11,8 @@ mod api;
 pub mod bench;
 pub mod clock;
 pub mod config;
+mod connection;
+mod connections;
 pub mod counts;
 mod crowding;
 mod current;
@@ -23,7 +25,6 @@ pub mod hub;
 #[cfg(test)]
 mod hub_tests;
 mod incoming;
-mod link;
 mod load;
 mod metrics;
 mod newcomers;
@@ -49,6 +50,7 @@ mod testing;
 mod tls;
 #[cfg(test)]
 mod tls_tests;
+mod upkeep;
 mod verify;
 
 pub use api::Api;

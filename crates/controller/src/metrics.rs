@@ -1,8 +1,8 @@
 //! What Prometheus reads (text format of OpenMetrics 1.0). Everything is taken at one moment, as an owned copy.
 
+use crate::connection::Stage;
 use crate::counts::HubCounts;
 use crate::hub::Hub;
-use crate::link::Stage;
 use crate::scout::Scout;
 use pathloom_control::{Counts, DurationHistogram, DURATION_BOUNDS};
 use pathloom_model::NodeId;
@@ -140,7 +140,7 @@ impl Hub {
 
     /// How far each connection has come.
     fn stages(&self) -> impl Iterator<Item = Stage> + '_ {
-        self.all_links().map(|link| link.stage)
+        self.all_connections().map(|link| link.stage)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the controller wants, said to switches.
 
+use crate::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::{Hub, Job};
 use crate::incoming::ask;
-use crate::link::{Link, LinkId, Pending, Stage};
 use crate::numbers;
 use crate::punts::{self, Punt};
 use crate::reading::{Reading, Why};
@@ -23,49 +23,51 @@ impl Hub {
     pub(crate) fn carry_out(&mut self, now: Nanos, output: Output) {
         match output {
             Output::AddRule { switch, xid, ref rule } => match self.port_map(switch) {
-                None => self.change(switch, xid, |link| convert::emit_add_rule(rule, xid, &mut link.out)),
+                None => self.change(switch, xid, |connection| convert::emit_add_rule(rule, xid, &mut connection.out)),
                 Some(map) => {
                     let rule = numbers::rule_to_switch(map, rule);
-                    self.change(switch, xid, |link| convert::emit_add_rule(&rule, xid, &mut link.out));
+                    self.change(switch, xid, |connection| convert::emit_add_rule(&rule, xid, &mut connection.out));
                 }
             },
             Output::DeleteRule { switch, xid, key } => {
-                self.change(switch, xid, |link| convert::emit_delete_rule(&key, xid, &mut link.out));
+                self.change(switch, xid, |connection| convert::emit_delete_rule(&key, xid, &mut connection.out));
             }
             Output::Barrier { switch, xid } => {
-                self.change(switch, xid, |link| Ok(Message::BarrierRequest.emit(xid, &mut link.out)?));
+                self.change(switch, xid, |connection| Ok(Message::BarrierRequest.emit(xid, &mut connection.out)?));
             }
             Output::AddGroup { switch, xid, ref group } => {
                 let group = self
                     .port_map(switch)
                     .map_or(Cow::Borrowed(group), |map| Cow::Owned(numbers::group_to_switch(map, group)));
-                self.change(switch, xid, |link| {
-                    let message = convert::group_mod(&group, !link.groups.insert(group.id.0))?;
-                    Ok(message.emit(xid, &mut link.out)?)
+                self.change(switch, xid, |connection| {
+                    let message = convert::group_mod(&group, !connection.groups.insert(group.id.0))?;
+                    Ok(message.emit(xid, &mut connection.out)?)
                 });
             }
-            Output::DeleteGroup { switch, xid, group } => self.change(switch, xid, |link| {
-                link.groups.remove(&group.0);
-                Ok(convert::group_delete(group).emit(xid, &mut link.out)?)
+            Output::DeleteGroup { switch, xid, group } => self.change(switch, xid, |connection| {
+                connection.groups.remove(&group.0);
+                Ok(convert::group_delete(group).emit(xid, &mut connection.out)?)
             }),
-            Output::AddMeter { switch, xid, meter } => self.change(switch, xid, |link| {
-                let exists = !link.meters.insert(meter.id.0);
-                Ok(convert::meter_mod(&meter, exists).emit(xid, &mut link.out)?)
+            Output::AddMeter { switch, xid, meter } => self.change(switch, xid, |connection| {
+                let exists = !connection.meters.insert(meter.id.0);
+                Ok(convert::meter_mod(&meter, exists).emit(xid, &mut connection.out)?)
             }),
-            Output::DeleteMeter { switch, xid, meter } => self.change(switch, xid, |link| {
-                link.meters.remove(&meter.0);
-                Ok(convert::meter_delete(meter).emit(xid, &mut link.out)?)
+            Output::DeleteMeter { switch, xid, meter } => self.change(switch, xid, |connection| {
+                connection.meters.remove(&meter.0);
+                Ok(convert::meter_delete(meter).emit(xid, &mut connection.out)?)
             }),
-            Output::FlowStatsRequest { switch } => self.ask(switch, |link| {
+            Output::FlowStatsRequest { switch } => self.ask(switch, |connection| {
                 let (cookie, cookie_mask) = (SOURCE_COOKIE, SOURCE_COOKIE_MASK);
                 let request = FlowStatsRequest { cookie, cookie_mask, ..FlowStatsRequest::ALL };
-                ask(link, Request::Flows(request), Pending::FlowStats { asked: now, rows: Vec::new() });
+                ask(connection, Request::Flows(request), Pending::FlowStats { asked: now, rows: Vec::new() });
             }),
-            Output::PortStatsRequest { switch } => self.ask(switch, |link| {
-                ask(link, Request::Ports, Pending::PortStats(Vec::new()));
+            Output::PortStatsRequest { switch } => self.ask(switch, |connection| {
+                ask(connection, Request::Ports, Pending::PortStats(Vec::new()));
             }),
-            Output::DumpRequest { switch } => self.ask(switch, |link| read_all(link, Why::Dump)),
-            Output::ReviewRequest { switch, number } => self.ask(switch, |link| read_all(link, Why::Review(number))),
+            Output::DumpRequest { switch } => self.ask(switch, |connection| read_all(connection, Why::Dump)),
+            Output::ReviewRequest { switch, number } => {
+                self.ask(switch, |connection| read_all(connection, Why::Review(number)))
+            }
             Output::Repaired { at, restored, surplus } => self.say_repaired(at, restored, surplus),
             Output::Solve { ticket, input, .. } => {
                 if let Some(controller) = self.controller() {
@@ -86,28 +88,32 @@ impl Hub {
     /// Sends a frame by a port, if the session stands.
     pub(crate) fn send_frame(&mut self, dpid: u64, port: u32, data: &[u8]) {
         let Some(id) = self.holder(dpid) else { return };
-        let Some(link) = self.link_mut(id).filter(|link| matches!(link.stage, Stage::Up { .. })) else { return };
+        let Some(connection) =
+            self.connection_mut(id).filter(|connection| matches!(connection.stage, Stage::Up { .. }))
+        else {
+            return;
+        };
         let actions = [Action::Output { port, max_len: 0 }];
         let actions = Cow::Borrowed(&actions[..]);
-        link.say(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
+        connection.say(&Message::PacketOut(PacketOut { buffer: NO_BUFFER, in_port: PORT_CONTROLLER, actions, data }));
         self.mark(id);
     }
 
     /// Brings the rules of the driver's own into a switch whose session just came to stand.
-    pub(crate) fn write_own_rules(&mut self, id: LinkId) {
+    pub(crate) fn write_own_rules(&mut self, id: ConnectionId) {
         let (wanted, unwanted) = self.own_rules(id);
-        let Some(link) = self.link_mut(id) else { return };
+        let Some(connection) = self.connection_mut(id) else { return };
         for rule in wanted.iter().chain(&unwanted) {
-            link.say(rule);
+            connection.say(rule);
         }
         self.mark(id);
     }
 
     /// The rules of the driver's own that a switch should have, for control traffic and for what is refused, and the messages
     /// that delete those of an earlier start that it should not have.
-    pub(crate) fn own_rules(&mut self, id: LinkId) -> (Vec<Message<'static>>, Vec<Message<'static>>) {
-        let Some(link) = self.link_mut(id) else { return Default::default() };
-        let (node, ports) = (link.node, link.ports().collect::<Vec<u32>>());
+    pub(crate) fn own_rules(&mut self, id: ConnectionId) -> (Vec<Message<'static>>, Vec<Message<'static>>) {
+        let Some(connection) = self.connection_mut(id) else { return Default::default() };
+        let (node, ports) = (connection.node, connection.ports().collect::<Vec<u32>>());
         let place = node.zip(self.fabric.as_deref());
         let is_tor = place.is_none_or(|(node, fabric)| fabric.tor_index(node).is_some());
         let is_wanted = |punt: Punt| self.scout.as_ref().is_some_and(|scout| scout.wants(punt));
@@ -125,7 +131,7 @@ impl Hub {
     }
 
     /// Adds the rules of the driver's own that a review did not find among these rows.
-    pub(crate) fn restore_own_rules(&mut self, id: LinkId, found: &[FlowStats]) {
+    pub(crate) fn restore_own_rules(&mut self, id: ConnectionId, found: &[FlowStats]) {
         let (mut missing, _) = self.own_rules(id);
         missing.retain(|rule| !found.iter().any(|row| punts::stands_as(rule, row)));
         if missing.is_empty() {
@@ -134,37 +140,39 @@ impl Hub {
         let (switch, rules) = (self.name_of(id), missing.len());
         tracing::warn!(switch, rules, "rules for control traffic or refused frames were gone, and are put back");
         self.counts.punts_restored += rules as u64;
-        let Some(link) = self.link_mut(id) else { return };
+        let Some(connection) = self.connection_mut(id) else { return };
         for rule in &missing {
-            link.say(rule);
+            connection.say(rule);
         }
         self.mark(id);
     }
 
     /// Refuses what comes in by a port that the fabric does not have.
-    pub(crate) fn refuse_strange_port(&mut self, id: LinkId, port: u32) {
-        let Some(node) = self.link_mut(id).and_then(|link| link.node) else { return };
+    pub(crate) fn refuse_strange_port(&mut self, id: ConnectionId, port: u32) {
+        let Some(node) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
         let known = self.fabric.as_ref().is_none_or(|fabric| fabric.out_link(node, PortNo(port)).is_some());
-        let Some(link) = self.link_mut(id).filter(|_| !known && (1..=PORT_MAX).contains(&port)) else { return };
+        let Some(connection) = self.connection_mut(id).filter(|_| !known && (1..=PORT_MAX).contains(&port)) else {
+            return;
+        };
         for rule in refused::rules_of_strange_port(port) {
-            link.say(&rule);
+            connection.say(&rule);
         }
         self.mark(id);
     }
 
     /// Asks every switch what it has refused of hosts. Those that have not answered the last time are left alone.
     pub(crate) fn read_refused(&mut self) {
-        let standing: Vec<LinkId> = self.by_node.iter().copied().flatten().collect();
+        let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
-            let Some(link) = self.link_mut(id) else { continue };
-            if link.pending.values().any(|pending| matches!(pending, Pending::Refused(_))) {
+            let Some(connection) = self.connection_mut(id) else { continue };
+            if connection.pending.values().any(|pending| matches!(pending, Pending::Refused(_))) {
                 continue;
             }
             let (cookie, cookie_mask) = refused::SELECTED;
             let own = FlowStatsRequest { cookie, cookie_mask, table: CONTROL, ..FlowStatsRequest::ALL };
             let left_over = FlowStatsRequest { table: DEFAULTS, ..FlowStatsRequest::ALL };
             for request in [own, left_over] {
-                ask(link, Request::Flows(request), Pending::Refused(Vec::new()));
+                ask(connection, Request::Flows(request), Pending::Refused(Vec::new()));
             }
             self.mark(id);
         }
@@ -172,8 +180,8 @@ impl Hub {
     }
 
     /// Counts what a switch has refused, and names it.
-    pub(crate) fn count_refused(&mut self, now: Nanos, id: LinkId, rows: &[Row]) {
-        let Some(switch) = self.link_mut(id).and_then(|link| link.node) else { return };
+    pub(crate) fn count_refused(&mut self, now: Nanos, id: ConnectionId, rows: &[Row]) {
+        let Some(switch) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
         let Some(fabric) = self.fabric.clone() else { return };
         for row in rows {
             if let Some(frames) = self.refused.take(now, switch, row) {
@@ -195,12 +203,12 @@ impl Hub {
 
     /// Reads the port counters of every switch.
     pub(crate) fn read_ports(&mut self) {
-        let standing: Vec<LinkId> = self.by_node.iter().copied().flatten().collect();
+        let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
-            let Some(link) = self.link_mut(id) else { continue };
+            let Some(connection) = self.connection_mut(id) else { continue };
             // One that has not answered the last time is not asked again.
-            if !link.pending.values().any(|pending| matches!(pending, Pending::PortStats(_))) {
-                ask(link, Request::Ports, Pending::PortStats(Vec::new()));
+            if !connection.pending.values().any(|pending| matches!(pending, Pending::PortStats(_))) {
+                ask(connection, Request::Ports, Pending::PortStats(Vec::new()));
                 self.mark(id);
             }
         }
@@ -208,40 +216,40 @@ impl Hub {
     }
 
     /// The session to a switch.
-    fn session(&self, switch: NodeId) -> Option<LinkId> {
+    fn session(&self, switch: NodeId) -> Option<ConnectionId> {
         self.by_node.get(switch.index()).copied().flatten()
     }
 
     /// Leaves a message that may be refused.
     #[inline]
-    fn change(&mut self, switch: NodeId, xid: u32, emit: impl FnOnce(&mut Link) -> Result<(), Unsayable>) {
+    fn change(&mut self, switch: NodeId, xid: u32, emit: impl FnOnce(&mut Connection) -> Result<(), Unsayable>) {
         let Some(id) = self.session(switch) else { return };
-        let Some(link) = self.link_mut(id) else { return };
-        if let Err(problem) = emit(link) {
-            tracing::error!(peer = %link.peer, node = ?switch, %problem, "OpenFlow has no words for a message");
+        let Some(connection) = self.connection_mut(id) else { return };
+        if let Err(problem) = emit(connection) {
+            tracing::error!(peer = %connection.peer, node = ?switch, %problem, "OpenFlow has no words for a message");
             self.queued.push_back(Input::Refused { switch, xid, why: Refusal::Unsupported });
         }
         self.mark(id);
     }
 
-    fn ask(&mut self, switch: NodeId, ask: impl FnOnce(&mut Link)) {
+    fn ask(&mut self, switch: NodeId, ask: impl FnOnce(&mut Connection)) {
         let Some(id) = self.session(switch) else { return };
-        if let Some(link) = self.link_mut(id) {
-            ask(link);
+        if let Some(connection) = self.connection_mut(id) {
+            ask(connection);
             self.mark(id);
         }
     }
 }
 
 /// Asks for all rules, groups and meters. The rules come last: their answer is the longest.
-fn read_all(link: &mut Link, why: Why) {
-    if let Some(before) = link.reading.take() {
+fn read_all(connection: &mut Connection, why: Why) {
+    if let Some(before) = connection.reading.take() {
         // It was not answered in time.
-        before.waiting.iter().for_each(|xid| drop(link.pending.remove(xid)));
+        before.waiting.iter().for_each(|xid| drop(connection.pending.remove(xid)));
     }
-    let mut reading = Reading::new(why, [link.groups.clone(), link.meters.clone()]);
+    let mut reading = Reading::new(why, [connection.groups.clone(), connection.meters.clone()]);
     let requests = [Request::GroupDesc, Request::MeterConfigs, Request::Flows(FlowStatsRequest::ALL)];
-    reading.waiting = requests.into_iter().map(|request| ask(link, request, Pending::Reading)).collect();
+    reading.waiting = requests.into_iter().map(|request| ask(connection, request, Pending::Reading)).collect();
     reading.rules_xid = reading.waiting[2];
-    link.reading = Some(reading);
+    connection.reading = Some(reading);
 }

@@ -1,7 +1,7 @@
 //! One connection: a task that reads and one that writes.
 
+use crate::connection::ConnectionId;
 use crate::hub::Hub;
-use crate::link::LinkId;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
@@ -49,8 +49,12 @@ impl Shared {
         writer: impl AsyncWrite + Unpin,
     ) {
         let Some(id) = self.hub.borrow_mut().connect(peer) else { return };
-        self.hub.borrow_mut().link_mut(id).into_iter().for_each(|link| link.certificate.clone_from(&certificate));
-        let drained = self.hub.borrow_mut().link_mut(id).map(|link| link.drained.clone());
+        self.hub
+            .borrow_mut()
+            .connection_mut(id)
+            .into_iter()
+            .for_each(|connection| connection.certificate.clone_from(&certificate));
+        let drained = self.hub.borrow_mut().connection_mut(id).map(|connection| connection.drained.clone());
         let Some(drained) = drained else { return };
         let why = tokio::select! {
             ended = self.read(id, reader, &drained) => ended.err().map_or("the peer closed it".into(), |e| e.to_string()),
@@ -61,21 +65,21 @@ impl Shared {
     }
 
     /// Waits until the connection is to be given up, whatever is still to be written.
-    async fn closed_for_long(&self, id: LinkId, drained: &Notify) {
+    async fn closed_for_long(&self, id: ConnectionId, drained: &Notify) {
         loop {
             drained.notified().await;
             let mut hub = self.hub.borrow_mut();
-            let Some(link) = hub.link_mut(id) else { return };
-            if link.is_closed() {
+            let Some(connection) = hub.connection_mut(id) else { return };
+            if connection.is_closed() {
                 return;
             }
         }
     }
 
-    async fn read(&self, id: LinkId, mut reader: impl AsyncRead + Unpin, drained: &Notify) -> io::Result<()> {
+    async fn read(&self, id: ConnectionId, mut reader: impl AsyncRead + Unpin, drained: &Notify) -> io::Result<()> {
         let mut left = Vec::new();
         loop {
-            let few = self.hub.borrow().are_few();
+            let few = self.hub.borrow().has_few_sessions();
             let most = if few { FEW_BYTES } else { READ_BYTES };
             let (count, mut late) =
                 poll_fn(|context| self.poll_read(id, (&mut reader, most), &mut left, context)).await?;
@@ -91,7 +95,7 @@ impl Shared {
             }
             let backlog = |hub: &Rc<RefCell<Hub>>| {
                 let mut hub = hub.borrow_mut();
-                hub.link_mut(id).map(|link| (link.is_closed(), link.out.len()))
+                hub.connection_mut(id).map(|connection| (connection.is_closed(), connection.out.len()))
             };
             loop {
                 match backlog(&self.hub) {
@@ -111,7 +115,7 @@ impl Shared {
     /// there are whole messages in what is `left`.
     fn poll_read(
         &self,
-        id: LinkId,
+        id: ConnectionId,
         (reader, most): (&mut (impl AsyncRead + Unpin), usize),
         left: &mut Vec<u8>,
         context: &mut Context<'_>,
@@ -133,18 +137,18 @@ impl Shared {
         Poll::Ready(Ok((count, late)))
     }
 
-    async fn write(&self, id: LinkId, mut writer: impl AsyncWrite + Unpin, drained: &Notify) -> io::Result<()> {
+    async fn write(&self, id: ConnectionId, mut writer: impl AsyncWrite + Unpin, drained: &Notify) -> io::Result<()> {
         let mut buffer = Vec::new();
-        let wake = self.hub.borrow_mut().link_mut(id).map(|link| link.wake.clone());
+        let wake = self.hub.borrow_mut().connection_mut(id).map(|connection| connection.wake.clone());
         let Some(wake) = wake else { return Ok(()) };
         loop {
             buffer.clear();
             let closed = {
                 let mut hub = self.hub.borrow_mut();
-                let Some(link) = hub.link_mut(id) else { return Ok(()) };
-                std::mem::swap(&mut link.out, &mut buffer);
-                link.dirty = false;
-                link.is_closed()
+                let Some(connection) = hub.connection_mut(id) else { return Ok(()) };
+                std::mem::swap(&mut connection.out, &mut buffer);
+                connection.dirty = false;
+                connection.is_closed()
             };
             if !buffer.is_empty() {
                 writer.write_all(&buffer).await?;

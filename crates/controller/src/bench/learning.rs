@@ -2,7 +2,7 @@
 //! has seen, and knows of no fabric.
 
 use crate::answers::Answers;
-use crate::link::LinkId;
+use crate::connection::ConnectionId;
 use pathloom_openflow::action::Action;
 use pathloom_openflow::flow_match::{FlowMatch, Mac};
 use pathloom_openflow::instruction::Instructions;
@@ -21,16 +21,22 @@ const MOST_ADDRESSES: usize = 65_536;
 /// What has been learnt.
 #[derive(Default)]
 pub(crate) struct Learning {
-    ports: FxHashMap<(LinkId, Mac), u32>,
-    per_switch: FxHashMap<LinkId, usize>,
+    ports: FxHashMap<(ConnectionId, Mac), u32>,
+    per_switch: FxHashMap<ConnectionId, usize>,
 }
 
 impl Answers for Learning {
     /// Answers a packet: with a rule and the packet where the way is known, else by flooding.
-    fn packet_in(&mut self, link: LinkId, packet: &PacketIn<'_>, xid: u32, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    fn packet_in(
+        &mut self,
+        connection: ConnectionId,
+        packet: &PacketIn<'_>,
+        xid: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), TooLong> {
         let (Ok(frame), Some(in_port)) = (Ethernet::parse(packet.data), packet.matches.in_port) else { return Ok(()) };
-        self.learn(link, frame.src, in_port);
-        let known = self.ports.get(&(link, frame.dst)).copied().filter(|_| frame.dst[0] & 1 == 0);
+        self.learn(connection, frame.src, in_port);
+        let known = self.ports.get(&(connection, frame.dst)).copied().filter(|_| frame.dst[0] & 1 == 0);
         if known == Some(in_port) {
             return Ok(());
         }
@@ -50,25 +56,25 @@ impl Answers for Learning {
     }
 
     /// Forgets a switch.
-    fn forget(&mut self, link: LinkId) {
-        self.ports.retain(|&(other, _), _| other != link);
-        self.per_switch.remove(&link);
+    fn forget(&mut self, connection: ConnectionId) {
+        self.ports.retain(|&(other, _), _| other != connection);
+        self.per_switch.remove(&connection);
     }
 }
 
 impl Learning {
-    fn learn(&mut self, link: LinkId, mac: Mac, port: u32) {
+    fn learn(&mut self, connection: ConnectionId, mac: Mac, port: u32) {
         if mac[0] & 1 == 1 {
             return;
         }
-        if let Some(known) = self.ports.get_mut(&(link, mac)) {
+        if let Some(known) = self.ports.get_mut(&(connection, mac)) {
             *known = port;
             return;
         }
-        let count = self.per_switch.entry(link).or_default();
+        let count = self.per_switch.entry(connection).or_default();
         if *count < MOST_ADDRESSES {
             *count += 1;
-            self.ports.insert((link, mac), port);
+            self.ports.insert((connection, mac), port);
         }
     }
 }

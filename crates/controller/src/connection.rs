@@ -21,16 +21,16 @@ const PLAIN_COMPLAINTS: u64 = 16;
 /// Name of a connection within this run. Its place in the hub is used again by a later one, and is then that one's: the
 /// serial number tells whose name it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LinkId {
+pub struct ConnectionId {
     slot: u32,
     serial: u32,
 }
 
-impl LinkId {
+impl ConnectionId {
     /// The name of the connection of this number, counted since the start, at a place.
-    pub(crate) fn new(slot: usize, serial: u64) -> LinkId {
+    pub(crate) fn new(slot: usize, serial: u64) -> ConnectionId {
         // The lower half is enough: no task outlives four billion connections.
-        LinkId { slot: slot as u32, serial: serial as u32 }
+        ConnectionId { slot: slot as u32, serial: serial as u32 }
     }
 
     /// Its place.
@@ -90,8 +90,8 @@ impl Pending {
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Link {
-    pub id: LinkId,
+pub(crate) struct Connection {
+    pub id: ConnectionId,
     pub peer: String,
     pub stage: Stage,
     /// Names that the peer's certificate bears, if the session is encrypted.
@@ -121,13 +121,13 @@ pub(crate) struct Link {
     ports: BTreeSet<u32>,
     complaints: u64,
     xid: u32,
-    /// Given back with the link.
+    /// Given back with the connection.
     pub place: Place,
 }
 
-impl Link {
-    pub(crate) fn new(id: LinkId, place: Place, peer: String, now: Nanos) -> Link {
-        Link {
+impl Connection {
+    pub(crate) fn new(id: ConnectionId, place: Place, peer: String, now: Nanos) -> Connection {
+        Connection {
             id,
             peer,
             stage: Stage::Hello,

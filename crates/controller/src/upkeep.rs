@@ -1,0 +1,132 @@
+//! What the hub does from time to time without being asked: echoes, silent peers, switches that two connections claim to be,
+//! warnings about what the scheme in charge does not see.
+
+use crate::config::Sessions;
+use crate::connection::{ConnectionId, Stage};
+use crate::hub::Hub;
+use pathloom_model::Nanos;
+use pathloom_openflow::Message;
+use pathloom_scheme::Detection;
+use std::time::Duration;
+
+/// How long the session of a datapath identifier has for saying that it is still there, when another claims it.
+const CONTEST: Nanos = Nanos::from_secs(2);
+/// How long a connection that is to be closed has for reading what it was told last.
+const FAREWELL: Nanos = Nanos::from_secs(1);
+/// By this time after a scheme was put in charge, some flow should have had the label of long ones.
+const LABELS_BY: Nanos = Nanos::from_secs(60);
+/// How often the log hears of flows that are not counted.
+const UNCOUNTED_EVERY: Nanos = Nanos::from_secs(60);
+
+/// What the log was warned of.
+#[derive(Default)]
+pub(crate) struct Warned {
+    /// When the scheme was put in charge for which the log has: no host labels its flows.
+    unlabelled: Option<Nanos>,
+    /// How many flows were not counted by the time of the last warning, and that time.
+    uncounted: (u64, Nanos),
+}
+
+impl Hub {
+    /// Looks after silent peers. To be called a few times a second.
+    pub fn tick(&mut self) {
+        let now = self.clock.now();
+        self.hosts.tick(now);
+        for (whose, times) in self.quiet.overdue(now) {
+            tracing::warn!(whose, times, "refused again since it was last said");
+        }
+        let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
+        let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();
+        let all: Vec<ConnectionId> = self.connections.iter().map(|connection| connection.id).collect();
+        for id in all {
+            let Some(connection) = self.connection_mut(id) else { continue };
+            match connection.stage {
+                Stage::Closed if now.saturating_sub(connection.since) > FAREWELL => connection.drained.notify_waiters(),
+                Stage::Closed => {}
+                Stage::Contending { dpid, since } if now.saturating_sub(since) > CONTEST => {
+                    self.decide(id, dpid, since);
+                }
+                Stage::Up { .. } if age(connection.last_heard) > echo_timeout => {
+                    self.close(id, "it says nothing any more");
+                }
+                Stage::Up { .. } if age(connection.last_echo) > echo_interval => self.echo(now, id),
+                Stage::Hello | Stage::Features | Stage::Ports { .. } if age(connection.since) > handshake_timeout => {
+                    self.offence(id, "it did not finish its handshake in time");
+                }
+                _ => {}
+            }
+        }
+        if let Some(scout) = &mut self.scout {
+            scout.review(now);
+        }
+        self.warn_unlabelled(now);
+        self.warn_uncounted(now);
+        self.settle();
+    }
+
+    /// Says once a minute that flows are not counted, if any were not.
+    fn warn_uncounted(&mut self, now: Nanos) {
+        let Some(controller) = self.controller() else { return };
+        let (uncounted, most) = (controller.counts().uncounted, controller.config().max_counted_per_tor);
+        let (said, at) = self.warned.uncounted;
+        if uncounted > said && (said == 0 || now.saturating_sub(at) >= UNCOUNTED_EVERY) {
+            let flows = uncounted - said;
+            let way_out = "they ride the default routes; raise control.max_counted_per_tor if the tables have room";
+            tracing::warn!(flows, most, way_out, "flows are not counted, for their ToR has no more rules for that");
+            self.warned.uncounted = (uncounted, now);
+        }
+    }
+
+    /// Says once per scheme that no host labels its long flows, where the scheme in charge counts on that.
+    fn warn_unlabelled(&mut self, now: Nanos) {
+        let (scheme, since) = self.gauges.scheme.clone();
+        let standing = !self.by_dpid.is_empty() && now.saturating_sub(since) >= LABELS_BY;
+        if !standing || self.warned.unlabelled == Some(since) {
+            return;
+        }
+        let Some(controller) = self.controller() else { return };
+        let way_out = match controller.needs().detection {
+            Detection::Label => {
+                "mark long flows with DSCP 8 (TOS 0x20), or let the scheme find them otherwise: detect=any"
+            }
+            Detection::Any { .. } => {
+                "flows are found by what they send, up to a polling period late; DSCP 8 (TOS 0x20) marks them at once"
+            }
+            Detection::Nothing | Detection::Announced | Detection::Measured { .. } => return,
+        };
+        if controller.counts().labelled == 0 {
+            tracing::warn!(%scheme, way_out, "no flow with the label of long flows was seen yet");
+        }
+        self.warned.unlabelled = Some(since);
+    }
+
+    pub(crate) fn echo(&mut self, now: Nanos, id: ConnectionId) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.last_echo = now;
+            connection.say(&Message::EchoRequest(&now.0.to_be_bytes()));
+            self.mark(id);
+        }
+    }
+
+    /// Two connections claim one datapath identifier: the one that stands stays if it has said anything since.
+    fn decide(&mut self, id: ConnectionId, dpid: u64, since: Nanos) {
+        let holder = self.holder(dpid).and_then(|holder| {
+            let connection = self.connection_mut(holder)?;
+            Some((holder, connection.peer.clone(), connection.last_heard, connection.is_closed()))
+        });
+        match holder {
+            Some((_, peer, heard, false)) if heard > since => {
+                let why = format!(
+                    "switch {dpid:016x} is connected from {peer} already; give one of them another datapath identifier"
+                );
+                self.offence(id, &why);
+            }
+            Some((holder, ..)) => {
+                self.close(holder, "another connection of the same switch took its place");
+                self.disconnect(holder, "replaced");
+                self.admit(id, dpid);
+            }
+            None => self.admit(id, dpid),
+        }
+    }
+}
