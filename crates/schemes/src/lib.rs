@@ -5,20 +5,20 @@
 //! `registry.rs`, and one folder of recorded cases under `tests/conformance`.
 
 pub mod allocation;
-mod board;
-mod cost;
 mod defaults_only;
 mod ecmp;
 mod hedera;
 mod hedera_sa;
 pub mod helpers;
 mod lessor;
-mod moving;
 mod ofpt;
 mod path_book;
+mod periodic_moves;
+mod placements;
 mod registry;
 mod remaining;
 mod router;
+mod solver_work;
 mod spt;
 
 pub use registry::{names, parse, EntryInfo, HostProgram, KeyInfo, Registry, SchemeSpec, SwitchProgram};

@@ -17,7 +17,7 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// Schemes that only tests of the controller and of the lab need.
-const TEST_ENTRIES: &[Entry] = &[crate::moving::ENTRY];
+const TEST_ENTRIES: &[Entry] = &[crate::periodic_moves::ENTRY];
 
 /// Which schemes can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,8 +1,8 @@
-//! The job of one round as data: what goes into the solver, what comes out, and what it is taken to cost.
+//! The job of one round as data: what goes into the solver, what comes out, and how much work it is.
 
 use super::{placing, Annealing};
-use crate::cost::Cost;
 use crate::helpers::state::pack;
+use crate::solver_work::SolverWork;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowId, State, View};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,8 @@ pub(super) struct Answer {
     /// Slots of Simulated Annealing.
     pub slots: BTreeMap<Ipv4Addr, u32>,
     /// What the job took.
-    pub cost: Cost,
+    #[serde(rename = "cost")] // As snapshots have it.
+    pub work: SolverWork,
 }
 
 /// A flow and its new path.

@@ -3,15 +3,15 @@
 //! Al-Fares et al., "Hedera: Dynamic Flow Scheduling for Data Center Networks", NSDI 2010. Edge switches are polled
 //! every 5 s; a flow over 10 % of its NIC is an elephant; the natural demands of all elephants are estimated (§4.2) and
 //! Global First Fit (§4.3.1) or Simulated Annealing (§4.3.2) places them. The placement is a job for
-//! [`Action::Solve`]: see `job.rs` for what goes in and comes out and for the model of its cost.
+//! [`Action::Solve`]: `job.rs` has its input and output, `solver_work.rs` the model of its time.
 
 mod job;
 mod placing;
 
-use crate::cost::Cost;
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::state::{self, pack, unpack};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use crate::solver_work::SolverWork;
 use job::{Answer, Job};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
@@ -112,8 +112,9 @@ struct Memory {
     backoff: Backoff,
     /// Simulated Annealing starts from the slots of the last round (Hedera §4.3.2), by destination address.
     slots: BTreeMap<Ipv4Addr, u32>,
-    /// Cost of the last job, from which that of the next is foretold.
-    cost: Cost,
+    /// Work of the last job, from which the time of the next one is predicted.
+    #[serde(rename = "cost")] // As snapshots have it.
+    work: SolverWork,
 }
 
 impl Scheme for Hedera {
@@ -196,14 +197,14 @@ impl Hedera {
             slots: memory.slots.clone(),
         });
         let input = Job { nic_share: self.settings.nic_share, resting, annealing };
-        actions.push(Action::Solve { ticket, input: pack(&input), modelled: memory.cost.foretell(flows) });
+        actions.push(Action::Solve { ticket, input: pack(&input), modelled: memory.work.predicted_time(flows) });
     }
 
     /// Moves the flows that are to move and are still as the job took them to be.
     fn apply(&mut self, answer: &State, view: &View, actions: &mut Vec<Action>) {
-        let Answer { moves, unroute, slots, cost } = unpack(answer);
+        let Answer { moves, unroute, slots, work } = unpack(answer);
         self.memory.slots = slots;
-        self.memory.cost = cost;
+        self.memory.work = work;
         let routed = |flow: FlowId| view.flows.get(&flow).map(|flow| flow.intended_route());
         let gone_small = unroute.into_iter().filter(|&flow| routed(flow).flatten().is_some());
         actions.extend(gone_small.map(|flow| Action::Unroute { flow }));

@@ -2,9 +2,9 @@
 
 use super::job::{AnnealingJob, Answer, Job, Move};
 use super::Annealing;
-use crate::cost::Cost;
 use crate::helpers::{draws, links};
 use crate::path_book::PathBook;
+use crate::solver_work::SolverWork;
 use pathloom_mcf::placement::{
     anneal, first_fit, AnnealedFlow, AnnealingSettings, Destination, Paths, Placed, Request,
 };
@@ -29,14 +29,14 @@ struct Elephant<'a> {
 /// Answers a job.
 pub(super) fn place(view: &View, job: &Job) -> Answer {
     let mut book = PathBook::default();
-    let (elephants, unroute, mut cost) = elephants(view, job, &mut book);
+    let (elephants, unroute, mut work) = elephants(view, job, &mut book);
     let capacity_bps = links::rates_bps(view);
     let mut slots = BTreeMap::new();
     let chosen = match &job.annealing {
-        None => fit(view, &elephants, &book, &capacity_bps, &mut cost),
+        None => fit(view, &elephants, &book, &capacity_bps, &mut work),
         Some(settings) => {
             slots = settings.slots.clone();
-            annealed(view, &elephants, &book, &capacity_bps, settings, &mut slots, &mut cost)
+            annealed(view, &elephants, &book, &capacity_bps, settings, &mut slots, &mut work)
         }
     };
     let mut moves = Vec::new();
@@ -49,12 +49,12 @@ pub(super) fn place(view: &View, job: &Job) -> Answer {
         });
         moves.extend(moved.map(|path| Move { flow: elephant.id, path, rate_bps: elephant.demand_bps }));
     }
-    Answer { moves, unroute, slots, cost }
+    Answer { moves, unroute, slots, work }
 }
 
 /// Estimates the natural demand of the long flows and sorts out those that are worth a path (Hedera §4.2). Also returns
 /// the flows that have a path and are not worth it any more.
-fn elephants<'a>(view: &'a View, job: &Job, book: &mut PathBook) -> (Vec<Elephant<'a>>, Vec<FlowId>, Cost) {
+fn elephants<'a>(view: &'a View, job: &Job, book: &mut PathBook) -> (Vec<Elephant<'a>>, Vec<FlowId>, SolverWork) {
     let mut nics = Nics::default();
     let mut known = Vec::new();
     for (id, flow) in view.long_flows() {
@@ -79,7 +79,7 @@ fn elephants<'a>(view: &'a View, job: &Job, book: &mut PathBook) -> (Vec<Elephan
             small.push(id);
         }
     }
-    (elephants, small, Cost { operations: natural.operations, flows: view.long_flows().count() as u64 })
+    (elephants, small, SolverWork { operations: natural.operations, flows: view.long_flows().count() as u64 })
 }
 
 /// The NICs that send and receive, numbered in order of appearance, and the flows of each pair of them.
@@ -119,7 +119,7 @@ fn fit(
     elephants: &[Elephant<'_>],
     book: &PathBook,
     capacity_bps: &[u64],
-    cost: &mut Cost,
+    work: &mut SolverWork,
 ) -> Vec<Option<u64>> {
     let present = |elephant: &Elephant<'_>| {
         let routes = [&elephant.flow.pending, &elephant.flow.route];
@@ -136,7 +136,7 @@ fn fit(
         })
         .collect();
     let result = first_fit(capacity_bps, &requests, book);
-    cost.operations += result.operations;
+    work.operations += result.operations;
     let index = |placed| match placed {
         Placed::Path(index) => Some(index),
         Placed::Kept | Placed::Nowhere => None,
@@ -154,7 +154,7 @@ fn annealed(
     capacity_bps: &[u64],
     job: &AnnealingJob,
     slots: &mut BTreeMap<Ipv4Addr, u32>,
-    cost: &mut Cost,
+    work: &mut SolverWork,
 ) -> Vec<Option<u64>> {
     let mut numbers: BTreeMap<Ipv4Addr, u32> = BTreeMap::new();
     let mut destinations: Vec<Destination> = Vec::new();
@@ -176,7 +176,7 @@ fn annealed(
     let settings = AnnealingSettings { iterations, cooling, unit_bps };
     let mut rng = draws::generator(job.seed, job.stream);
     let result = anneal(capacity_bps, &destinations, &flows, book, &settings, &mut rng);
-    cost.operations += result.operations;
+    work.operations += result.operations;
     *slots = numbers.into_iter().map(|(address, number)| (address, result.slots[number as usize])).collect();
     result.paths
 }

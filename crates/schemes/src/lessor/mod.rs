@@ -11,8 +11,8 @@ mod period;
 mod pre;
 mod prediction;
 
-use crate::board::{access, most_wanted_bps};
 use crate::helpers::state;
+use crate::placements::{access, most_wanted_bps};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
 use pathloom_model::spec::{Spec, SpecError};

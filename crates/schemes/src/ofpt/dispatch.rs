@@ -7,8 +7,8 @@
 use super::progress::{Progress, Verdict};
 use super::provider::{self, Provider, Remaining};
 use super::sharing::Sharing;
-use crate::board::access;
 use crate::helpers::links::rates_bps;
+use crate::placements::access;
 use crate::remaining::payload_bytes;
 use crate::router::{is_short, Router};
 use pathloom_model::Nanos;

@@ -13,8 +13,8 @@ mod provider;
 mod provision;
 mod sharing;
 
-use crate::board::{access, most_wanted_bps};
 use crate::helpers::state;
+use crate::placements::{access, most_wanted_bps};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use crate::router::{self, Router, RouterSettings};
 use dispatch::{Charges, DispatchSettings, Dispatcher};

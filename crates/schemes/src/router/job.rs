@@ -1,8 +1,8 @@
 //! A round over all flows as a job: the papers' Algorithm 2, run beside the controller.
 
-use crate::board::Board;
-use crate::cost::Cost;
 use crate::helpers::state::pack;
+use crate::placements::Placements;
+use crate::solver_work::SolverWork;
 use pathloom_mcf::placement::PlacerSettings;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowId, FlowView, State, View};
@@ -40,7 +40,8 @@ pub(crate) struct Wanted {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub routes: Vec<Wanted>,
-    pub cost: Cost,
+    #[serde(rename = "cost")] // As snapshots have it.
+    pub work: SolverWork,
 }
 
 /// The solver: a plain function of a view and a [`Job`]. What is no job moves nothing.
@@ -62,7 +63,7 @@ const OPERATIONS_PER_LINK: u64 = 8;
 const LEAST_GAIN: f64 = 1e-6;
 
 fn run(view: &View, job: &Job) -> Answer {
-    let mut board = Board::new(view, PlacerSettings { epsilon: job.epsilon, ..PlacerSettings::default() });
+    let mut placements = Placements::new(view, PlacerSettings { epsilon: job.epsilon, ..PlacerSettings::default() });
     let rests = |id: FlowId| job.resting.binary_search(&id).is_ok();
     let takes_part = |&(id, flow): &(FlowId, &FlowView)| {
         let nowhere = rests(id) && flow.intended_route().is_none();
@@ -71,26 +72,26 @@ fn run(view: &View, job: &Job) -> Answer {
     let flows = || view.long_flows().filter(takes_part);
     for (id, flow) in flows() {
         match flow.intended_route().is_some() {
-            true => drop(board.arrive(view, id)),
-            false => board.wait(view, id),
+            true => drop(placements.arrive(view, id)),
+            false => placements.wait(view, id),
         }
     }
-    limit(&mut board, job, |_| true);
+    limit(&mut placements, job, |_| true);
     let flow_count = flows().count() as u64;
     let links = view.fabric.links().len() as u64;
     let operations =
-        OPERATIONS_PER_LINK * links + OPERATIONS_PER_FLOW * flow_count + board.placer().round(0).operations;
-    let mut cost = Cost { operations, flows: flow_count };
-    let mut standing = Outcome::of(&mut board);
-    if board.is_crowded() {
+        OPERATIONS_PER_LINK * links + OPERATIONS_PER_FLOW * flow_count + placements.placer().round(0).operations;
+    let mut work = SolverWork { operations, flows: flow_count };
+    let mut standing = Outcome::of(&mut placements);
+    if placements.is_crowded() {
         let before = standing;
-        let mut round = board.placer().round(usize::MAX);
-        cost.operations += round.operations;
+        let mut round = placements.placer().round(usize::MAX);
+        work.operations += round.operations;
         // What is gained must not hang on a flow that will not be moved: the rest would come back in the next round.
         let (back, moved): (Vec<u64>, Vec<u64>) = round.moved.drain(..).partition(|&id| rests(FlowId(id)));
-        back.iter().for_each(|&id| board.put_back(view, FlowId(id)));
-        limit(&mut board, job, rests);
-        let after = Outcome::of(&mut board);
+        back.iter().for_each(|&id| placements.put_back(view, FlowId(id)));
+        limit(&mut placements, job, rests);
+        let after = Outcome::of(&mut placements);
         let gained = after.satisfaction - before.satisfaction;
         // Moves that bring nothing would be made back in the next round, and for ever.
         let better = gained > LEAST_GAIN && gained >= job.gain * moved.len() as f64;
@@ -99,14 +100,14 @@ fn run(view: &View, job: &Job) -> Answer {
     let differs = |id: &FlowId, path: &Path| view.flows[id].intended_route() != Some(path);
     let routes = standing.paths.into_iter().filter(|(id, (path, _))| differs(id, path));
     let routes = routes.map(|(flow, (path, rate_bps))| Wanted { flow, path, rate_bps }).collect();
-    Answer { routes, cost }
+    Answer { routes, work }
 }
 
 /// Tells the placer what flows want at most.
-fn limit(board: &mut Board, job: &Job, whom: impl Fn(FlowId) -> bool) {
+fn limit(placements: &mut Placements, job: &Job, whom: impl Fn(FlowId) -> bool) {
     for &(id, most_bps) in job.most_bps.iter().filter(|&&(id, _)| whom(id)) {
         // It fails for flows that have gone.
-        let _ = board.placer().set_announced(id.0, Some(most_bps));
+        let _ = placements.placer().set_announced(id.0, Some(most_bps));
     }
 }
 
@@ -118,13 +119,13 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(board: &mut Board) -> Outcome {
+    fn of(placements: &mut Placements) -> Outcome {
         let mut outcome = Outcome { paths: BTreeMap::new(), satisfaction: 0.0 };
-        for (id, rate) in board.placer().max_min_bps() {
+        for (id, rate) in placements.placer().max_min_bps() {
             let id = FlowId(id);
-            let demand_bps = board.demand_bps(id).unwrap_or(0).max(1);
+            let demand_bps = placements.demand_bps(id).unwrap_or(0).max(1);
             outcome.satisfaction += (rate / demand_bps as f64).min(1.0);
-            if let Some(path) = board.path(id) {
+            if let Some(path) = placements.path(id) {
                 outcome.paths.insert(id, (path, rate as u64));
             }
         }

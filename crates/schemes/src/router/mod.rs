@@ -1,19 +1,19 @@
 //! What OFPT and LESSOR have in common: each flow gets the lightest path when it comes, and rounds over all flows put
 //! right what has become uneven.
 //!
-//! An arrival is placed at once, by the [`Board`] that is kept flow by flow; a round is a job on a snapshot of the
+//! An arrival is placed at once, by the [`Placements`] that is kept flow by flow; a round is a job on a snapshot of the
 //! view, from which it starts: what stands in the network, not what was wanted. Its answer is the difference.
 
 mod job;
 #[cfg(test)]
 mod order_tests;
 
-use crate::board::{is_only_way, Board};
-use crate::cost::Cost;
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::state::{pack, unpack};
+use crate::placements::{is_only_way, Placements};
 use crate::registry::KeyInfo;
 use crate::remaining::remaining_time;
+use crate::solver_work::SolverWork;
 pub(crate) use job::{is_short, solve};
 use job::{Answer, Job, Wanted};
 use pathloom_mcf::placement::PlacerSettings;
@@ -114,7 +114,7 @@ impl RouterSettings {
 /// Puts flows on paths.
 pub(crate) struct Router {
     settings: RouterSettings,
-    board: Option<Board>,
+    placements: Option<Placements>,
     memory: Memory,
     /// The job under way. It is not saved: a restart loses it, and the next round sends another.
     solving: Option<u64>,
@@ -129,13 +129,14 @@ pub(crate) struct Memory {
     /// Flows whose path was refused, for example by a full table.
     #[serde(alias = "rests")]
     backoff: Backoff,
-    /// Cost of the last job, from which that of the next is foretold.
-    cost: Cost,
+    /// Work of the last job, from which the time of the next one is predicted.
+    #[serde(rename = "cost")] // As snapshots have it.
+    work: SolverWork,
 }
 
 impl Router {
     pub(crate) fn new(settings: RouterSettings) -> Router {
-        Router { settings, board: None, memory: Memory::default(), solving: None }
+        Router { settings, placements: None, memory: Memory::default(), solving: None }
     }
 
     pub(crate) fn memory(&self) -> &Memory {
@@ -149,15 +150,15 @@ impl Router {
     /// Begins with no flows.
     pub(crate) fn start(&mut self, view: &View, actions: &mut Vec<Action>) {
         self.solving = None;
-        self.board = None;
+        self.placements = None;
         self.memory.backoff.keep(|flow| view.flows.contains_key(&flow));
         // OFPT §4: rules for short flows are there before them.
         actions.push(Action::SetDefaults(self.settings.defaults));
     }
 
-    fn board(&mut self, view: &View) -> &mut Board {
+    fn placements(&mut self, view: &View) -> &mut Placements {
         let settings = PlacerSettings { epsilon: self.settings.epsilon, ..PlacerSettings::default() };
-        self.board.get_or_insert_with(|| Board::new(view, settings))
+        self.placements.get_or_insert_with(|| Placements::new(view, settings))
     }
 
     /// Whether a flow is left to the default routes for its size.
@@ -167,20 +168,20 @@ impl Router {
 
     /// A flow has come, or was found standing on a path.
     pub(crate) fn arrive(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
-        if !self.is_short(view, flow) && self.board(view).arrive(view, flow) {
+        if !self.is_short(view, flow) && self.placements(view).arrive(view, flow) {
             self.route(now, view, flow, actions);
         }
     }
 
     /// A flow may send (again): it keeps the path it stands on if that has room, and else gets the lightest.
     pub(crate) fn arrive_again(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
-        if self.is_short(view, flow) || self.board(view).has(flow) {
+        if self.is_short(view, flow) || self.placements(view).has(flow) {
             return;
         }
-        let board = self.board(view);
-        if board.arrive(view, flow) {
-            if board.is_squeezed(flow) {
-                board.place_anew(view, flow);
+        let placements = self.placements(view);
+        if placements.arrive(view, flow) {
+            if placements.is_squeezed(flow) {
+                placements.place_anew(view, flow);
             }
             self.route(now, view, flow, actions);
         }
@@ -188,26 +189,26 @@ impl Router {
 
     /// A flow has to wait: it takes no place until it comes again. Its rules stay where they are.
     pub(crate) fn withdraw(&mut self, flow: FlowId) {
-        if let Some(board) = &mut self.board {
-            board.depart(flow);
+        if let Some(placements) = &mut self.placements {
+            placements.depart(flow);
         }
     }
 
     /// The links between its ToRs that a flow is to cross; empty within a ToR, `None` without a path.
     pub(crate) fn links(&self, flow: FlowId) -> Option<&[u32]> {
-        self.board.as_ref()?.links(flow)
+        self.placements.as_ref()?.links(flow)
     }
 
     /// Whether flows could have more on other paths, as far as one can tell without trying.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.board.as_ref().is_some_and(Board::is_crowded)
+        self.placements.as_ref().is_some_and(Placements::is_crowded)
     }
 
     /// A flow is over.
     pub(crate) fn depart(&mut self, flow: FlowId) {
         self.memory.backoff.end(flow);
-        if let Some(board) = &mut self.board {
-            board.depart(flow);
+        if let Some(placements) = &mut self.placements {
+            placements.depart(flow);
         }
     }
 
@@ -220,11 +221,11 @@ impl Router {
         (link, up): (LinkId, bool),
         actions: &mut Vec<Action>,
     ) -> Option<Vec<FlowId>> {
-        let board = self.board(view);
-        if board.is_up(link) == up {
+        let placements = self.placements(view);
+        if placements.is_up(link) == up {
             return None;
         }
-        let mut changed = board.set_cable(link, up);
+        let mut changed = placements.set_cable(link, up);
         changed.sort_by_cached_key(|flow| self.remaining(view, *flow));
         for &flow in &changed {
             self.route(now, view, flow, actions);
@@ -240,14 +241,14 @@ impl Router {
     /// The path of a flow could not be set up: it stays where it was.
     pub(crate) fn rejected(&mut self, now: Nanos, view: &View, flow: FlowId, why: &Rejection) {
         self.memory.backoff.rejected(now.0, flow, why, Waits::SECONDS);
-        if let Some(board) = &mut self.board {
-            board.put_back(view, flow);
+        if let Some(placements) = &mut self.placements {
+            placements.put_back(view, flow);
         }
     }
 
     /// Modelled time of the last round.
     pub(crate) fn last_cost(&self) -> Nanos {
-        self.memory.cost.foretell(self.memory.cost.flows)
+        self.memory.work.predicted_time(self.memory.work.flows)
     }
 
     /// Whether a round is under way.
@@ -275,7 +276,7 @@ impl Router {
         self.solving = Some(ticket);
         let resting = self.memory.backoff.waiting(now.0);
         let input = Job { epsilon, gain, long_bytes, most_bps, absent, resting };
-        actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.cost.foretell(flows) });
+        actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.work.predicted_time(flows) });
     }
 
     /// A job is done. Tells whether it was the one under way, and carries out what it found (OFPT Alg. 3).
@@ -290,12 +291,12 @@ impl Router {
             return false;
         }
         self.solving = None;
-        let Answer { routes, cost } = unpack(answer);
-        self.memory.cost = cost;
+        let Answer { routes, work } = unpack(answer);
+        self.memory.work = work;
         for Wanted { flow, path, rate_bps } in in_order(view, routes) {
-            if self.board(view).has(flow) && path.is_up(&view.links) && !self.memory.backoff.holds(now.0, flow) {
-                let board = self.board(view);
-                board.move_to(view, flow, &path);
+            if self.placements(view).has(flow) && path.is_up(&view.links) && !self.memory.backoff.holds(now.0, flow) {
+                let placements = self.placements(view);
+                placements.move_to(view, flow, &path);
                 self.route_at(view, flow, rate_bps, actions);
             }
         }
@@ -305,13 +306,13 @@ impl Router {
     /// Asks for the path a flow is to be on, if it is not there.
     fn route(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         if !self.memory.backoff.holds(now.0, flow) {
-            let demand_bps = self.board.as_ref().and_then(|board| board.demand_bps(flow));
+            let demand_bps = self.placements.as_ref().and_then(|placements| placements.demand_bps(flow));
             self.route_at(view, flow, demand_bps.unwrap_or(0), actions);
         }
     }
 
     fn route_at(&mut self, view: &View, flow: FlowId, rate_bps: u64, actions: &mut Vec<Action>) {
-        let path = self.board.as_ref().and_then(|board| board.path(flow));
+        let path = self.placements.as_ref().and_then(|placements| placements.path(flow));
         let Some((path, known)) = path.zip(view.flows.get(&flow)) else { return };
         let there = known.intended_route() == Some(&path);
         let needless = known.intended_route().is_none() && is_only_way(view, &path);
@@ -321,7 +322,7 @@ impl Router {
     }
 
     fn remaining(&self, view: &View, flow: FlowId) -> Nanos {
-        let demand_bps = self.board.as_ref().and_then(|board| board.demand_bps(flow));
+        let demand_bps = self.placements.as_ref().and_then(|placements| placements.demand_bps(flow));
         view.flows.get(&flow).map_or(Nanos::MAX, |flow| remaining_time(flow, demand_bps.unwrap_or(0)))
     }
 }

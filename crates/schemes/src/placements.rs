@@ -7,16 +7,16 @@ use pathloom_scheme::{FlowId, FlowView, View};
 
 /// Where flows are to be. Kept up to date flow by flow; what is lost with it in a restart comes back with the flows that
 /// are adopted.
-pub(crate) struct Board(Placer);
+pub(crate) struct Placements(Placer);
 
-impl Board {
+impl Placements {
     /// No flows yet, on the fabric of the view.
-    pub(crate) fn new(view: &View, settings: PlacerSettings) -> Board {
+    pub(crate) fn new(view: &View, settings: PlacerSettings) -> Placements {
         let mut placer = Placer::new(network_of(&view.fabric), settings);
         for link in view.links.down() {
             placer.set_link(link.0, false);
         }
-        Board(placer)
+        Placements(placer)
     }
 
     /// Takes a flow in where it stands in the view, or else gives it a path. A flow that is there already keeps its place.

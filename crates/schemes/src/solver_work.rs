@@ -1,16 +1,16 @@
-//! What a placement is taken to cost, for whoever charges modelled time.
+//! The work of a solver's job, and the modelled time that it takes.
 
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Work done: an operation is one look at one link of one path, or at one flow in one pass of demand estimation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Cost {
+pub(crate) struct SolverWork {
     pub operations: u64,
     pub flows: u64,
 }
 
-impl Cost {
+impl SolverWork {
     /// An operation takes 20 ns: a memory access that misses the caches, or two. `pathloom-mcf`'s example `scale` measures
     /// that for Hedera's placements at k=48, and `placer cost` for rounds of the placer between 12 ns (k=16, 10,000 flows)
     /// and 35 ns (k=48, 100,000 flows), flows and links counted as in `router/job.rs`.
@@ -20,14 +20,14 @@ impl Cost {
 
     /// Modelled time of a job for this many flows: as many operations per flow as in the job before. The work is known
     /// only when it is done, but the delay has to be charged when it begins.
-    pub(crate) fn foretell(self, flows: u64) -> Nanos {
+    pub(crate) fn predicted_time(self, flows: u64) -> Nanos {
         let operations = match self.flows {
-            0 => Cost::FIRST_GUESS.saturating_mul(flows),
+            0 => SolverWork::FIRST_GUESS.saturating_mul(flows),
             before => {
                 let operations = u128::from(self.operations) * u128::from(flows) / u128::from(before);
                 u64::try_from(operations).unwrap_or(u64::MAX)
             }
         };
-        Nanos(operations.saturating_mul(Cost::NS_PER_OPERATION))
+        Nanos(operations.saturating_mul(SolverWork::NS_PER_OPERATION))
     }
 }

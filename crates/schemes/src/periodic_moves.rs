@@ -1,5 +1,5 @@
-//! move: every flow has a path of its own, and goes over to the next one every period: what tries out that moving flows
-//! costs nothing.
+//! move, a scheme for tests: each flow has a path of its own and moves to the next one every period. Tests prove with it
+//! that a move loses and delays nothing.
 
 use crate::helpers::{links, state};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
