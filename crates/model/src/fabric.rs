@@ -286,6 +286,13 @@ impl Fabric {
         &self.failed
     }
 
+    /// The same fabric with another rate of a link; the opposite direction keeps its own.
+    #[must_use]
+    pub fn with_rate(mut self, link: LinkId, rate_bps: u64) -> Fabric {
+        self.links[link.index()].settings.rate_bps = rate_bps;
+        self
+    }
+
     /// The same fabric with these cables down from the start.
     pub fn with_failed(mut self, failed: Vec<LinkId>) -> Fabric {
         self.failed = failed;

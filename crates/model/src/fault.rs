@@ -67,7 +67,13 @@ impl Fault {
 
     /// One direction of every cable that it is about.
     pub fn cables(&self, fabric: &Fabric) -> Vec<LinkId> {
-        match self.target {
+        self.target.cables(fabric)
+    }
+}
+
+impl FaultTarget {
+    fn cables(self, fabric: &Fabric) -> Vec<LinkId> {
+        match self {
             FaultTarget::Cable(link) => vec![link],
             FaultTarget::Between(a, b) => cables_between(fabric, a, b),
             FaultTarget::Node(node) => fabric.node(node).ports.clone(),
@@ -77,6 +83,11 @@ impl Fault {
 
 fn cables_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Vec<LinkId> {
     fabric.node(a).ports.iter().copied().filter(|&link| fabric.link(link).to == b).collect()
+}
+
+/// One direction of each cable that a name stands for: `a-b`, `a-b#2`, or all cables of a switch. Also says what is wrong.
+pub(crate) fn cables_named(fabric: &Fabric, name: &str) -> Result<Vec<LinkId>, String> {
+    parse_target(fabric, name).map(|target| target.cables(fabric))
 }
 
 /// A node name, or two with `-` between them; names may hold a `-` themselves.

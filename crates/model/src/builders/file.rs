@@ -56,7 +56,7 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     let graph = parsed.map_err(|problem| spec.error(problem))?;
     let mut reader = Reader { spec: &spec, keys, graph, notes: Vec::new(), guesses: Guesses::default() };
     let fabric = reader.fabric(hosts)?;
-    let fabric = keys.fail(&spec, fabric)?;
+    let fabric = reader.keys.damage(&spec, fabric)?;
     let mut notes = std::mem::take(&mut reader.graph.notes);
     notes.append(&mut reader.notes);
     notes.extend(parts(&fabric));

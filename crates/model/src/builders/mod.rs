@@ -1,6 +1,7 @@
 //! Fabrics from specifications (`fat-tree:k=8,rate=1Gbps`) and from the text of graph files, and their export.
 
 mod clos;
+mod degrade;
 mod export;
 mod failures;
 mod file;
@@ -35,7 +36,8 @@ pub struct FabricKind {
 
 /// Keys that every fabric takes, with their defaults, for help texts.
 pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us (host_delay=, switch_delay=)  \
-     buffer=100 packets (host_buffer=, switch_buffer=)  fail=0 (share of switch-switch cables), fail_seed=1";
+     buffer=100 packets (host_buffer=, switch_buffer=)  fail=0 (share of switch-switch cables), fail_seed=1  \
+     degrade=CABLE:RATE (slower cables, as in a0_0-c0:1Gbps/c3:100Mbps)";
 
 /// Every fabric that has a name.
 pub const FABRICS: [FabricKind; 8] = [
@@ -112,7 +114,7 @@ pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
     })?;
     let keys = LinkKeys::read(&spec)?;
     let fabric = (kind.build)(&spec, &keys)?.build()?;
-    keys.fail(&spec, fabric)
+    keys.damage(&spec, fabric)
 }
 
 /// What to use in place of a file that is not read; `None` if `name` is none of a file.

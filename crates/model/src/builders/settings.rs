@@ -1,5 +1,6 @@
 //! The keys that every fabric takes: rates, delays and buffers of its links, and the share of cables that is down.
 
+use super::degrade::Degraded;
 use super::failures::draw_failures;
 use crate::spec::{Spec, SpecError};
 use crate::units::PS_PER_S;
@@ -42,12 +43,13 @@ impl Stated {
 }
 
 /// The keys that every fabric takes.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct LinkKeys {
     /// What is stated about host links.
     pub(super) stated_host: Stated,
     /// What is stated about links between switches.
     pub(super) stated_switch: Stated,
+    degraded: Degraded,
     fail: Option<f64>,
     fail_seed: u64,
 }
@@ -58,6 +60,7 @@ impl LinkKeys {
         Ok(LinkKeys {
             stated_host: stated(spec, "host_rate", "host_delay", "host_buffer")?.or(all),
             stated_switch: stated(spec, "switch_rate", "switch_delay", "switch_buffer")?.or(all),
+            degraded: Degraded::read(spec)?,
             fail: spec.number("fail", 0.0, 1.0)?,
             fail_seed: spec.count("fail_seed", 0, u64::MAX)?.unwrap_or(1),
         })
@@ -73,8 +76,9 @@ impl LinkKeys {
         self.stated_switch.over(DEFAULT_LINK)
     }
 
-    /// Takes the share `fail=` of the cables between switches down.
-    pub(super) fn fail(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
+    /// Makes the cables of `degrade=` slower, and takes the share `fail=` of the cables between switches down.
+    pub(super) fn damage(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
+        let fabric = self.degraded.apply(spec, fabric)?;
         let Some(share) = self.fail else { return Ok(fabric) };
         match draw_failures(&fabric, share, self.fail_seed) {
             Ok(failed) => Ok(fabric.with_failed(failed)),
