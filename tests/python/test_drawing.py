@@ -179,3 +179,14 @@ def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PathloomError, match=r"must end in \.svg, \.png, \.pdf"):
         diamond().draw(tmp_path / "it.txt")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_further_homes_of_hosts_are_told_apart(tmp_path: Path) -> None:
+    texts = {}
+    for homes in (1, 2):
+        fabric = jellyfish(switches=12, ports=6, hosts=12, homes=homes)
+        fabric.draw(tmp_path / "it.svg")
+        texts[homes] = (tmp_path / "it.svg").read_text()
+    assert "further homes of hosts" in texts[2] and "further homes of hosts" not in texts[1]
+    # One dashed line for each host, and one in the key.
+    assert texts[2].count("stroke: #7b5ea7") == 12 + 1

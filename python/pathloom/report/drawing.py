@@ -29,6 +29,8 @@ from pathloom.words import rate_text
 TIER_COLOURS = {"host": "#c9ced6", "tor": "#cfe3f1", "aggregation": "#d5ebdf", "core": "#f7dfc6"}
 TIER_EDGES = {"host": "#8a8f98", "tor": "#0072b2", "aggregation": "#009e73", "core": "#d55e00"}
 CABLE = "#9aa1ab"
+FURTHER_HOME = "#7b5ea7"
+FURTHER_HOME_DASHES = (0, (5, 2))
 FAILED = "#c8102e"
 POD_FILL = "#f5f6f8"
 
@@ -180,8 +182,26 @@ def _cables(canvas: _Canvas, fabric: Fabric, pixels: bool) -> None:
     alive = [link for link in range(0, len(links["source"]), 2) if links["up"][link]]
     lines = [[positions[links["source"][link]], positions[links["target"][link]]] for link in alive]
     widths = _widths([links["rate_bps"][link] for link in alive])
-    collection = LineCollection(lines, linewidths=widths, colors=CABLE, zorder=1, rasterized=pixels)
+    further = _further_homes(fabric)
+    colours = [FURTHER_HOME if link in further else CABLE for link in alive]
+    styles = [FURTHER_HOME_DASHES if link in further else "solid" for link in alive]
+    collection = LineCollection(
+        lines, linewidths=widths, colors=colours, linestyles=styles, zorder=1, rasterized=pixels
+    )
     canvas.axes.add_collection(collection)
+
+
+def _further_homes(fabric: Fabric) -> set[int]:
+    """The cables of hosts but the first of each host. A cable has an even number, that of one direction."""
+    hosts = {node for node, record in enumerate(fabric.nodes) if record["tier"] == "host"}
+    seen: set[int] = set()
+    further: set[int] = set()
+    for link in range(0, len(fabric.links["source"]), 2):
+        for host in hosts & {fabric.links["source"][link], fabric.links["target"][link]}:
+            if host in seen:
+                further.add(link)
+            seen.add(host)
+    return further
 
 
 def _widths(rates_bps: Sequence[int]) -> list[float]:
@@ -338,6 +358,9 @@ def _key(axes: Axes, fabric: Fabric, place: Layout) -> None:
         entries.append(_dot("without coordinates", "white", TIER_EDGES["tor"]))
     if not all(fabric.links["up"]):
         entries.append(Line2D([], [], color=FAILED, linestyle=(0, (3, 2)), label="failed"))
+    if _further_homes(fabric):
+        dashed = Line2D([], [], color=FURTHER_HOME, linestyle=FURTHER_HOME_DASHES, label="further homes of hosts")
+        entries.append(dashed)
     rates = sorted(set(fabric.links["rate_bps"]))
     thin_to_thick = _widths(rates)
     if 1 < len(rates) <= 4:
