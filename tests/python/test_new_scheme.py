@@ -28,7 +28,7 @@ def follow(copy: Path) -> list[Path]:
     found = NAMING.search(PAGE)
     assert found
     module, library, entry, entries, registry = found.groups()
-    insert(copy / library, "mod board;\n", f"{module}\n")
+    insert(copy / library, "pub mod allocation;\n", f"{module}\n")
     insert(copy / registry, f"const {entries}: &[Entry] = &[\n", f"    {entry}\n")
     return made
 
