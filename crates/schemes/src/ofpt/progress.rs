@@ -1,33 +1,33 @@
-//! Whether a flow uses the share that it was given.
+//! Whether a flow uses its share.
 //!
-//! Two things show that it does not. A flow of known size that has not ended long after it should have is overdue: its
-//! host may wait for a retransmission time-out, or for its application. And while flows wait, the counters of the ToRs are
-//! read: a flow that sent next to nothing of what its share allows is idle. Other flows wait for neither.
+//! Two signs show that it does not. A flow of known size is *overdue* if it has not ended long after it should have:
+//! its host may wait for a retransmission time-out, or for its application. And a flow is *idle* if it sends much less
+//! than its share allows, by the counters of the ToRs, which are read while flows wait. Other flows wait for neither.
 
 use super::provision::remaining_ns;
 use pathloom_model::Nanos;
 use pathloom_scheme::Known;
 
-/// A flow is overdue when it takes longer than its bytes take at its rate, by this time and by a quarter. That covers the
-/// messages that tell it to send and that it has ended.
+/// A flow is overdue when it takes longer than its bytes take at its rate, plus a quarter of that and plus this time.
+/// This margin covers the messages that start the flow and report its end.
 const GRACE: Nanos = Nanos::from_millis(20);
 const GRACE_PART: u64 = 4;
-/// A flow is judged by no less than this time: half of the time between two readings.
+/// A flow is judged over at least this time: half of the time between two readings.
 const LEAST_TIME: Nanos = Nanos::from_millis(100);
-/// And a flow is idle only if it sent too little for this long. Switches bring their counters up to date now and then (Open
+/// A flow is idle only if it sent too little for this long. Switches update their counters from time to time (Open
 /// vSwitch twice a second), so a flow that sends may show nothing in one or two readings.
 const IDLE_TIME: Nanos = Nanos::from_millis(700);
 
-/// A flow that sends less than this part of its share is idle. Were it a half, those that TCP slows down on a crowded link
-/// would count as idle, others would be let onto that link, and it would be more crowded still.
+/// A flow that sends less than one part in this many of its share is idle. With a half, flows that TCP slows down on a
+/// congested link would count as idle. Others would then be allowed onto that link and congest it more.
 const LEAST_USED: u64 = 8;
 
-/// What a reading of the counters says of a flow.
+/// What a reading of the counters shows about a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It sent a good part of what it could.
+    /// It sent at least the part [`LEAST_USED`] of its share.
     Sends,
-    /// It sent nothing, or next to nothing.
+    /// It sent less.
     Idle,
 }
 
@@ -36,9 +36,9 @@ pub(super) enum Verdict {
 pub(super) struct Progress {
     /// Since when it may send; `None` while it waits.
     since: Option<Nanos>,
-    /// Time that it might send before that, since it was judged last.
+    /// Time before that in which it was allowed to send, since it was judged last.
     before: Nanos,
-    /// Payload bytes that its share allowed since it was judged last, and those that were counted.
+    /// Payload bytes that its share allowed since it was judged last, and the bytes counted.
     could_bytes: u64,
     did_bytes: u64,
     /// Payload bytes counted at the last reading.
@@ -48,12 +48,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// When the flow is overdue, by what it was told last.
+    /// When the flow is overdue, by the rate that it was told last.
     pub(super) fn overdue_at(&self) -> Option<Nanos> {
         self.overdue_at
     }
 
-    /// The flow is told a rate (0 to wait), with so many payload bytes to go if that is known.
+    /// The flow is told a rate (0 to wait). `left_bytes` are its remaining payload bytes, if known.
     pub(super) fn told(&mut self, now: Nanos, rate_bps: u64, left_bytes: Option<u64>) {
         if rate_bps == 0 {
             self.before = self.judged(now);
@@ -67,17 +67,18 @@ impl Progress {
         });
     }
 
-    /// It is judged from now on.
+    /// Starts to judge the flow from now on.
     pub(super) fn resume(&mut self, now: Nanos) {
         self.since = self.since.and(Some(now));
         (self.before, self.could_bytes, self.did_bytes) = (Nanos::ZERO, 0, 0);
     }
 
-    /// The counters were read: so many payload bytes should have been sent in all by the rates told since the last reading,
-    /// and so many were. `None` where it is too early to tell.
+    /// The counters were read. `estimate_bytes` are the payload bytes that the flow should have sent in total, by the
+    /// rates told since the last reading; `counted_bytes` are those that it did send. `None` if it is too early to
+    /// judge.
     pub(super) fn read(&mut self, now: Nanos, estimate_bytes: u64, counted_bytes: u64) -> Option<Verdict> {
         let Some(before) = self.counted_bytes.replace(counted_bytes) else {
-            // What it sent before its rules counted it is not known.
+            // It is not known what it sent before its rules counted it.
             self.resume(now);
             return None;
         };
@@ -91,7 +92,7 @@ impl Progress {
         Some(if sends { Verdict::Sends } else { Verdict::Idle })
     }
 
-    /// Time that it might send since it was judged last.
+    /// Time in which it was allowed to send since it was judged last.
     fn judged(&self, now: Nanos) -> Nanos {
         self.before.saturating_add(self.since.map_or(Nanos::ZERO, |since| now.saturating_sub(since)))
     }

@@ -1,31 +1,34 @@
-//! Keeps the provision up to date while flows come and go, by looking at those flows alone that share a bottleneck with
-//! one that did.
+//! Keeps the rates of flows (their provision) up to date while flows come and go. It recomputes only the rates of flows
+//! that share a bottleneck with a flow that came or went.
 //!
-//! What is kept true of every flow, but for [`TOLERANCE`]: it has all that its access link could give it, or the link
-//! that limits it is full and carries nobody who has more for its weight. That is what makes rates max-min fair (Bertsekas
-//! and Gallager, Data Networks, §6.5.2). A flow's level is its rate over its weight. Of flows that take turns, none waits or sends less than it could while there is room; those that
-//! come before others by their remaining time push them aside where they are limited. When a flow comes or goes, those it
-//! shares a bottleneck with are served anew ([`provide`]) with what all others leave; then those others are looked for that
-//! could now have more, or have too much beside them, and so on in rings. After [`MOST_LOOKS`] it stops, and
-//! [`Provider::is_uneven`] tells that all flows have to be served anew, exactly ([`Provider::settle_all`]); until they are,
-//! one ring is all that is served. Links are overbooked by [`SLACK`] at most, but where even the first ring is too large:
-//! there the new flow gets as much as each of the others, on top of theirs.
+//! A flow's level is its rate divided by its weight. Flows of unknown size share links. Each of them has the rate of
+//! its access link, or the link that limits it is full and carries no flow with a higher level. That makes rates
+//! max-min fair (Bertsekas and Gallager, Data Networks, §6.5.2). Flows of known size take turns. None of them waits, or
+//! sends less than it could, while there is room. On a link that limits a flow, the flow displaces flows with more
+//! remaining time. All this holds to within [`TOLERANCE`].
+//!
+//! When a flow comes or goes, the provider serves the flows that share a bottleneck with it: [`provide`] divides among
+//! them what all other flows leave. This is the first ring. The next ring are the other flows that can now have more,
+//! or now have too much beside those served. And so on. After [`MOST_LOOKS`] the provider stops and reports
+//! [`Provider::is_uneven`]: all rates must be computed exactly ([`Provider::settle_all`]). Until then it serves only
+//! the first ring. Links are overbooked by [`SLACK`] at most, except when even the first ring is too large. Then a new
+//! flow gets as much as each of the others, in addition to their rates.
 
 use super::provision::{provide, remaining_ns, Share, Wishes, LEAST_SHARE};
 use super::sharing::Sharing;
 use pathloom_scheme::FlowId;
 use rustc_hash::FxHashMap;
 
-/// Share of a link, or of a rate, that is not worth serving anybody anew for.
+/// Differences up to this share of a link, or of a rate, do not cause flows to be served again.
 pub(super) const TOLERANCE: f64 = 0.02;
-/// Share of a link by which it may be overbooked before those it limits are served anew. Where many share a link, one more
-/// takes so little of each that telling them would be all that the controller does.
+/// Share of a link by which it may be overbooked before the flows that it limits are served again. If many flows share
+/// a link, one more changes each rate so little that the controller would do nothing else than announce new rates.
 pub(super) const SLACK: f64 = 0.015;
-/// A flow's rate is news when it differs by more than this share from the one told before.
+/// A flow's rate is returned as new when it differs by more than this share from the rate returned before.
 pub(super) const NEWS: f64 = 0.02;
-/// Links of flows looked at for one change, at most.
+/// Limit of the work for one change: (flow, link) pairs that are examined.
 const MOST_LOOKS: usize = 3000;
-/// No place.
+/// A link that is not in the region.
 const NONE: u32 = u32::MAX;
 
 /// Payload bytes left of a flow, if its size is known.
@@ -40,29 +43,29 @@ struct Served {
     weight: f64,
     /// The rate that was last returned as new.
     told_bps: Option<u64>,
-    /// Whether it takes its turn, by its known size.
+    /// Whether its size is known, so that it takes turns.
     known: bool,
-    /// Whether it is in the region.
+    /// Whether it is a member of the region.
     inside: bool,
     /// Whether it has not been served yet.
     fresh: bool,
 }
 
 impl Served {
-    /// Whether its rate differs from the one returned last by enough to be told.
+    /// Whether its rate differs enough from the one returned last.
     fn is_news(&self, rate_bps: u64) -> bool {
         self.told_bps
             .is_none_or(|told| (told == 0) != (rate_bps == 0) || told.abs_diff(rate_bps) as f64 > NEWS * told as f64)
     }
 }
 
-/// The flows that are served anew, and the links they cross.
+/// The flows that are being served, and the links that they cross.
 #[derive(Clone, Debug, Default)]
 struct Region {
     members: Vec<u32>,
-    /// New flows that have their share already.
+    /// New flows that got their share without serving others ([`Provider::squeeze_in`]).
     squeezed: Vec<u32>,
-    /// Number of a link among those of the region, by link.
+    /// By link: its index in `links`, or [`NONE`].
     local: Vec<u32>,
     links: Vec<Crossed>,
     looks: usize,
@@ -72,38 +75,39 @@ struct Region {
 #[derive(Clone, Copy, Debug)]
 struct Crossed {
     link: u32,
-    /// Members on it.
+    /// Number of members that cross it.
     inside: u32,
-    /// Members that it limits.
+    /// Number of members that it limits.
     limited: u32,
-    /// Least level of those of unknown size.
+    /// Lowest level of the members of unknown size that it limits.
     level_bps: u64,
-    /// Greatest level of a member on it.
+    /// Highest level of a member that crosses it.
     most_bps: u64,
-    /// First of those of known size in the order of remaining time.
+    /// Shortest remaining time of the members of known size that it limits.
     first_ns: Option<u128>,
 }
 
-/// Serves flows. Links are indices.
+/// Keeps the rate of every flow. Links are indices.
 #[derive(Clone, Debug)]
 pub(super) struct Provider {
     sharing: Sharing,
     capacity_bps: Vec<u64>,
     used_bps: Vec<u64>,
-    /// Flows that each link limits.
+    /// By link: the number of flows that it limits.
     limited: Vec<u32>,
-    /// Least level of those of unknown size among them, since there was none.
+    /// By link: the lowest level that a flow of unknown size was given there since the link last limited no flow.
     level_bps: Vec<u64>,
     on_link: Vec<Vec<u32>>,
     slots: Vec<Option<Served>>,
-    /// By slot: what each has. Apart from the rest, because all flows of a link are looked through for who is limited by it.
+    /// By slot: the share of the flow. A vector of its own, because the flows of a link are searched for those that it
+    /// limits.
     shares: Vec<Share>,
-    /// By slot: the level of each.
+    /// By slot: the level of the flow.
     levels_bps: Vec<u64>,
     free: Vec<u32>,
-    /// Looked up, never walked.
+    /// The slot of a flow. Only for look-ups, never iterated.
     names: FxHashMap<FlowId, u32>,
-    /// Flows that came, and links that flows left, since all was settled.
+    /// Flows that came, and links that flows left, since the rates were last computed.
     fresh: Vec<FlowId>,
     left: Vec<u32>,
     uneven: bool,
@@ -133,18 +137,18 @@ impl Provider {
         }
     }
 
-    /// What a flow gets; `None` if it is not here.
+    /// The rate of a flow; `None` if the flow is unknown.
     pub(super) fn rate_bps(&self, id: FlowId) -> Option<u64> {
         let slot = *self.names.get(&id)?;
         Some(self.share(slot).rate_bps)
     }
 
-    /// Whether shares are further from what they should be than the tolerance, because too many flows were to be served.
+    /// Whether rates may deviate by more than the tolerance, because there were too many flows to serve.
     pub(super) fn is_uneven(&self) -> bool {
         self.uneven
     }
 
-    /// Takes in a flow over these links, or notes that its way has changed. Links that are not there do not count.
+    /// Adds a flow over these links, or replaces the links of a flow. Unknown links are ignored.
     pub(super) fn put(&mut self, id: FlowId, links: &[u32], access_bps: u64, known: bool) {
         if let Some(&slot) = self.names.get(&id) {
             let same = |served: &Served| *served.links == *links && served.known == known;
@@ -168,7 +172,7 @@ impl Provider {
         self.fresh.push(id);
     }
 
-    /// Takes a flow out; tells whether it was here.
+    /// Removes a flow; returns whether it was there.
     pub(super) fn remove(&mut self, id: FlowId) -> bool {
         let Some(slot) = self.names.remove(&id) else { return false };
         self.withdraw(slot);
@@ -184,7 +188,7 @@ impl Provider {
         true
     }
 
-    /// Serves all flows anew, exactly. Returns those whose rate is news, ascending, with that rate.
+    /// Computes the rates of all flows exactly. Returns the flows with a new rate, ascending, with that rate.
     pub(super) fn settle_all(&mut self, remaining: Remaining<'_>) -> Vec<(FlowId, u64)> {
         self.fresh.clear();
         self.left.clear();
@@ -198,7 +202,7 @@ impl Provider {
         self.end()
     }
 
-    /// Serves those who are to be served anew. Returns the flows whose rate is news, ascending, with
+    /// Serves the flows that the changes since the last call affect. Returns the flows with a new rate, ascending, with
     /// that rate.
     pub(super) fn settle(&mut self, remaining: Remaining<'_>) -> Vec<(FlowId, u64)> {
         self.begin();
@@ -213,7 +217,7 @@ impl Provider {
             served = self.region.members.len();
             self.serve(remaining);
             if self.uneven {
-                // Further rings would find what is uneven anyway, time and again.
+                // Further rings would find the remaining deviations of earlier changes again and again.
                 break;
             }
             self.enter_neighbours(remaining);
@@ -224,7 +228,7 @@ impl Provider {
         self.end()
     }
 
-    /// Takes a flow's share off.
+    /// Takes a flow's share back.
     fn withdraw(&mut self, slot: u32) {
         let Some(served) = &self.slots[slot as usize] else { return };
         let Share { rate_bps, limit } = std::mem::take(&mut self.shares[slot as usize]);
@@ -264,7 +268,8 @@ impl Provider {
         }
     }
 
-    /// The first ring: who came, who shares a bottleneck with them, and who can have what others left.
+    /// Finds the first ring: new flows, the flows that share a bottleneck with them, and the flows that can use what
+    /// departed flows left.
     fn begin(&mut self) {
         for id in std::mem::take(&mut self.fresh) {
             let Some(&slot) = self.names.get(&id) else { continue };
@@ -274,8 +279,8 @@ impl Provider {
             }
             self.enter(slot);
             let served = self.served(slot);
-            // In turn, those who come later find out when it is their link that the new flow fills.
-            // And where too many are to be looked at, none of them will be served.
+            // For a flow that takes turns, the next ring finds the flows on the links that it fills.
+            // If there are too many flows to examine, none of them will be served.
             if !served.known && self.region.looks <= MOST_LOOKS {
                 let links = served.links.clone();
                 links.iter().for_each(|&link| self.enter_limited(link));
@@ -290,7 +295,8 @@ impl Provider {
         }
     }
 
-    /// Gives a new flow as much for its weight as the others have, where they are so many that it fits beside them.
+    /// Gives a new flow the level of the others on its tightest link, if it then fits within [`SLACK`]. Then no other
+    /// flow needs to be served.
     fn squeeze_in(&mut self, slot: u32) -> bool {
         let served = self.served(slot);
         let fits = |link: &u32, rate_bps: u64| {
@@ -330,7 +336,7 @@ impl Provider {
         capacity.saturating_sub(used) as f64 > TOLERANCE * capacity as f64
     }
 
-    /// Takes in those of a link that are limited by it.
+    /// Makes the flows that a link limits members of the region.
     fn enter_limited(&mut self, link: u32) {
         if self.limited[link as usize] == 0 {
             return;
@@ -343,7 +349,7 @@ impl Provider {
         });
     }
 
-    /// Takes in those of a link that are wanted.
+    /// Makes those flows of a link members of the region for which `wanted` is true.
     fn enter_if(&mut self, link: u32, wanted: impl Fn(&Provider, u32) -> bool) {
         self.region.looks += self.on_link[link as usize].len();
         for position in 0..self.on_link[link as usize].len() {
@@ -358,7 +364,7 @@ impl Provider {
         self.region.members.iter().map(|&slot| self.served(slot).links.len()).sum()
     }
 
-    /// Serves the region with what all others leave.
+    /// Divides among the members of the region what all other flows leave.
     fn serve(&mut self, remaining: Remaining<'_>) {
         let members = std::mem::take(&mut self.region.members);
         self.forget_links();
@@ -376,7 +382,8 @@ impl Provider {
         let fair = wishes.remaining_bytes.iter().all(Option::is_none);
         let left = |crossed: &Crossed| {
             let link = crossed.link as usize;
-            // By now only flows that are not of the region are noted there. Nobody gets more than its part of the slack.
+            // The members were withdrawn, so `limited` counts only other flows. Members get their proportional part of
+            // the slack.
             let inside = f64::from(crossed.inside) / self.on_link[link].len().max(1) as f64;
             let slack = if self.limited[link] > 0 && fair { SLACK * inside } else { 0.0 };
             (self.capacity_bps[link] as f64 * (1.0 + slack) - self.used_bps[link] as f64).max(0.0)
@@ -408,7 +415,7 @@ impl Provider {
         self.region.members = members;
     }
 
-    /// The next ring: who could have more now, or has more than those beside them.
+    /// Finds the next ring: flows that can now have more, or that have a higher level than members beside them.
     fn enter_neighbours(&mut self, remaining: Remaining<'_>) {
         for index in 0..self.region.links.len() {
             let Crossed { link, inside, limited, level_bps, most_bps, first_ns } = self.region.links[index];
@@ -435,9 +442,9 @@ impl Provider {
         }
     }
 
-    /// Too many are to be served: those who came have to have something until all are served. Each gets its part of a
-    /// link by the number of flows there, less by its weight; what that is too much is as little as one more among many
-    /// makes.
+    /// Gives new flows a provisional rate when there are too many flows to serve. On each link a flow may take the
+    /// capacity divided by the number of flows, times its weight, or the free capacity if that is more. The links are
+    /// then overbooked only a little, because each carries many flows.
     fn make_do(&mut self) {
         for position in 0..self.region.members.len() {
             let slot = self.region.members[position];
@@ -458,13 +465,13 @@ impl Provider {
         }
     }
 
-    /// The region is dissolved. Returns the flows with new rates.
+    /// Empties the region. Returns the flows with new rates.
     fn end(&mut self) -> Vec<(FlowId, u64)> {
         self.forget_links();
         self.region.looks = 0;
         let mut changed = Vec::new();
         let mut members = std::mem::take(&mut self.region.members);
-        // One that others pulled in after all is there twice, but no news the second time.
+        // A squeezed flow that later became a member is there twice. The second time its rate is not new.
         members.append(&mut self.region.squeezed);
         for &slot in &members {
             let served = self.slots[slot as usize].as_mut().expect("members are flows");
@@ -488,12 +495,12 @@ impl Provider {
     }
 }
 
-/// What a flow of weight 1 has where one of this weight has this rate.
+/// The level of a flow with this rate and weight.
 fn level_bps(rate_bps: u64, weight: f64) -> u64 {
     (rate_bps as f64 / weight) as u64
 }
 
-/// Whether a level is above another one by more than the tolerance.
+/// Whether a level exceeds another one by more than the tolerance.
 fn exceeds(level_bps: u64, other_bps: u64) -> bool {
     level_bps as f64 > other_bps as f64 * (1.0 + TOLERANCE) + 1.0
 }
@@ -504,7 +511,7 @@ fn weighted_bps(level_bps: u64, weight: f64) -> u64 {
 }
 
 impl Region {
-    /// The number of a link that one more member crosses.
+    /// Counts one more member on a link; returns the link's index in `links`.
     fn cross(&mut self, link: u32) -> u32 {
         let local = &mut self.local[link as usize];
         if *local == NONE {
@@ -515,8 +522,10 @@ impl Region {
         *local
     }
 
-    /// Beside flows that take turns, the link that limits one of unknown size may carry one of known size that has more: it
-    /// took what another link of the first, full of flows from outside, left over. Those outside are looked at there, too.
+    /// Extends the next ring for flows of unknown size beside flows that take turns. Such a flow may be limited by a
+    /// link on which a flow of known size has a higher level. That flow took what the first one could not use, because
+    /// another link of the first one is full of flows outside the region. So the flows on all links of the first one
+    /// are examined.
     fn seek_limits(&mut self, wishes: &Wishes, shares: &[Share]) {
         for (index, share) in shares.iter().enumerate().filter(|&(index, _)| wishes.remaining_bytes[index].is_none()) {
             let level_bps = level_bps(share.rate_bps, wishes.flows.weight(index));
@@ -538,7 +547,7 @@ mod tests {
 
     const LINKS: u32 = 12;
 
-    /// What happens to a provider.
+    /// A change to a provider.
     #[derive(Clone, Debug)]
     enum Change {
         Put { links: Vec<u32>, access_bps: u64, bytes: Option<u64> },
@@ -553,7 +562,7 @@ mod tests {
         bytes: Option<u64>,
     }
 
-    /// Sizes of all, or of none, or of some.
+    /// Changes in which the sizes of all, none or some flows are known.
     fn changes(known: impl Strategy<Value = bool> + Clone + 'static) -> impl Strategy<Value = Vec<Change>> {
         let links =
             || prop::collection::btree_set(0..LINKS, 1..10).prop_map(|links| links.into_iter().collect::<Vec<_>>());
@@ -569,7 +578,7 @@ mod tests {
         prop::collection::vec(change, 1..40)
     }
 
-    /// Plays changes; after each, the flows that stand and what the provider gives them.
+    /// Applies the changes. After each it checks the flows and their rates.
     fn play(capacity_bps: &[u64], sharing: Sharing, changes: &[Change], check: impl Fn(&Provider, &[(FlowId, Flow)])) {
         let mut provider = Provider::new(capacity_bps.to_vec(), sharing);
         let mut flows: Vec<(FlowId, Flow)> = Vec::new();
@@ -633,8 +642,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Every flow has a bottleneck: all of its access link, or a full link on which nobody has more for its weight, but
-        /// for the tolerance. The exact fill is what that comes to without one.
+        /// Within the tolerance, every flow has a bottleneck: its access link, or a full link on which no flow has a
+        /// higher level. Without tolerance, the exact computation gives the same.
         #[test]
         fn fair_shares_are_those_of_the_whole_fill(
             capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(false)), sharing in sharing(),
@@ -663,8 +672,8 @@ mod tests {
             });
         }
 
-        /// In turn: nobody waits who could start in what is left, and nobody sends less than is left. (Who would have to
-        /// come before whom is looked at again whenever all are provided for.)
+        /// Of flows that take turns, none waits that could start in the free capacity, and none leaves capacity unused.
+        /// (The order of turns is only exact after `settle_all`.)
         #[test]
         fn nobody_waits_who_could_send(
             capacity in prop::collection::vec(200_000u64..4_000_000, LINKS as usize), changes in changes(Just(true)), sharing in sharing(),
@@ -684,7 +693,7 @@ mod tests {
             });
         }
 
-        /// Of known and unknown size, on links that may have no capacity: nobody has more than there is.
+        /// With known and unknown sizes, on links that may have no capacity, no link carries more than its capacity.
         #[test]
         fn no_link_is_overbooked(
             capacity in prop::collection::vec(prop_oneof![Just(0u64), 1u64..4_000_000], LINKS as usize),
@@ -710,13 +719,13 @@ mod tests {
             .sum();
         assert!(provider.is_uneven());
         assert!(told < 400 * flows as usize, "{told} flows were told of new rates");
-        // The last to come has what is its due, and nobody has more than the first had when it stopped.
+        // The last flow to come has its fair share already; earlier ones get theirs now.
         assert_eq!(provider.rate_bps(FlowId(flows - 1)), Some(1_000_000 / flows));
         let told = provider.settle_all(&|_| None);
         assert!(told.contains(&(FlowId(0), 500)) && told.iter().all(|&(id, _)| id != FlowId(flows - 1)), "{told:?}");
         assert!(!provider.is_uneven());
         assert!((0..flows).all(|id| provider.rate_bps(FlowId(id)) == Some(500)));
-        // One that goes leaves too little to serve all others anew.
+        // One flow that goes leaves too little to serve all others again.
         assert!(provider.remove(FlowId(0)));
         assert_eq!(provider.settle(&|_| None), []);
         assert!(!provider.is_uneven());

@@ -1,47 +1,47 @@
-//! Bandwidth provision and start scheduling (OFPT §4, §5.2): how much each flow gets on its path, and who waits.
+//! Bandwidth provision and start scheduling (OFPT §4, §5.2): the rate of each flow on its path, and which flows wait.
 //!
-//! Flows of known size are served by minimum remaining time first: in that order each takes all that its path has left,
-//! so that of two flows on one bottleneck the shorter goes first, alone, and the longer waits for it (the paper's
-//! Fig. 2h). Flows of unknown size wait for nobody and keep nobody waiting: they have their max-min fair share, by
-//! weight ([`super::sharing`]), and share what the others leave.
+//! Flows of known size take turns, minimum remaining time first: in that order each takes all that its path has left.
+//! So of two flows with the same bottleneck the shorter one sends first, alone, and the longer one waits (the paper's
+//! Fig. 2h). Flows of unknown size do not wait. They get their max-min fair share, by weight ([`super::sharing`]), and
+//! also what the others leave.
 
 use pathloom_mcf::{max_min, FlowSet, Limit};
 
-/// A flow that is left less than this share of its access link waits: at a trickle it would only keep others from
-/// theirs.
+/// A flow waits if less than this share of its access link is left for it. At such a rate it would only take capacity
+/// from others.
 pub(super) const LEAST_SHARE: f64 = 0.05;
 
-/// What a flow gets.
+/// The share of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Share {
     /// Its rate; 0 if it waits.
     pub rate_bps: u64,
-    /// The link that keeps it from having more; `None` where it has all that its access link could give it.
+    /// The link that limits it; `None` if it has the rate of its access link.
     pub limit: Option<u32>,
 }
 
 /// Flows that want to send.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Wishes {
-    /// Everything that each crosses, access links included; as its demand, the rate of its access link.
+    /// The links of each flow, access links included. The demand is the rate of the access link.
     pub flows: FlowSet,
-    /// Payload bytes left of each, if its size is known.
+    /// Remaining payload bytes of each flow, if its size is known.
     pub remaining_bytes: Vec<Option<u64>>,
 }
 
 impl Wishes {
-    /// None yet, with room for so many flows that cross so many links in all.
+    /// Empty, with room for this many flows that cross this many links in total.
     pub fn with_capacity(flows: usize, links: usize) -> Wishes {
         Wishes { flows: FlowSet::with_capacity(flows, links), remaining_bytes: Vec::with_capacity(flows) }
     }
 
-    /// Adds a flow. Of two that share a full link and whose sizes are unknown, one of twice the weight gets twice as much.
+    /// Adds a flow. Of two flows of unknown size on a full link, one with twice the weight gets twice the rate.
     pub fn push(&mut self, links: &[u32], access_bps: u64, weight: f64, remaining_bytes: Option<u64>) {
         self.flows.push_with(links, access_bps as f64, weight);
         self.remaining_bytes.push(remaining_bytes);
     }
 
-    /// Some of them.
+    /// Some of the flows.
     fn flows_of(&self, which: &[usize]) -> FlowSet {
         let mut flows = FlowSet::new();
         for &index in which {
@@ -54,19 +54,19 @@ impl Wishes {
         self.flows.demand(flow)
     }
 
-    /// Time it would take alone, in nanoseconds.
+    /// Remaining time of a flow at the rate of its access link, in nanoseconds.
     pub fn remaining_ns(&self, flow: usize) -> Option<u128> {
         Some(remaining_ns(self.remaining_bytes[flow]?, self.access_bps(flow) as u64))
     }
 }
 
-/// Time that so many bytes take at a rate.
+/// Time to send this many bytes at a rate, in nanoseconds.
 pub(super) fn remaining_ns(bytes: u64, rate_bps: u64) -> u128 {
     u128::from(bytes) * 8_000_000_000 / u128::from(rate_bps.max(1))
 }
 
-/// The share of each flow. Of `capacity_bps` links are the indices; a flow of known size over a link that is not there
-/// gets nothing, and with one of unknown size none of these does.
+/// The share of each flow. Links are indices of `capacity_bps`. A flow of known size over an unknown link gets nothing.
+/// If a flow of unknown size crosses an unknown link, no flow of unknown size gets anything.
 pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
     if wishes.remaining_bytes.iter().all(Option::is_none) {
         return fair(capacity_bps, &wishes.flows);
@@ -79,14 +79,14 @@ pub(super) fn provide(capacity_bps: &[f64], wishes: &Wishes) -> Vec<Share> {
     if unknown.is_empty() || !known.iter().any(waits) {
         return shares;
     }
-    // Those who wait take nothing, so those of unknown size can have more than beside all. What that leaves on other links
-    // may do for one who waited.
+    // Waiting flows take nothing, so flows of unknown size can have more than beside all flows. What that leaves on
+    // other links may suffice for a flow that waited.
     let sending: Vec<usize> =
         all.into_iter().filter(|index| !waits(index) || unknown.binary_search(index).is_ok()).collect();
     provide_beside(capacity_bps, wishes, (&known, &unknown), &sending)
 }
 
-/// Those of unknown size are left what would be their fair share beside `rivals`; those of known size take turns in the rest.
+/// Reserves for flows of unknown size their fair share beside `rivals`. Flows of known size take turns in the rest.
 fn provide_beside(
     capacity_bps: &[f64],
     wishes: &Wishes,
@@ -125,7 +125,7 @@ fn serve_in_turn(left: &mut [f64], wishes: &Wishes, mut known: Vec<usize>, share
         let rate = room.min(access_bps);
         let limit = tightest.filter(|_| room < access_bps);
         if rate >= LEAST_SHARE * access_bps {
-            // Cut to whole bits per second, so that sums of rates stay within what there is.
+            // Rounded down to whole bits per second, so that sums of rates do not exceed the capacity.
             take(left, links, rate.floor());
             shares[index] = Share { rate_bps: rate as u64, limit };
         } else {
@@ -134,9 +134,9 @@ fn serve_in_turn(left: &mut [f64], wishes: &Wishes, mut known: Vec<usize>, share
     }
 }
 
-/// Max-min fair shares by weight; 0 for all where links are missing.
+/// Max-min fair shares by weight; 0 for all flows if a link is unknown.
 fn fair(left: &[f64], flows: &FlowSet) -> Vec<Share> {
-    // Sums of rates come off again with rounding.
+    // Rounding of sums may leave a small negative rest.
     let left: Vec<f64> = left.iter().map(|left| left.max(0.0)).collect();
     let Ok(result) = max_min(&left, flows) else { return vec![Share::default(); flows.len()] };
     let limit = |limit| match limit {
@@ -190,10 +190,10 @@ mod tests {
         // A flow of known size gets what the shares leave.
         let flows = [flow(&[0], None), flow(&[0], Some(5)), flow(&[0], Some(6))];
         assert_eq!(rates(&[90], &flows), [45, 45, 0], "one waits, and two share");
-        // What one of unknown size has here because another waits leaves room elsewhere for a third.
+        // One waits, so one of unknown size gets more here. That leaves room elsewhere for a third one.
         let flows = [flow(&[0], None), flow(&[0, 1], Some(5)), flow(&[0], Some(6)), flow(&[1], Some(7))];
         assert_eq!(rates(&[100, 70], &flows), [50, 50, 0, 20]);
-        // What is left by it goes to the others.
+        // What it leaves goes to the others.
         let flows = [flow(&[0], None), flow(&[0, 1], Some(5))];
         assert_eq!(rates(&[90, 30], &flows), [60, 30]);
     }

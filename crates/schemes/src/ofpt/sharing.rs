@@ -1,24 +1,25 @@
-//! How flows of unknown size share a link that all of them want more of.
+//! How flows of unknown size share a full link.
 
-/// Links between the ToRs of a path that cost a flow nothing of its share. No shortest path of a healthy FatTree, VL2 or
-/// leaf-spine has more.
+/// Up to this number of links between the ToRs of its path, a flow has its full share. No shortest path of a healthy
+/// FatTree, VL2 or leaf-spine has more.
 const FREE_LINKS: usize = 4;
 /// Access links of a path.
 const ACCESS_LINKS: usize = 2;
 
-/// What part of a full link a flow gets beside others.
+/// How much of a full link a flow gets beside others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sharing {
-    /// By the length of its path: one over n links takes capacity from n links. Over more than [`FREE_LINKS`] between the
-    /// ToRs, its part falls with the square of their number. TCP falls about as steeply, by losses on each link and by
-    /// round-trip times. With equal parts, wide-area networks would carry less in all than under TCP alone.
+    /// By the length of its path, because a flow over n links takes capacity from n links. Beyond [`FREE_LINKS`]
+    /// between the ToRs, its share falls with the square of their number. Under TCP it falls about as steeply, because
+    /// of losses on each link and of round-trip times. With equal shares, wide-area networks would carry less in total
+    /// than under TCP alone.
     ByLength,
-    /// As much as every other: max-min fair, whatever the path.
+    /// As much as every other flow: max-min fair, whatever the path.
     Equal,
 }
 
 impl Sharing {
-    /// The weight of a flow over so many links, access links included: above 0, at most 1.
+    /// The weight of a flow over this many links, access links included: above 0, at most 1.
     pub(super) fn weight(self, links: usize) -> f64 {
         match self {
             Sharing::ByLength => {
