@@ -1,8 +1,8 @@
-//! Who sends, and how fast: turns the provision of bandwidth into holds, releases and paces (OFPT §4, §5.2).
+//! Which flows send, and how fast: turns the provision of bandwidth into holds, releases and paces (OFPT §4, §5.2).
 //!
-//! Two settings decide how far it goes. `schedule=mrtf` lets flows of known size wait for shorter ones; flows that wait
-//! take no place on any path, and get one anew when their turn comes. `enforce=host` has the hosts pace each flow to its
-//! provision. With neither, flows share by TCP's own rules, and none of this runs.
+//! Two settings control this. `schedule=mrtf` lets flows of known size wait for shorter ones. Waiting flows occupy no
+//! path, and get a new one when their turn comes. With `enforce=host` the hosts pace each flow to its provision. With
+//! neither, flows share links as TCP does, and nothing here runs.
 
 use super::progress::{Progress, Verdict};
 use super::provider::{self, Provider, Remaining};
@@ -16,21 +16,22 @@ use pathloom_scheme::{Action, FlowId, FlowMap, FlowView, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A pace is sent again when it differs by more than this share from the one before.
+/// A new pace is sent when it differs by more than this share from the one before.
 const PACE_STEP: f64 = provider::NEWS;
 
-/// Between two provisions of all flows that nobody waits for at least this much time passes, and for each flow as much.
-/// A flow takes about a microsecond, so that is a tenth of the controller's time.
+/// Minimum time between two exact provisions of all flows, if no flow waits for them: this gap, or `EVENING_REST` for
+/// each flow if that is longer. A flow takes about a microsecond, so this takes a tenth of the controller's time.
 const EVENING_GAP: Nanos = Nanos::from_millis(100);
 const EVENING_REST: Nanos = Nanos(10_000);
 
-/// Where so many flows stand, one more or less changes little for each: what comes and goes within this time is provided for
-/// together. Each flow has its path at once; its pace follows.
+/// With at least this many flows, one more or less changes little for each. So arrivals and departures within
+/// `TOGETHER` are provided for together. Each flow gets its path at once; its pace follows.
 const MANY: usize = 1024;
 const TOGETHER: Nanos = Nanos::from_millis(5);
 
-/// While flows wait, the counters are read this often, and for each ToR at most so often: a reading is a message from each,
-/// and 20 µs for each message is 2 % of the controller's time. TCP is silent for 200 ms and more when its timer runs.
+/// Time between two readings of the counters while flows wait: this gap, or `WATCH_REST` for each ToR if that is
+/// longer. A reading is a message from each ToR. At 20 µs for each message this takes 2 % of the controller's time. A
+/// TCP sender that waits for its retransmission timer is silent for at least 200 ms.
 const WATCH_GAP: Nanos = Nanos::from_millis(200);
 const WATCH_REST: Nanos = Nanos::from_millis(1);
 
@@ -39,33 +40,33 @@ const WATCH_REST: Nanos = Nanos::from_millis(1);
 pub(super) struct DispatchSettings {
     /// Flows of known size wait for shorter ones.
     pub schedule: bool,
-    /// Hosts pace flows to their provision, less this share, which is left to short flows.
+    /// Hosts pace flows to their provision minus this share, which is left to short flows; `None` for no paces.
     pub headroom: Option<f64>,
     /// How flows of unknown size share full links.
     pub sharing: Sharing,
-    /// Payload bytes from which on a flow of announced size is long.
+    /// Announced size, in payload bytes, from which on a flow is long.
     pub long_bytes: u64,
-    /// How long a host keeps a flow waiting without hearing more.
+    /// How long a host holds a flow without another message.
     pub lease: Nanos,
 }
 
-/// What a flow's host was told, and what is known of its progress.
+/// The state of a flow: what its host was told, and its progress.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Charge {
     held: bool,
     paced_bps: Option<u64>,
-    /// Payload bytes sent up to `as_of`, by the last reading and the rate provided since.
+    /// Payload bytes sent until `as_of`, estimated from the last reading and the rates provided since.
     sent_bytes: u64,
     rate_bps: u64,
     as_of: Nanos,
-    /// What it has to show for its rate. A restart judges anew.
+    /// Whether it uses its rate. Not kept over a restart.
     #[serde(skip)]
     progress: Progress,
 }
 
 impl Charge {
-    /// Payload bytes sent by now.
+    /// Estimated payload bytes sent until now.
     fn sent_bytes(&self, now: Nanos) -> u64 {
         let ns = now.saturating_sub(self.as_of).0;
         let wire_bytes = match self.rate_bps.checked_mul(ns) {
@@ -83,36 +84,36 @@ impl Charge {
     }
 }
 
-/// Keeps track of who sends.
+/// Decides which flows send, and how fast.
 pub(super) struct Dispatcher {
     settings: DispatchSettings,
     charges: Charges,
-    /// Long flows that take turns, by their known size.
+    /// Long flows of known size, which take turns.
     known: BTreeSet<FlowId>,
     /// Flows that wait.
     waiting: BTreeSet<FlowId>,
-    /// Flows that may send and do not: nothing is provided for them, so that nobody waits for them.
+    /// Flows that may send but do not. Nothing is provided for them, so that no flow waits for them.
     idle: BTreeSet<FlowId>,
-    /// Flows of known size that may send, by the time at which they should be over at the latest.
+    /// Flows of known size that may send, by the time from which on they are overdue.
     overdue_at: BTreeSet<(Nanos, FlowId)>,
-    /// When the counters were read last, or somebody began to wait; and whether a reading was asked for since.
+    /// When the counters were last read, or the first flow began to wait; and whether a reading was requested since.
     read_at: Nanos,
     asked: bool,
     /// Time between two readings while flows wait.
     watch_gap: Nanos,
     provision: Option<Provision>,
-    /// When all were provided for last, and how many they were.
+    /// When all flows were last provided for exactly, and their number.
     last_evening: Option<(Nanos, u64)>,
-    /// Flows that have a path and no pace yet, and when those that came or went have to be provided for.
+    /// Flows that have a path but no pace yet, and when the deferred arrivals and departures are provided for.
     unpaced: Vec<FlowId>,
     put_off_to: Option<Nanos>,
 }
 
-/// Who gets how much. Whose turn it is at the hosts decides who gets a path; the paths then decide what is left for whom.
+/// The rates of all flows. The turns at the hosts decide which flows get a path. The paths then decide the rates.
 struct Provision {
-    /// All flows on their access links; only while there are flows that take turns.
+    /// All flows, on their access links only; present only while there are flows that take turns.
     hosts: Option<Provider>,
-    /// Those whose turn it is on everything they cross.
+    /// The flows whose turn it is, on all links that they cross.
     paths: Provider,
 }
 
@@ -122,7 +123,7 @@ struct Provision {
 pub(super) struct Charges(FlowMap<Charge>);
 
 impl Charges {
-    /// The charge of a flow, from now on if it had none.
+    /// The state of a flow; created now if it had none.
     fn of(&mut self, now: Nanos, id: FlowId) -> &mut Charge {
         if !self.0.contains_key(&id) {
             self.0.insert(id, Charge { as_of: now, ..Charge::default() });
@@ -138,7 +139,7 @@ impl Charges {
         }
     }
 
-    /// Payload bytes left of a flow of known size.
+    /// Remaining payload bytes of a flow of known size.
     fn remaining_bytes(&self, now: Nanos, view: &View, id: FlowId) -> Option<u64> {
         let size_bytes = view.flows.get(&id)?.size_bytes.get()?;
         Some(size_bytes.saturating_sub(self.0.get(&id).map_or(0, |charge| charge.sent_bytes(now))))
@@ -172,7 +173,7 @@ impl Dispatcher {
         self.charges = charges;
     }
 
-    /// Begins with no flows but those of the view, which are told to be there one by one.
+    /// Starts again. Forgets flows that the view does not have; the caller announces the others one by one.
     pub(super) fn start(&mut self, view: &View) {
         self.charges.keep_known(view);
         self.known.clear();
@@ -185,13 +186,13 @@ impl Dispatcher {
         self.unpaced.clear();
     }
 
-    /// Whether it has anything to do: where no size is known all flows have a fair share, whether anybody works it out or
-    /// not.
+    /// Whether there is anything to do. Without paces and known sizes, TCP gives all flows a fair share without a
+    /// provision.
     pub(super) fn is_on(&self) -> bool {
         self.settings.headroom.is_some() || !self.known.is_empty() || !self.waiting.is_empty()
     }
 
-    /// A flow was found under way: another controller may have told it to wait.
+    /// Adopts a flow: an earlier controller may have told it to wait.
     pub(super) fn adopt(&mut self, flow: FlowId) {
         if self.settings.schedule {
             self.charges.of(Nanos::ZERO, flow).held = true;
@@ -199,12 +200,12 @@ impl Dispatcher {
         }
     }
 
-    /// Flows that take no place on any path: those that wait, and those that do not send.
+    /// Flows that occupy no path: those that wait, and those that do not send.
     pub(super) fn absent(&self) -> Vec<FlowId> {
         self.waiting.union(&self.idle).copied().collect()
     }
 
-    /// Whether a provision of all flows has to be worked out.
+    /// Whether all flows must be provided for exactly.
     pub(super) fn is_uneven(&self) -> bool {
         let uneven = |provision: &Provision| {
             provision.paths.is_uneven() || provision.hosts.as_ref().is_some_and(Provider::is_uneven)
@@ -212,18 +213,18 @@ impl Dispatcher {
         self.provision.as_ref().is_some_and(uneven)
     }
 
-    /// When it may be worked out again that nobody waits for.
+    /// When the next exact provision of all flows may start.
     pub(super) fn next_evening(&self) -> Nanos {
         let gap = |flows: u64| EVENING_GAP.max(Nanos(EVENING_REST.0.saturating_mul(flows)));
         self.last_evening.map_or(Nanos::ZERO, |(last, flows)| last.saturating_add(gap(flows)))
     }
 
-    /// Whether a flow is long, and between hosts of the fabric.
+    /// Whether a flow is long and runs between hosts of the fabric.
     fn is_ours(&self, view: &View, flow: &FlowView) -> bool {
         !is_short(flow, self.settings.long_bytes) && access(view, flow).is_some()
     }
 
-    /// When the dispatcher has to look after flows that wait; `None` while nobody does.
+    /// When to call [`Dispatcher::watch`]; `None` while no flow waits.
     pub(super) fn next_watch(&self) -> Option<Nanos> {
         if self.waiting.is_empty() {
             return None;
@@ -232,8 +233,8 @@ impl Dispatcher {
         reading.into_iter().chain(self.overdue_at.first().map(|&(at, _)| at)).min()
     }
 
-    /// Sees to it that nobody waits for a flow that does not send: has the counters read while flows wait, and stops providing
-    /// for flows that should be over.
+    /// Ensures that no flow waits for one that does not send: requests readings of the counters while flows wait, and
+    /// stops providing for overdue flows.
     pub(super) fn watch(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if self.next_watch().is_none_or(|at| at > now) {
             return;
@@ -245,9 +246,9 @@ impl Dispatcher {
         self.settle(now, view, Vec::new(), router, actions);
     }
 
-    /// The counters in the view are new: what was estimated from rates is put right, flows that do not use their share are
-    /// provided for no longer, and those that do are again. Tells whether it is a periodic reading, not one that was asked
-    /// for; that one renews leases.
+    /// The counters in the view are new. Corrects the estimates of bytes sent, stops providing for idle flows, and
+    /// provides again for flows that send again. Returns whether this is a periodic reading, which renews leases, and
+    /// not one that was requested.
     pub(super) fn measured(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) -> bool {
         let periodic = !std::mem::take(&mut self.asked);
         self.read_at = now;
@@ -258,7 +259,7 @@ impl Dispatcher {
             if periodic && charge.held {
                 actions.push(Action::Hold { flow: id, lease });
             }
-            // On the default routes nobody counts it: what was estimated is all that is known.
+            // On the default routes no rule counts it, so there is only the estimate.
             if flow.route.is_none() {
                 return;
             }
@@ -276,7 +277,7 @@ impl Dispatcher {
         }
         self.enter_again(now, view, &resumed);
         if !periodic && !self.waiting.is_empty() && self.next_evening() <= now {
-            // What was worked out flow by flow may leave room that one who waits could have.
+            // Approximate rates may leave room that a waiting flow could use.
             self.settle_all(now, view, resumed, router, actions);
         } else if !(stopped.is_empty() && resumed.is_empty()) {
             self.settle(now, view, resumed, router, actions);
@@ -284,7 +285,7 @@ impl Dispatcher {
         periodic
     }
 
-    /// Flows that send again are there for others again.
+    /// Includes flows that send again in the provision.
     fn enter_again(&mut self, now: Nanos, view: &View, flows: &[FlowId]) {
         for &id in flows {
             let charge = self.charges.of(now, id);
@@ -294,8 +295,8 @@ impl Dispatcher {
         }
     }
 
-    /// A flow does not use its share: it may go on as fast as its links allow, and others are provided for as if it were not
-    /// there.
+    /// A flow does not use its share. From now on it may send as fast as its links allow, and others are provided for
+    /// as if it were absent.
     fn stop_providing(&mut self, id: FlowId, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if !self.idle.insert(id) {
             return;
@@ -318,7 +319,7 @@ impl Dispatcher {
         }
     }
 
-    /// Flows that should be over by now are waited for no longer.
+    /// Stops providing for overdue flows while others wait.
     fn give_up_overdue(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         while let Some(&(at, id)) = self.overdue_at.first().filter(|_| !self.waiting.is_empty()) {
             if at > now {
@@ -385,7 +386,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether what has changed is provided for later, together with what else changes until then.
+    /// Whether the change is provided for later, together with further changes until then.
     fn puts_off(&mut self, now: Nanos) -> bool {
         let many = self.charges.0.len() >= MANY && self.known.is_empty() && self.waiting.is_empty();
         if many && self.provision.is_some() {
@@ -394,12 +395,12 @@ impl Dispatcher {
         many
     }
 
-    /// When what was put off has to be provided for.
+    /// When the deferred changes are provided for.
     pub(super) fn put_off_to(&self) -> Option<Nanos> {
         self.put_off_to
     }
 
-    /// Provides for what was put off, if its time has come.
+    /// Provides for deferred changes that are due.
     pub(super) fn catch_up(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if self.put_off_to.is_some_and(|at| at <= now) {
             self.settle(now, view, Vec::new(), router, actions);
@@ -425,7 +426,7 @@ impl Dispatcher {
         }
     }
 
-    /// Works out the provision of all flows, wherever their paths are by now.
+    /// Computes the provision of all flows exactly, on their current paths.
     pub(super) fn even_out(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if self.provision.is_some() {
             let here = |id: &&FlowId| view.flows.get(id).is_some_and(|flow| self.is_ours(view, flow));
@@ -434,7 +435,8 @@ impl Dispatcher {
         }
     }
 
-    /// The same where no path has changed that was not told of.
+    /// Computes the provision of all flows exactly. For use when all changes of paths were announced by
+    /// [`Dispatcher::moved`].
     pub(super) fn even_rates(&mut self, now: Nanos, view: &View, router: &mut Router, actions: &mut Vec<Action>) {
         if self.provision.is_some() {
             self.settle_all(now, view, Vec::new(), router, actions);
@@ -453,7 +455,7 @@ impl Dispatcher {
         self.settle_by(Provider::settle_all, now, view, these, router, actions);
     }
 
-    /// Notes a flow; the first one brings along those that nobody has provided for so far.
+    /// Adds a flow to the provision. The first one creates the provision, with all flows that have a path.
     fn enter(&mut self, now: Nanos, view: &View, id: FlowId, router: &Router) {
         let charges = &mut self.charges;
         charges.of(now, id);
@@ -476,8 +478,7 @@ impl Dispatcher {
         provision.hosts.iter_mut().for_each(|hosts| put_at_hosts(hosts, view, id, known));
     }
 
-    /// Finds out whose turn it is, of all whom a change has touched and of these, and what they get; tells hosts what has
-    /// changed.
+    /// Decides turns and rates of these flows and of all flows that changes affect. Tells hosts what changed.
     fn settle(&mut self, now: Nanos, view: &View, these: Vec<FlowId>, router: &mut Router, actions: &mut Vec<Action>) {
         self.settle_by(Provider::settle, now, view, these, router, actions);
     }
@@ -523,7 +524,7 @@ impl Dispatcher {
         }
     }
 
-    /// Tells a flow's host what is new.
+    /// Tells a flow's host what changed: hold, release or pace.
     fn tell(&mut self, now: Nanos, view: &View, flow: FlowId, rate_bps: u64, actions: &mut Vec<Action>) {
         let known = self.known.contains(&flow);
         let left_bytes = if known { self.charges.remaining_bytes(now, view, flow) } else { None };
@@ -565,7 +566,7 @@ impl Dispatcher {
     }
 }
 
-/// Everything a flow crosses now. A flow whose path is not known counts on its access links.
+/// Puts a flow on all links that it crosses now. A flow with an unknown path counts on its access links only.
 fn put(paths: &mut Provider, view: &View, router: &Router, id: FlowId, known: bool) {
     let Some((ends, most_bps)) = view.flows.get(&id).and_then(|flow| most(view, flow)) else { return };
     let links: Vec<u32> = ends.iter().chain(router.links(id).unwrap_or_default()).copied().collect();
@@ -578,8 +579,9 @@ fn put_at_hosts(hosts: &mut Provider, view: &View, id: FlowId, known: bool) {
     }
 }
 
-/// The access links of a flow, and the most that it can have: what they carry, or the fastest of the links between its ToRs
-/// and the rest of the fabric. Were that left out, a flow would keep others of its host waiting for a rate that no path has.
+/// The access links of a flow, and the highest rate that it can have: that of its access links, or of the fastest link
+/// between its ToRs and the rest of the fabric. Without the latter, other flows of its host would wait for a rate that
+/// no path has.
 fn most(view: &View, flow: &FlowView) -> Option<([u32; 2], u64)> {
     let (ends, access_bps) = access(view, flow)?;
     let fastest_bps = |tor| {

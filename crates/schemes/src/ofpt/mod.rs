@@ -1,11 +1,11 @@
-//! ofpt: every long flow gets the lightest path when it comes; when flows come or go, and every 5 s, those that could
-//! have more are moved.
+//! ofpt: every long flow gets the least loaded path when it arrives. When flows come or go, and every 5 s, flows that
+//! could have a higher rate elsewhere are moved.
 //!
 //! Liu et al., "OFPT: OpenFlow based Parallel Transport in Datacenters", KSII TIIS 10(10), 2016. Algorithm 1 (when to
 //! act) is [`Ofpt::handle`]; Algorithm 2 is the placer of `pathloom-mcf` and [`provision`], kept up to date by
-//! [`provider`]; Algorithm 3 is the router's; Algorithm 4 is the controller's, which [`Needs::migration`] asks for. Short
-//! flows ride the default routes: ECMP, or with `defaults=per-host` those of the paper (§4.3), which spread destination
-//! hosts over the spines.
+//! [`provider`]; Algorithm 3 is in the router; Algorithm 4 is in the controller, as requested by [`Needs::migration`].
+//! Short flows ride the default routes: ECMP, or with `defaults=per-host` those of the paper (§4.3), which spread
+//! destination hosts over the spines.
 
 mod dispatch;
 mod progress;
@@ -27,12 +27,11 @@ use serde::{Deserialize, Serialize};
 use sharing::Sharing;
 
 const NAME: &str = "ofpt";
-/// Between two rounds because flows came or went at least this much time passes: what many arrivals and departures at
-/// a time upset is put right at once.
+/// Minimum time between two rounds after arrivals and departures, so that one round handles many of them.
 const ROUND_GAP: Nanos = Nanos::from_millis(100);
-/// And at least so many times as long as the last one took: with ten thousand flows a round is no matter of milliseconds.
+/// The gap is also at least this many times as long as the last round took: with ten thousand flows a round takes long.
 const ROUND_REST: u64 = 10;
-/// Polls that a host waits for the controller before it lets a held flow go.
+/// A lease in polling periods: after that, a host that hears nothing from the controller releases a held flow.
 const LEASE_POLLS: u64 = 3;
 
 const PERIOD_KEY: KeyInfo = ("period", "5s", "time between two polls of the ToRs, 1ms to 1h");
@@ -45,20 +44,21 @@ const SCHEDULE_KEY: KeyInfo =
 const ENFORCE_KEY: KeyInfo = (
     "enforce",
     "host",
-    "host (flows are paced to their provision, to their card's rate until it is known; the control setting enforcement=meter \
-     has ToRs do it) or none (TCP shares)",
+    "host (hosts pace flows to their provision, and to their interface's rate until it is known; with the control \
+     setting enforcement=meter, ToRs do it) or none (TCP shares)",
 );
 const HEADROOM_KEY: KeyInfo = ("headroom", "0.02", "share of its provision that a paced flow leaves to short flows");
 const SHARES_KEY: KeyInfo = (
     "shares",
     "length",
-    "length (over more than 4 links between ToRs, a paced flow's part of full links falls with the square of their number) or equal (max-min fair)",
+    "length (over more than 4 links between ToRs, a paced flow's share of full links falls with the square of their \
+     number) or equal (max-min fair)",
 );
 
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: NAME,
-        summary: "each long flow gets the lightest path; flows are moved as others come and go, and every 5 s",
+        summary: "each long flow gets the least loaded path; flows are moved as others come and go, and every 5 s",
         paper: "Liu et al., OFPT, KSII TIIS 10(10), 2016",
         keys: &[
             PERIOD_KEY,
@@ -102,11 +102,11 @@ impl Settings {
         let enforced = spec.choice("enforce", &[("none", false), ("host", true)])?.unwrap_or(true);
         let headroom = spec.number("headroom", 0.0, 0.9)?;
         if headroom.is_some() && !enforced {
-            return Err(spec.error("headroom is left by paced flows; leave it or enforce=none out"));
+            return Err(spec.error("only paced flows leave headroom; omit it, or omit enforce=none"));
         }
         let sharing = spec.choice("shares", &[("length", Sharing::ByLength), ("equal", Sharing::Equal)])?;
         if sharing.is_some() && !enforced {
-            return Err(spec.error("shares are those of paced flows; leave it or enforce=none out"));
+            return Err(spec.error("only paced flows have shares; omit it, or omit enforce=none"));
         }
         let dispatch = DispatchSettings {
             sharing: sharing.unwrap_or(Sharing::ByLength),
@@ -132,7 +132,7 @@ struct Ofpt {
     dispatcher: Dispatcher,
     /// When the last round began.
     last_round: Option<Nanos>,
-    /// Whether a round is wanted: as soon as the one under way is over, and [`ROUND_GAP`] has passed.
+    /// Whether to start a round as soon as the current one is over and [`ROUND_GAP`] has passed.
     wants_round: bool,
 }
 
@@ -172,7 +172,7 @@ impl Scheme for Ofpt {
             Event::FlowArrived { flow } => self.arrive(now, view, *flow, actions),
             Event::FlowAdopted { flow } => {
                 self.dispatcher.adopt(*flow);
-                // It keeps its place, however many share it, until a round finds a better one.
+                // It keeps its path, however many flows share it, until a round finds a better one.
                 self.router.arrive(now, view, *flow, actions);
                 self.arrive(now, view, *flow, actions);
             }
@@ -253,7 +253,7 @@ impl Ofpt {
         self.tidy_up(now, view, actions);
     }
 
-    /// A round if flows could have more on other paths, and a provision of all if it has become uneven.
+    /// Starts a round if flows could have more on other paths. Computes all rates exactly if they have become uneven.
     fn tidy_up(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
         self.wants_round |= self.router.is_crowded();
         self.tidy_up_if_due(now, view, actions);
@@ -268,13 +268,13 @@ impl Ofpt {
         }
     }
 
-    /// When the next round may begin that nobody waits for.
+    /// When the next round after arrivals and departures may start.
     fn next_round(&self) -> Nanos {
         let gap = ROUND_GAP.max(Nanos(self.router.last_cost().0.saturating_mul(ROUND_REST)));
         self.last_round.map_or(Nanos::ZERO, |last| last.saturating_add(gap))
     }
 
-    /// A round over all flows that may send; when the one under way is over, if there is one.
+    /// Starts a round over all flows that may send, after the current one if there is one.
     fn round(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
         self.wants_round = self.router.is_solving();
         if self.wants_round {
@@ -286,9 +286,10 @@ impl Ofpt {
         self.router.solve(now, view, most, absent, actions);
     }
 
-    /// What flows that share are taken to want at most, from what they were seen to send.
+    /// The highest rate that each flow is assumed to want, from the measured rates. For flows that TCP lets share
+    /// links.
     fn most_bps(&self, now: Nanos, view: &View) -> Vec<(FlowId, u64)> {
-        // A rate over less than a period says little of a flow that began, or had to wait, within it.
+        // A rate over less than a period is not reliable for a flow that began, or had to wait, within it.
         let least_age = Nanos(self.settings.period.0.saturating_mul(2));
         let old = |flow: &FlowView| now.saturating_sub(flow.arrived) >= least_age;
         let most = |(id, flow): (FlowId, &FlowView)| {
