@@ -1,13 +1,13 @@
-//! A fabric and its flows as the numbers that `pathloom-mcf` works with: links by the index of their [`LinkId`], nodes
-//! by that of their [`NodeId`].
+//! A fabric and its flows as numbers for `pathloom-mcf`: links by the index of their [`LinkId`], nodes by that of their
+//! [`NodeId`].
 
 use pathloom_mcf::placement::{PlacedFlow, Placer};
 use pathloom_mcf::{Network, NetworkLink};
 use pathloom_model::{Fabric, LinkId, LinkState, NodeId, Path};
 use pathloom_scheme::{FlowView, View};
 
-/// The links of a fabric with their rates. Those of hosts are access links: they limit flows, and no path crosses them.
-/// All are taken to be up; see [`follow`].
+/// The links of a fabric with their rates. Links of hosts are access links: they limit flows, and no path crosses them.
+/// All links count as up; see [`follow`].
 pub fn network_of(fabric: &Fabric) -> Network {
     let link = |index: u32| {
         let (id, link) = (LinkId(index), fabric.link(LinkId(index)));
@@ -17,7 +17,7 @@ pub fn network_of(fabric: &Fabric) -> Network {
     Network::new((0..fabric.links().len() as u32).map(link).collect())
 }
 
-/// The same with no capacity on links that are down, for solvers that have no state to [`follow`] with.
+/// The same with zero capacity on links that are down, for solvers without state, which cannot [`follow`].
 pub fn network_at(fabric: &Fabric, links: &LinkState) -> Network {
     let whole = network_of(fabric);
     let capacity_bps = |index: usize, link: &NetworkLink| {
@@ -31,7 +31,7 @@ pub fn network_at(fabric: &Fabric, links: &LinkState) -> Network {
     Network::new(links.map(|(index, link)| NetworkLink { capacity_bps: capacity_bps(index, link), ..*link }).collect())
 }
 
-/// Tells a placer which links are up by now. Returns the flows whose path changed or was lost, in ascending order.
+/// Tells a placer which links are up now. Returns the flows whose path changed or was lost, in ascending order.
 pub fn follow(placer: &mut Placer, links: &LinkState) -> Vec<u64> {
     let down: Vec<LinkId> = links.down().collect();
     let count = placer.network().links().len() as u32;
@@ -49,8 +49,8 @@ pub fn follow(placer: &mut Placer, links: &LinkState) -> Vec<u64> {
     changed
 }
 
-/// A flow as a placer takes it: between the ToRs it is attached to, over the access links of its addresses, with what is
-/// left of it where its size was announced. No rate is announced.
+/// A flow in the form of a placer: its ToRs, the access links of its addresses, and its remaining bytes if its size was
+/// announced. It has no announced rate.
 pub fn placed_flow(view: &View, flow: &FlowView) -> PlacedFlow {
     let access = |address| view.fabric.attachment(address).map(|attachment| attachment.uplink);
     PlacedFlow {
@@ -63,7 +63,7 @@ pub fn placed_flow(view: &View, flow: &FlowView) -> PlacedFlow {
     }
 }
 
-/// A flow between the first ports of two hosts, of unknown size; `None` if one of the nodes is no host.
+/// A flow between the first ports of two hosts, of unknown size; `None` if one of the nodes is not a host.
 pub fn flow_between(fabric: &Fabric, src: NodeId, dst: NodeId) -> Option<PlacedFlow> {
     let known = |node: NodeId| node.index() < fabric.nodes().len();
     let first = |host: NodeId| fabric.host_attachments(host).first().copied().copied();
@@ -80,7 +80,7 @@ pub fn flow_between(fabric: &Fabric, src: NodeId, dst: NodeId) -> Option<PlacedF
     })
 }
 
-/// A placer's path as the model has it.
+/// Converts a placer's path to a path of the model.
 pub fn path_of(links: &[u32]) -> Path {
     Path::new(links.iter().map(|&link| LinkId(link)).collect::<Vec<_>>())
 }

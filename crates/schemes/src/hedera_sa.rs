@@ -1,4 +1,4 @@
-//! hedera-sa: Hedera with Simulated Annealing in place of Global First Fit.
+//! hedera-sa: Hedera with Simulated Annealing instead of Global First Fit.
 
 use crate::hedera::{self, Settings};
 use crate::registry::{Entry, EntryInfo, Parts};

@@ -1,7 +1,7 @@
 //! The registry of schemes, one file per scheme.
 //!
-//! [`parse`] reads a specification such as `hedera:period=1s` into a [`SchemeSpec`]. This creates the central policy and
-//! names the programs of hosts and switches. A new scheme is one file with an `ENTRY`, its two lines here and in
+//! [`parse`] reads a specification such as `hedera:period=1s` into a [`SchemeSpec`]. This creates the central policy
+//! and names the programs of hosts and switches. A new scheme is one file with an `ENTRY`, its two lines here and in
 //! `registry.rs`, and one folder of recorded cases under `tests/conformance` (docs/new-scheme.md).
 
 pub mod allocation;

@@ -1,4 +1,4 @@
-//! The shortest paths of the ToR pairs that a placement meets.
+//! The shortest paths of the ToR pairs of a placement.
 
 use pathloom_mcf::placement::Paths;
 use pathloom_model::search::ShortestPaths;
@@ -6,15 +6,14 @@ use pathloom_model::{LinkId, NodeId, Path};
 use pathloom_scheme::View;
 use std::collections::BTreeMap;
 
-/// Paths of one pair that are searched at most. A k=64 FatTree has 1024; only fabrics made to have beyond number of
-/// them have more.
+/// Maximum number of paths of one pair. A k=64 FatTree has 1024; only artificial fabrics have more.
 const MAX_PATHS: u128 = 4096;
-/// Links of all paths of a pair that are listed when the pair is met: a look at a list costs a few nanoseconds, working a
-/// path out about 150. A k=32 FatTree has 256 paths of four links.
+/// Up to this number of links, the links of all paths of a pair are listed in advance. Reading the list costs a few
+/// nanoseconds, computing a path about 150. A k=32 FatTree has 256 paths of four links.
 const MAX_LISTED: u128 = 1024;
 
-/// Shortest paths over links that are up, by ToR pair. Where no shortest path of the healthy fabric is left, these are
-/// longer ones.
+/// Shortest paths over links that are up, by ToR pair. They are longer than those of the healthy fabric if none of
+/// these is left.
 #[derive(Default)]
 pub(crate) struct PathBook {
     numbers: BTreeMap<(NodeId, NodeId), u32>,
@@ -24,7 +23,7 @@ pub(crate) struct PathBook {
 struct Pair {
     paths: ShortestPaths,
     hops: usize,
-    /// The links of all paths one after another, if they are few.
+    /// The links of all paths, concatenated, if they are few.
     listed: Vec<u32>,
 }
 
@@ -63,7 +62,7 @@ impl PathBook {
         }
     }
 
-    /// The path of a pair that has one alone: flows take it without being told.
+    /// The path of a pair that has only one: flows take it without rules of their own.
     pub(crate) fn only_path(&self, pair: u32) -> Option<Path> {
         if self.count(pair) == 1 {
             self.path(pair, 0)

@@ -1,5 +1,5 @@
-//! move, a scheme for tests: each flow has a path of its own and moves to the next one every period. Tests prove with it
-//! that a move loses and delays nothing.
+//! move, a scheme for tests: each flow has a path of its own and moves to the next one every period. With it, tests
+//! show that a move loses and delays nothing.
 
 use crate::helpers::{links, state};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
@@ -13,12 +13,12 @@ const NAME: &str = "move";
 const PERIOD_KEY: KeyInfo = ("period", "5s", "time between two moves of every flow, 1ms to 1h");
 const MIGRATION_KEY: KeyInfo =
     ("migration", "sfmm", "sfmm (OFPT §5.3: lower priority, then delete) or tagged (two-phase), how flows are moved");
-const TIMES_KEY: KeyInfo = ("times", "0", "so many rounds of moves and no more; 0 for no end");
+const TIMES_KEY: KeyInfo = ("times", "0", "number of rounds of moves; 0 for no end");
 
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: NAME,
-        summary: "each long flow gets a path, and the next one every period: tries out that moves cost nothing",
+        summary: "each long flow gets a path, and the next one every period: tests that moves lose nothing",
         paper: "our own; OFPT §6.2.5 moves one flow once",
         keys: &[PERIOD_KEY, TIMES_KEY, MIGRATION_KEY],
     },
@@ -34,7 +34,7 @@ pub(crate) const ENTRY: Entry = Entry {
 struct Move {
     period: Nanos,
     migration: Migration,
-    /// Rounds still to come; `None` for no end.
+    /// Remaining rounds; `None` for no end.
     left: Option<u64>,
     next: Option<Nanos>,
 }
@@ -69,7 +69,7 @@ impl Scheme for Move {
             Event::Timeout if self.next.is_some_and(|next| next <= now) => {
                 self.left = self.left.map(|left| left.saturating_sub(1));
                 self.next = Some(now.saturating_add(self.period)).filter(|_| self.left != Some(0));
-                // A move that is still under way takes the time it needs.
+                // A move in progress is not interrupted.
                 let standing = view.long_flows().filter(|(_, known)| known.pending.is_none());
                 actions.extend(standing.filter_map(|(flow, known)| route(view, flow, known)));
             }
@@ -91,7 +91,7 @@ impl Scheme for Move {
     }
 }
 
-/// Puts a flow on the shortest path after the one it is on; nowhere, if there is no other.
+/// Puts a flow on the next shortest path after its current one, if there is another.
 fn route(view: &View, flow: FlowId, known: &FlowView) -> Option<Action> {
     let paths = links::paths_of(view, known);
     let count = paths.count();

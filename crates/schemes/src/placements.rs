@@ -1,12 +1,11 @@
-//! The flows of a view, and where the placer of `pathloom-mcf` wants them.
+//! The flows of a view, and the paths that the placer of `pathloom-mcf` gives them.
 
 use crate::allocation::{network_of, path_of, placed_flow};
 use pathloom_mcf::placement::{PlacedFlow, Placer, PlacerSettings};
 use pathloom_model::{LinkId, Path};
 use pathloom_scheme::{FlowId, FlowView, View};
 
-/// Where flows are to be. Kept up to date flow by flow; what is lost with it in a restart comes back with the flows that
-/// are adopted.
+/// The intended path of each flow. Updated flow by flow. It is not kept over a restart; the adopted flows restore it.
 pub(crate) struct Placements(Placer);
 
 impl Placements {
@@ -19,8 +18,8 @@ impl Placements {
         Placements(placer)
     }
 
-    /// Takes a flow in where it stands in the view, or else gives it a path. A flow that is there already keeps its place.
-    /// Tells whether the flow is one of the fabric's.
+    /// Adds a flow on its path in the view, or else gives it a path. A known flow keeps its path. Returns whether the
+    /// flow runs between addresses of the fabric.
     pub(crate) fn arrive(&mut self, view: &View, id: FlowId) -> bool {
         let Some((flow, wanted)) = view.flows.get(&id).and_then(|flow| Some((flow, known(view, flow)?))) else {
             return false;
@@ -31,44 +30,44 @@ impl Placements {
         adopted || self.0.arrive(id.0, wanted).is_ok()
     }
 
-    /// Whether a flow is there.
+    /// Whether a flow is known.
     pub(crate) fn has(&self, id: FlowId) -> bool {
         self.0.demand_bps(id.0).is_some()
     }
 
-    /// Everything a flow crosses but its access links; empty within a ToR.
+    /// The links that a flow crosses, without its access links; empty within a ToR.
     pub(crate) fn links(&self, id: FlowId) -> Option<&[u32]> {
         self.0.path(id.0)
     }
 
-    /// Whether a link of a flow's path is asked for more than it has.
+    /// Whether the demand on a link of a flow's path exceeds its capacity.
     pub(crate) fn is_squeezed(&self, id: FlowId) -> bool {
         self.links(id).is_some_and(|links| links.iter().any(|&link| self.is_overfull(link)))
     }
 
-    /// Gives a flow the lightest path, wherever it stands.
+    /// Gives a flow the least loaded path, whatever its current path.
     pub(crate) fn place_anew(&mut self, view: &View, id: FlowId) {
         if let Some(wanted) = view.flows.get(&id).and_then(|flow| known(view, flow)) {
             self.0.depart(id.0);
-            // The name is free now, and the access links are the fabric's.
+            // It cannot fail: the identifier is free now, and the access links are the fabric's.
             let _ = self.0.arrive(id.0, wanted);
         }
     }
 
-    /// Takes a flow in without giving it a path yet.
+    /// Adds a flow without a path.
     pub(crate) fn wait(&mut self, view: &View, id: FlowId) {
         if let Some(wanted) = view.flows.get(&id).and_then(|flow| known(view, flow)) {
-            // It fails for a flow that is there already.
+            // It fails for a known flow.
             let _ = self.0.wait(id.0, wanted);
         }
     }
 
-    /// Takes a flow out.
+    /// Removes a flow.
     pub(crate) fn depart(&mut self, id: FlowId) {
         self.0.depart(id.0);
     }
 
-    /// Puts a flow where the view has it: what was wanted for it is not to be.
+    /// Puts a flow back on its path in the view, because its intended path was refused.
     pub(crate) fn put_back(&mut self, view: &View, id: FlowId) {
         if self.0.depart(id.0) {
             self.arrive(view, id);
@@ -86,7 +85,7 @@ impl Placements {
         }
     }
 
-    /// Notes the state of both directions of a cable. Returns the flows whose path has changed.
+    /// Sets the state of both directions of a cable. Returns the flows whose path has changed.
     pub(crate) fn set_cable(&mut self, link: LinkId, up: bool) -> Vec<FlowId> {
         let mut changed: Vec<u64> = self.0.set_link(link.0, up);
         changed.extend(self.0.set_link(link.reverse().0, up));
@@ -100,23 +99,23 @@ impl Placements {
         self.0.is_up(link.0)
     }
 
-    /// The path a flow is to be on; `None` for one that is not there, that no path is left for, or within a ToR.
+    /// The intended path of a flow; `None` if the flow is unknown, if no path is left, or within a ToR.
     pub(crate) fn path(&self, id: FlowId) -> Option<Path> {
         let links = self.0.path(id.0).filter(|links| !links.is_empty())?;
         Some(path_of(links))
     }
 
-    /// B_f, what a flow asks for.
+    /// B_f, the demand of a flow.
     pub(crate) fn demand_bps(&self, id: FlowId) -> Option<u64> {
         self.0.demand_bps(id.0)
     }
 
-    /// Whether the flows on a link ask for more than it has.
+    /// Whether the demand on a link exceeds its capacity.
     pub(crate) fn is_overfull(&self, link: u32) -> bool {
         self.0.load_bps(link) > self.0.network().capacity_bps(link)
     }
 
-    /// Whether any link is so.
+    /// Whether the demand on any link exceeds its capacity.
     pub(crate) fn is_crowded(&self) -> bool {
         self.0.overfull_links() > 0
     }
@@ -127,12 +126,12 @@ impl Placements {
     }
 }
 
-/// A flow as the placer wants it; `None` if its addresses are none of the fabric's.
+/// A flow in the form of the placer; `None` if the fabric does not have its addresses.
 fn known(view: &View, flow: &FlowView) -> Option<PlacedFlow> {
     access(view, flow).map(|_| placed_flow(view, flow))
 }
 
-/// The access links of a flow, and the rate of the slower one; `None` if its addresses are none of the fabric's.
+/// The access links of a flow, and the rate of the slower one; `None` if the fabric does not have its addresses.
 pub(crate) fn access(view: &View, flow: &FlowView) -> Option<([u32; 2], u64)> {
     let (src, dst) = (view.fabric.attachment(flow.five_tuple.src)?, view.fabric.attachment(flow.five_tuple.dst)?);
     let (up, down) = (src.uplink, dst.uplink.reverse());
@@ -140,14 +139,14 @@ pub(crate) fn access(view: &View, flow: &FlowView) -> Option<([u32; 2], u64)> {
     Some(([up.0, down.0], rate_bps(up).min(rate_bps(down))))
 }
 
-/// What a flow that was seen at `rate_bps` may want: TCP at most doubles its rate when there is room, and whoever was
-/// seen at next to nothing may want a tenth of its access link.
+/// The highest demand of a flow with a measured rate of `rate_bps`: twice this rate, because TCP at most doubles its
+/// rate when there is room. A flow with a rate near zero may want a tenth of its access link.
 pub(crate) fn most_wanted_bps(rate_bps: u64, access_bps: u64) -> u64 {
     rate_bps.saturating_mul(2).max(access_bps / 10)
 }
 
-/// Whether a path is the only one there is, so that flows take it without being told: no switch of it has another way
-/// than on and back.
+/// Whether a path is the only one, so that flows take it without rules of their own: none of its switches has a further
+/// link to another switch.
 pub(crate) fn is_only_way(view: &View, path: &Path) -> bool {
     let mut back = None;
     path.links().iter().all(|&link| {

@@ -1,4 +1,4 @@
-//! Which schemes there are, and how a specification becomes one.
+//! The list of schemes, and how a specification becomes a scheme.
 
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_scheme::Scheme;
@@ -16,25 +16,25 @@ const ENTRIES: &[Entry] = &[
     crate::lessor::ENTRY,
 ];
 
-/// Schemes that only tests of the controller and of the lab need.
+/// Schemes only for tests of the controller and of the lab.
 const TEST_ENTRIES: &[Entry] = &[crate::periodic_moves::ENTRY];
 
-/// Which schemes can be asked for.
+/// Which schemes a user can name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Registry {
-    /// Those for users.
+    /// Only the schemes for users.
     #[default]
     Shipped,
-    /// Those for tests as well. Nothing lists, suggests or accepts them otherwise.
+    /// Also the schemes for tests. Otherwise nothing lists, suggests or accepts them.
     WithTestSchemes,
 }
 
 impl Registry {
-    /// The environment variable with which whoever runs the programs asks for the schemes for tests, by the value 1. So tests
-    /// of the lab run the very programs that are shipped.
+    /// The environment variable that enables the schemes for tests, with the value 1. So tests of the lab run the
+    /// shipped programs.
     pub const VARIABLE: &'static str = "PATHLOOM_TEST_SCHEMES";
 
-    /// The registry that a value of [`Registry::VARIABLE`] asks for.
+    /// The registry that a value of [`Registry::VARIABLE`] selects.
     pub fn of_variable(value: Option<&OsStr>) -> Registry {
         match value.is_some_and(|value| value == "1") {
             true => Registry::WithTestSchemes,
@@ -50,7 +50,7 @@ impl Registry {
         ENTRIES.iter().chain(others)
     }
 
-    /// What can be said of each scheme, in the order in which they are listed.
+    /// The description of each scheme, in the order in which they are listed.
     pub fn entries(self) -> impl Iterator<Item = &'static EntryInfo> {
         self.all().map(|entry| &entry.info)
     }
@@ -63,8 +63,8 @@ impl Registry {
     /// Reads `name:key=value,...`.
     ///
     /// # Errors
-    /// An unknown name or key, with the nearest that is known and the list of them; a value that makes no sense, with what
-    /// was expected.
+    /// An unknown name or key, with the nearest known one and the list of them; an invalid value, with what was
+    /// expected.
     pub fn parse(self, text: &str) -> Result<SchemeSpec, SpecError> {
         let spec = Spec::parse("scheme", text)?;
         let entry = self.all().find(|entry| entry.info.name == spec.name());
@@ -75,10 +75,10 @@ impl Registry {
     }
 }
 
-/// A key of a scheme's specification: its name, its default as one would write it, and what it does.
+/// A key of a scheme's specification: its name, its default as text, and what it does.
 pub type KeyInfo = (&'static str, &'static str, &'static str);
 
-/// What a user may want to know of a scheme.
+/// The description of a scheme for users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryInfo {
     /// The name in specifications.
@@ -87,7 +87,7 @@ pub struct EntryInfo {
     pub summary: &'static str,
     /// Where it is published.
     pub paper: &'static str,
-    /// The keys it takes.
+    /// Its keys.
     pub keys: &'static [KeyInfo],
 }
 
@@ -142,12 +142,12 @@ pub struct SchemeSpec {
 }
 
 impl SchemeSpec {
-    /// A fresh central policy, if the scheme has one. Whatever it draws by chance comes from `seed`.
+    /// A new central policy, if the scheme has one. All its random draws come from `seed`.
     pub fn central(&self, seed: u64) -> Option<Box<dyn Scheme>> {
         self.central.as_ref().map(|make| make(seed))
     }
 
-    /// As [`SchemeSpec::central`], for whoever cannot do without.
+    /// As [`SchemeSpec::central`], for callers that require one.
     ///
     /// # Errors
     /// It has none; the text says which scheme.

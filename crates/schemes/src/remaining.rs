@@ -1,8 +1,8 @@
-//! Minimum remaining time first (MRTF): what a flow has still to send, and how long that takes.
+//! Minimum remaining time first (MRTF): the remaining bytes of a flow, and their time.
 //!
-//! OFPT and LESSOR order flows by remaining bytes over rate. The bytes are known where the application announced a
-//! size. Where it did not, what a flow has sent so far stands for what it has still to send: of the heavy-tailed sizes
-//! of a datacenter, the more has come the more is to be expected.
+//! OFPT and LESSOR order flows by remaining bytes divided by rate. The remaining bytes are known if the application
+//! announced a size. Otherwise the bytes sent so far are the estimate: sizes in a datacenter are heavy-tailed, so the
+//! more a flow has sent, the more it will probably still send.
 
 use pathloom_model::Nanos;
 use pathloom_scheme::FlowView;
@@ -11,18 +11,18 @@ use pathloom_scheme::FlowView;
 const PAYLOAD: u64 = 1448;
 const FRAME: u64 = 1514;
 
-/// Payload in so many bytes as switches count them.
+/// Payload in this many bytes as switches count them.
 pub(crate) fn payload_bytes(counted: u64) -> u64 {
-    // Frame by frame, so that no product is too large.
+    // Divided first, so that no product overflows.
     counted / FRAME * PAYLOAD + counted % FRAME * PAYLOAD / FRAME
 }
 
-/// Payload bytes of a flow that are still to come, if its size was announced.
+/// Remaining payload bytes of a flow, if its size was announced.
 pub(crate) fn remaining_bytes(flow: &FlowView) -> Option<u64> {
     flow.size_bytes.get().map(|size| size.saturating_sub(payload_bytes(flow.bytes)))
 }
 
-/// Time that a flow still takes at `rate_bps`: known, or guessed from what it has sent.
+/// Remaining time of a flow at `rate_bps`: known, or estimated from the bytes sent.
 pub(crate) fn remaining_time(flow: &FlowView, rate_bps: u64) -> Nanos {
     let bytes = remaining_bytes(flow).unwrap_or_else(|| payload_bytes(flow.bytes));
     let ns = u128::from(bytes) * 8_000_000_000 / u128::from(rate_bps.max(1));

@@ -3,7 +3,7 @@
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Work done: an operation is one look at one link of one path, or at one flow in one pass of demand estimation.
+/// Work done. An operation is one access to one link of one path, or to one flow in one pass of demand estimation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SolverWork {
     pub operations: u64,
@@ -11,15 +11,16 @@ pub(crate) struct SolverWork {
 }
 
 impl SolverWork {
-    /// An operation takes 20 ns: a memory access that misses the caches, or two. `pathloom-mcf`'s example `scale` measures
-    /// that for Hedera's placements at k=48, and `placer cost` for rounds of the placer between 12 ns (k=16, 10,000 flows)
-    /// and 35 ns (k=48, 100,000 flows), flows and links counted as in `router/job.rs`.
+    /// An operation takes 20 ns: a memory access that misses the caches, or two. `pathloom-mcf`'s example `scale`
+    /// measures that for Hedera's placements at k=48, and `placer cost` for rounds of the placer between 12 ns (k=16,
+    /// 10,000 flows) and 35 ns (k=48, 100,000 flows), flows and links counted as in `router/job.rs`.
     const NS_PER_OPERATION: u64 = 20;
-    /// Operations per flow before any job has been done: some passes of estimation, a dozen paths of four links.
+    /// Operations per flow that are assumed before the first job: some passes of estimation, a dozen paths of four
+    /// links.
     const FIRST_GUESS: u64 = 64;
 
-    /// Modelled time of a job for this many flows: as many operations per flow as in the job before. The work is known
-    /// only when it is done, but the delay has to be charged when it begins.
+    /// Modelled time of a job for this many flows, with as many operations per flow as in the previous job. The work is
+    /// known only when it is done, but the time must be charged when it begins.
     pub(crate) fn predicted_time(self, flows: u64) -> Nanos {
         let operations = match self.flows {
             0 => SolverWork::FIRST_GUESS.saturating_mul(flows),

@@ -1,4 +1,4 @@
-//! spt: the single shortest path, as the OFPT and LESSOR papers' baseline "TCP" has it. They do not say whether every
+//! spt: the single shortest path, the baseline "TCP" of the OFPT and LESSOR papers. They do not say whether every
 //! destination has a path of its own, or all traffic shares one spanning tree, as in a network of plain bridges.
 
 use crate::defaults_only::DefaultsOnly;

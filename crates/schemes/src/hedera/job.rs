@@ -1,4 +1,4 @@
-//! The job of one round as data: what goes into the solver, what comes out, and how much work it is.
+//! The job of one round as data: the solver's input, its output, and its work.
 
 use super::{placing, Annealing};
 use crate::helpers::state::pack;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// What the solver gets beside the view.
+/// The solver's input besides the view.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Job {
-    /// Least demand of a flow that is placed, as a share of its NIC.
+    /// Minimum demand of a flow that is placed, as a share of its NIC.
     pub nic_share: f64,
     /// Flows that are left where they are.
     pub resting: Vec<FlowId>,
@@ -31,16 +31,16 @@ pub(super) struct AnnealingJob {
     pub slots: BTreeMap<Ipv4Addr, u32>,
 }
 
-/// What comes out.
+/// The solver's output.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// Flows to be put on another path than the one they are on.
+    /// Flows to be moved to another path.
     pub moves: Vec<Move>,
     /// Flows on a path of their own that are no elephants any more.
     pub unroute: Vec<FlowId>,
     /// Slots of Simulated Annealing.
     pub slots: BTreeMap<Ipv4Addr, u32>,
-    /// What the job took.
+    /// The work of the job.
     #[serde(rename = "cost")] // As snapshots have it.
     pub work: SolverWork,
 }
@@ -54,7 +54,7 @@ pub(super) struct Move {
     pub rate_bps: u64,
 }
 
-/// The solver: a plain function of a view and a [`Job`]. What is no job moves nothing.
+/// The solver: a plain function of a view and a [`Job`]. Without a valid job it moves nothing.
 pub(super) fn solve(view: &View, input: &State) -> State {
     let answer = Job::deserialize(&input.0).map(|job| placing::place(view, &job)).unwrap_or_default();
     pack(&answer)

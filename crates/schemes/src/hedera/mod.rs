@@ -1,4 +1,4 @@
-//! hedera: ECMP for all flows, and a path of their own for elephants, placed anew every polling period.
+//! hedera: ECMP for all flows, and paths of their own for elephants, which are placed again every polling period.
 //!
 //! Al-Fares et al., "Hedera: Dynamic Flow Scheduling for Data Center Networks", NSDI 2010. Edge switches are polled
 //! every 5 s; a flow over 10 % of its NIC is an elephant; the natural demands of all elephants are estimated (§4.2) and
@@ -52,20 +52,20 @@ pub(crate) const ENTRY: Entry = Entry {
     },
 };
 
-/// What a specification says of finding elephants; Global First Fit places them.
+/// The settings for detecting elephants; Global First Fit places them.
 pub(crate) fn read_detection(spec: &Spec) -> Result<Settings, SpecError> {
     let nic_share = spec.number("elephant", 0.0, 1.0)?.unwrap_or(0.1);
     let period = crate::router::read_period(spec, "period")?.unwrap_or(Nanos::from_secs(5));
     Ok(Settings { nic_share, period, annealing: None })
 }
 
-/// What a specification says of Simulated Annealing.
+/// The settings of Simulated Annealing.
 pub(crate) fn read_annealing(spec: &Spec) -> Result<Annealing, SpecError> {
     let iterations = spec.count("iterations", 1, 10_000_000)?.unwrap_or(10_000) as u32;
     Ok(Annealing { iterations, cooling: spec.number("cooling", 0.0, 1e9)?.unwrap_or(1000.0) })
 }
 
-/// How elephants are found and placed.
+/// How elephants are detected and placed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Settings {
     /// A flow at this share of its NIC or more is an elephant.
@@ -93,9 +93,9 @@ struct Hedera {
     settings: Settings,
     seed: u64,
     memory: Memory,
-    /// The job under way. It is not saved: a restart loses it, and the next round sends another.
+    /// The current job. It is not saved: a restart loses it, and the next round sends another.
     solving: Option<u64>,
-    /// Whether something changed since the job under way was sent.
+    /// Whether something changed since the current job was sent.
     stale: bool,
 }
 
@@ -105,14 +105,14 @@ struct Hedera {
 struct Memory {
     /// Polling rounds seen.
     round: u64,
-    /// Mark of the next job; never used twice, so that an answer to a job from before a restart is not taken for ours.
+    /// Ticket of the next job. It is never reused, so that an answer to a job from before a restart is not accepted.
     next_ticket: u64,
     /// Flows whose path was refused, for example by a full table.
     #[serde(alias = "rests")]
     backoff: Backoff,
     /// Simulated Annealing starts from the slots of the last round (Hedera §4.3.2), by destination address.
     slots: BTreeMap<Ipv4Addr, u32>,
-    /// Work of the last job, from which the time of the next one is predicted.
+    /// Work of the last job, which predicts the time of the next one.
     #[serde(rename = "cost")] // As snapshots have it.
     work: SolverWork,
 }
@@ -140,7 +140,7 @@ impl Scheme for Hedera {
                 self.memory.round += 1;
                 self.place(view, actions);
             }
-            // Flows over a dead link are on default routes by now; a link that is back may take flows.
+            // Flows over a dead link are already on default routes. A restored link can carry flows again.
             Event::LinkChanged { .. } => self.place(view, actions),
             Event::Solved { ticket, answer } if self.solving == Some(*ticket) => {
                 self.solving = None;
@@ -153,7 +153,7 @@ impl Scheme for Hedera {
                 self.memory.backoff.end(*flow);
             }
             Event::RouteRejected { flow, why } => {
-                // The round that found the path refused does not count.
+                // The round in which the path was refused does not count.
                 self.memory.backoff.rejected(self.memory.round + 1, *flow, why, Waits::ROUNDS);
             }
             _ => {}
@@ -175,7 +175,7 @@ impl Scheme for Hedera {
 }
 
 impl Hedera {
-    /// Sends a job, unless there is nothing to place or one is under way: then another follows it.
+    /// Sends a job, unless there is nothing to place. If a job is running, the new one follows it.
     fn place(&mut self, view: &View, actions: &mut Vec<Action>) {
         if self.solving.is_some() {
             self.stale = true;
@@ -200,7 +200,7 @@ impl Hedera {
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: memory.work.predicted_time(flows) });
     }
 
-    /// Moves the flows that are to move and are still as the job took them to be.
+    /// Moves flows as the job says, if they have not changed since.
     fn apply(&mut self, answer: &State, view: &View, actions: &mut Vec<Action>) {
         let Answer { moves, unroute, slots, work } = unpack(answer);
         self.memory.slots = slots;

@@ -1,4 +1,4 @@
-//! One round: who is an elephant, what it would take, and which path it gets.
+//! One round: which flows are elephants, their natural demand, and their paths.
 
 use super::job::{AnnealingJob, Answer, Job, Move};
 use super::Annealing;
@@ -14,19 +14,19 @@ use pathloom_scheme::{FlowId, FlowView, View};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Demands come out of sums and quotients: ten flows of one NIC are still at a tenth of it each.
+/// Tolerance for rounding: ten flows of one NIC still count as a tenth of it each.
 const ROUNDING: f64 = 1.0 - 1e-9;
 
 /// A flow to be placed.
 struct Elephant<'a> {
     id: FlowId,
     flow: &'a FlowView,
-    /// Its ToR pair in the book.
+    /// Its ToR pair in the path book.
     pair: u32,
     demand_bps: u64,
 }
 
-/// Answers a job.
+/// Solves a job.
 pub(super) fn place(view: &View, job: &Job) -> Answer {
     let mut book = PathBook::default();
     let (elephants, unroute, mut work) = elephants(view, job, &mut book);
@@ -52,8 +52,8 @@ pub(super) fn place(view: &View, job: &Job) -> Answer {
     Answer { moves, unroute, slots, work }
 }
 
-/// Estimates the natural demand of the long flows and sorts out those that are worth a path (Hedera §4.2). Also returns
-/// the flows that have a path and are not worth it any more.
+/// Estimates the natural demand of the long flows and selects the elephants (Hedera §4.2). Also returns the flows that
+/// have a path of their own and are no longer elephants.
 fn elephants<'a>(view: &'a View, job: &Job, book: &mut PathBook) -> (Vec<Elephant<'a>>, Vec<FlowId>, SolverWork) {
     let mut nics = Nics::default();
     let mut known = Vec::new();
@@ -113,7 +113,8 @@ impl Nics {
     }
 }
 
-/// Global First Fit. A flow counts as placed where it is, or is about to be, and on the only path there is.
+/// Global First Fit. A flow counts as placed on its current or intended path, and on the path of a pair that has only
+/// one.
 fn fit(
     view: &View,
     elephants: &[Elephant<'_>],
@@ -144,9 +145,9 @@ fn fit(
     result.placed.into_iter().map(index).collect()
 }
 
-/// Simulated Annealing. `slots` holds those of the last round and gets those of this one; a host that is new starts
-/// with its own number, so that the hosts of a pod start on different slots. Hosts swap slots within a pod, or, in a
-/// fabric without pods, with all others.
+/// Simulated Annealing. `slots` holds the slots of the last round and gets those of this one. A new host starts with
+/// its own number, so that the hosts of a pod start on different slots. Hosts swap slots within a pod, or, in a fabric
+/// without pods, with all others.
 fn annealed(
     view: &View,
     elephants: &[Elephant<'_>],

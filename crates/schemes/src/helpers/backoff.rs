@@ -1,11 +1,11 @@
-//! When to ask again for a path that a switch refused: after a wait that each refusal in a row doubles.
+//! Backoff: when to request a path again after a switch refused it. Each further refusal doubles the wait.
 
 use pathloom_model::Nanos;
 use pathloom_scheme::{FlowId, Rejection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The shortest and the longest wait, in what the scheme counts in.
+/// The shortest and the longest wait, in the scheme's unit of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waits {
     /// After the first refusal.
@@ -21,7 +21,7 @@ impl Waits {
     pub const ROUNDS: Waits = Waits { first: 1, longest: 64 };
 }
 
-/// The flows that are left alone for a while. `now` is what the scheme counts in: nanoseconds or rounds.
+/// The flows that back off. `now` is in the scheme's unit of time: nanoseconds or rounds.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Backoff(BTreeMap<FlowId, Wait>);
@@ -30,7 +30,7 @@ pub struct Backoff(BTreeMap<FlowId, Wait>);
 struct Wait {
     #[serde(alias = "rounds")]
     length: u64,
-    /// When it ends; `None` once the flow was asked for again, until that is answered.
+    /// When it ends; `None` after the path was requested again, until the answer comes.
     over: Option<u64>,
 }
 
@@ -41,8 +41,8 @@ impl Wait {
 }
 
 impl Backoff {
-    /// A path for the flow was rejected. A dead link is no reason to wait, since another path is asked for at once; a flow
-    /// that is not known is forgotten.
+    /// A path for the flow was rejected. After a dead link there is no wait, because the scheme requests another path
+    /// at once. An unknown flow is forgotten.
     pub fn rejected(&mut self, now: u64, flow: FlowId, why: &Rejection, waits: Waits) {
         match why {
             Rejection::LinkDown(_) => {}
@@ -59,23 +59,23 @@ impl Backoff {
         }
     }
 
-    /// The flow has its path, or is over.
+    /// The flow has its path, or has ended.
     pub fn end(&mut self, flow: FlowId) {
         self.0.remove(&flow);
     }
 
-    /// Whether the flow is to be left where it is.
+    /// Whether the flow backs off, so that it must be left where it is.
     pub fn holds(&self, now: u64, flow: FlowId) -> bool {
         self.0.get(&flow).is_some_and(|wait| wait.lasts(now))
     }
 
-    /// All flows that are to be left where they are, ascending.
+    /// All flows that back off, ascending.
     pub fn waiting(&self, now: u64) -> Vec<FlowId> {
         self.0.iter().filter(|(_, wait)| wait.lasts(now)).map(|(&flow, _)| flow).collect()
     }
 
-    /// Takes the flows whose wait is over and that are to be asked for again, ascending. Each is named once: its next wait
-    /// begins with the next refusal, and is twice as long.
+    /// Returns the flows whose wait is over, ascending, so that the scheme can request their paths again. Each is
+    /// returned once: its next wait begins with the next refusal, and is twice as long.
     pub fn take_due(&mut self, now: u64) -> Vec<FlowId> {
         let due = self.0.iter_mut().filter(|(_, wait)| wait.over.is_some_and(|over| over <= now));
         due.map(|(&flow, wait)| (wait.over = None, flow).1).collect()
@@ -88,7 +88,7 @@ impl Backoff {
         self.0.values().filter_map(|wait| wait.over).min()
     }
 
-    /// Forgets flows that are gone.
+    /// Forgets flows that have ended.
     pub fn keep(&mut self, known: impl Fn(FlowId) -> bool) {
         self.0.retain(|&flow, _| known(flow));
     }

@@ -1,15 +1,15 @@
-//! Chance. Every draw comes from the seed of the run, so that the same seed leads to the same run.
+//! Random draws. Every draw comes from the seed of the run, so that the same seed leads to the same run.
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// A generator of random numbers. `stream` tells what draws under one seed: the number of a round, or of a flow
-/// (`FlowId.0`). A generator that is made anew for each of them needs no state that survives a restart.
+/// A generator of random numbers. `stream` separates draws under one seed: for example the number of a round, or of a
+/// flow (`FlowId.0`). With a new generator for each of them, no state has to survive a restart.
 pub fn generator(seed: u64, stream: u64) -> Pcg64 {
     Pcg64::new(u128::from(seed), u128::from(stream))
 }
 
-/// A number below `count`, each with the same chance; 0 where `count` is 0.
+/// A number below `count`, each with the same probability; 0 if `count` is 0.
 pub fn below(generator: &mut Pcg64, count: u128) -> u128 {
     match count {
         0 => 0,

@@ -1,10 +1,10 @@
-//! Rates and loads of links, and where there is most room.
+//! Rates and loads of links, and the path with the most free capacity.
 
 use pathloom_model::search::ShortestPaths;
 use pathloom_model::Path;
 use pathloom_scheme::{FlowView, View};
 
-/// Paths of a ToR pair that [`path_with_most_room`] looks at; only fabrics made to have very many paths have more.
+/// Maximum number of paths of a ToR pair that [`path_with_most_room`] examines. Only artificial fabrics have more.
 const MAX_PATHS: usize = 4096;
 
 /// The rate of each directed link, in bits per second, by its index.
@@ -12,10 +12,10 @@ pub fn rates_bps(view: &View) -> Vec<u64> {
     view.fabric.links().iter().map(|link| link.settings.rate_bps).collect()
 }
 
-/// What flows with a path of their own put on each directed link, in bits per second, by its index: what the scheme
-/// counts on for a flow, or else what was measured ([`FlowView::load_bps`]). Flows on the default routes are not in it,
-/// since nobody knows which links these take. What all
-/// frames put on links is measured, in [`View::link_load_bps`].
+/// The load of each directed link by flows with a path of their own, in bits per second, by its index. A flow counts
+/// with the rate that the scheme reserved for it, or else with its measured rate ([`FlowView::load_bps`]). Flows on the
+/// default routes are not included, because their links are unknown. [`View::link_load_bps`] is the measured load of
+/// all frames.
 pub fn loads_bps(view: &View) -> Vec<u64> {
     let mut loads = vec![0u64; view.fabric.links().len()];
     for flow in view.flows.values() {
@@ -26,13 +26,13 @@ pub fn loads_bps(view: &View) -> Vec<u64> {
     loads
 }
 
-/// The shortest paths of a flow over links that are up; longer ones where none of those is left.
+/// The shortest paths of a flow over links that are up; longer ones if none of the shortest is left.
 pub fn paths_of(view: &View, flow: &FlowView) -> ShortestPaths {
     ShortestPaths::between(&view.fabric, &view.links, flow.src_tor, flow.dst_tor)
 }
 
-/// The path of a flow whose tightest link has most room beside `loads_bps`; of equal ones that with most room in all, and
-/// then the first. `None` within a ToR, and where no path is left.
+/// The path of a flow whose tightest link has the most free capacity beside `loads_bps`. Of equal ones it is the path
+/// with the most free capacity in total, then the first. `None` within a ToR, and if no path is left.
 pub fn path_with_most_room(view: &View, flow: &FlowView, loads_bps: &[u64]) -> Option<Path> {
     let room_bps = |index: usize| view.fabric.links()[index].settings.rate_bps.saturating_sub(loads_bps[index]);
     let mut best: Option<((u64, u64), Path)> = None;

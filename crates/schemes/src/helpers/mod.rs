@@ -1,9 +1,9 @@
-//! What most schemes need, in one place.
+//! Functions that most schemes need.
 //!
-//! - [`backoff`]: when to ask again for a path that a switch refused;
-//! - [`draws`]: chance, from the seed of the run;
-//! - [`links`]: rates and loads of links, and the path with the most room;
-//! - [`state`]: what survives a restart, and what goes into jobs and comes out.
+//! - [`backoff`]: when to request a path again after a switch refused it;
+//! - [`draws`]: random draws, from the seed of the run;
+//! - [`links`]: rates and loads of links, and the path with the most free capacity;
+//! - [`state`]: state that survives a restart, and input and output of jobs.
 
 pub mod backoff;
 pub mod draws;

@@ -1,23 +1,25 @@
-//! What goes into jobs and comes out, and what survives a restart, as the [`State`] that the contract carries.
+//! Conversion to and from [`State`], the type in which the contract carries state over a restart and input and output
+//! of jobs.
 
 use pathloom_scheme::{State, StateError};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
-/// Plain fields, and maps whose keys are numbers or addresses: JSON can say all of them. For [`Scheme::save`] too.
+/// Packs a value into a state, also for [`Scheme::save`]. It may have plain fields, and maps whose keys are numbers or
+/// addresses, which JSON can all represent.
 ///
 /// [`Scheme::save`]: pathloom_scheme::Scheme::save
 pub fn pack(value: &impl Serialize) -> State {
     State(serde_json::to_value(value).unwrap_or_default())
 }
 
-/// What cannot be read is nothing: a job without flows, an answer that moves none.
+/// Reads a state. An unreadable state gives the default: a job without flows, an answer that moves none.
 pub fn unpack<T: DeserializeOwned + Default>(state: &State) -> T {
     T::deserialize(&state.0).unwrap_or_default()
 }
 
-/// What the scheme called `name` saved, for [`Scheme::restore`]. Its type should deny unknown fields, so that no state of
-/// another scheme is taken for its own.
+/// Reads the state that the scheme `name` saved, for [`Scheme::restore`]. Its type should deny unknown fields, so that
+/// it does not accept a state of another scheme.
 ///
 /// # Errors
 /// It cannot be read.

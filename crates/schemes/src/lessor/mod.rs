@@ -1,11 +1,11 @@
-//! lessor: every long flow gets the lightest path when it comes, from a picture of the network that is as new as the
+//! lessor: every long flow gets the least loaded path when it arrives, from measurements that are as recent as the
 //! controller's load allows.
 //!
-//! LESSOR (Frontiers of Information Technology & Electronic Engineering 17(7), 2016). PRE (§4.2) asks the ToRs, by a
-//! period that follows the controller's load, and predicts the rate of each flow; PMPT (§4.3) puts flows on paths, from
-//! the available bandwidth of each path on. A flow is taken to want its natural demand, but at most twice its
-//! predicted rate: one that sends less because its application has no more leaves room for others. What is reserved for
-//! a flow is a figure of the controller's; nothing enforces it.
+//! LESSOR (Frontiers of Information Technology & Electronic Engineering 17(7), 2016). PRE (§4.2) polls the ToRs, with a
+//! period that follows the controller's load, and predicts the rate of each flow. PMPT (§4.3) puts flows on paths, by
+//! the available bandwidth of each path. A flow is assumed to want its natural demand, but at most twice its predicted
+//! rate. So a flow that sends less, because its application has no more, leaves room for others. The bandwidth reserved
+//! for a flow exists only in the controller; nothing enforces it.
 
 mod period;
 mod pre;
@@ -25,16 +25,16 @@ use serde::{Deserialize, Serialize};
 const NAME: &str = "lessor";
 
 const PERIOD_KEY: KeyInfo = ("period", "5s", "polling period at the start, T");
-const LEAST_KEY: KeyInfo = ("min_period", "500ms", "T is never less: flows are steady for 1.5 s, three rounds of this");
-const MOST_KEY: KeyInfo = ("max_period", "60s", "T is never more");
-const LOWER_KEY: KeyInfo = ("lower", "0.5", "LT: T is halved while the controller is less busy than that");
-const UPPER_KEY: KeyInfo = ("upper", "0.7", "UT: T is doubled while it is busier than that");
+const LEAST_KEY: KeyInfo = ("min_period", "500ms", "minimum of T: flows are stable for 1.5 s, three rounds of this");
+const MOST_KEY: KeyInfo = ("max_period", "60s", "maximum of T");
+const LOWER_KEY: KeyInfo = ("lower", "0.5", "LT: T is halved while the controller is less busy than this");
+const UPPER_KEY: KeyInfo = ("upper", "0.7", "UT: T is doubled while the controller is busier than this");
 const ALPHA_KEY: KeyInfo = ("alpha", "0.05", "first step of T between these two, as a share of T");
 
 pub(crate) const ENTRY: Entry = Entry {
     info: EntryInfo {
         name: NAME,
-        summary: "each long flow gets the lightest path; ToRs are polled as often as the controller's load allows",
+        summary: "each long flow gets the least loaded path; ToRs are polled as often as the controller's load allows",
         paper: "LESSOR, FITEE 17(7):647-660, 2016",
         keys: &[
             PERIOD_KEY,
@@ -93,7 +93,7 @@ struct Lessor {
     settings: Settings,
     pre: Pre,
     router: Router,
-    /// Whether a round is wanted as soon as the one under way is over.
+    /// Whether to start a round as soon as the current one is over.
     stale: bool,
 }
 
@@ -195,7 +195,7 @@ impl Lessor {
         }
     }
 
-    /// PMPT over all flows, with what they are predicted to send.
+    /// PMPT over all flows, with their predicted rates.
     fn allocate(&mut self, now: Nanos, view: &View, actions: &mut Vec<Action>) {
         if self.router.is_solving() {
             self.stale = true;

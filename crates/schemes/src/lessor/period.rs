@@ -1,9 +1,9 @@
-//! How often to ask: the polling period follows the controller's load (LESSOR §4.2, Algorithm 1).
+//! How often to poll: the polling period follows the controller's load (LESSOR §4.2, Algorithm 1).
 
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// Least that α falls to, and what it falls by (Alg. 1 line 6).
+/// Minimum of α, and the step by which α falls (Alg. 1 line 6).
 const ALPHA_LEAST: f64 = 0.01;
 const ALPHA_STEP: f64 = 0.01;
 /// A round trip counts as grown from twice its average on (§4.2).
@@ -20,14 +20,14 @@ pub(super) struct PeriodSettings {
     pub upper: f64,
     /// T at the start.
     pub first: Nanos,
-    /// Bounds of T, which the paper does not give: an idle controller would ask for ever more often.
+    /// Bounds of T. The paper gives none, but then an idle controller would poll ever more often.
     pub least: Nanos,
     pub most: Nanos,
     /// α at the start.
     pub alpha: f64,
 }
 
-/// The period T, with what its next change depends on.
+/// The period T, with the state on which its next change depends.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Period {
@@ -64,7 +64,7 @@ impl Period {
     fn direction(&mut self, rtt: Option<Nanos>) -> f64 {
         let Some(rtt) = rtt else { return -1.0 };
         let average = self.rtt.unwrap_or(rtt);
-        // In an order that cannot overflow.
+        // This order of operations cannot overflow.
         self.rtt = Some(Nanos(average.0 - average.0 / RTT_WEIGHT + rtt.0 / RTT_WEIGHT));
         let grown = rtt.0 > 0 && u128::from(rtt.0) >= GROWN * u128::from(average.0);
         if grown {

@@ -1,12 +1,12 @@
-//! PRE: the rounds of questions to the ToRs (LESSOR §4.2).
+//! PRE: the rounds in which ToRs are polled (LESSOR §4.2).
 //!
-//! A round goes like this. At its start all ToRs with flows are asked, and none but ToRs: the load of the other links is
-//! the sum of the flows routed over them. When the answers are there the rate of each flow is predicted; if one has
-//! changed by more than a tenth, all are asked again a quarter of a period later. Half a period after the first
-//! answers the period of the next round is worked out from the controller's load at that moment. The round is over
-//! when its own period is.
+//! At the start of a round all ToRs with flows are polled. Other switches are not: the load of the other links is the
+//! sum of the flows routed over them. The answers give a prediction of each flow's rate. If a rate has changed by more
+//! than a tenth, all ToRs are polled again a quarter of a period later. Half a period after the first answers, the
+//! controller's load at that moment gives the period of the next round. The round ends with its own period.
 //!
-//! The contract reports the answers of a round together, so that "the first reply" is the moment when all are there.
+//! The contract reports the answers of all ToRs together, so "the first reply" of the paper is the moment when all are
+//! there.
 
 use super::period::{mean_rtt, Period, PeriodSettings};
 use super::prediction::Predictions;
@@ -14,28 +14,28 @@ use pathloom_model::Nanos;
 use pathloom_scheme::{FlowId, View};
 use serde::{Deserialize, Serialize};
 
-/// The round under way.
+/// The current round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Round {
-    /// When its successor starts.
+    /// When the next round starts.
     next: Nanos,
-    /// Whether the answer to its first question is still to come.
+    /// Whether the answer to its first poll is outstanding.
     asked: bool,
-    /// When to ask again, and whether that answer is still to come.
+    /// When to poll again, and whether the answer to that is outstanding.
     again: Option<Nanos>,
     asked_again: bool,
-    /// When to work out the period.
+    /// When to compute the next period.
     adjust: Option<Nanos>,
 }
 
-/// What is to be done now.
+/// What the caller has to do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Due {
-    /// Begin a round: ask the ToRs.
+    /// Begin a round: poll the ToRs.
     pub ask: bool,
-    /// Ask them once more within the round.
+    /// Poll them once more within the round.
     pub ask_again: bool,
-    /// The picture of the network is new: allocate.
+    /// The measurements are new: allocate.
     pub allocate: bool,
 }
 
@@ -78,14 +78,14 @@ impl Pre {
         self.memory.predictions.forget(flow);
     }
 
-    /// Begins a round; whoever calls asks the ToRs.
+    /// Begins a round; the caller polls the ToRs.
     pub(super) fn begin(&mut self, now: Nanos, view: &View) {
         self.memory.predictions.keep_known(view);
         let next = now.saturating_add(self.memory.period.now);
         self.round = Some(Round { next, asked: true, again: None, asked_again: false, adjust: None });
     }
 
-    /// The answers to a question are in the view.
+    /// The answers to a poll are in the view.
     pub(super) fn answered(&mut self, now: Nanos, view: &View) -> Due {
         let period = self.memory.period.now;
         let Some(round) = &mut self.round else { return Due::default() };
@@ -102,7 +102,7 @@ impl Pre {
         Due { allocate, ..Due::default() }
     }
 
-    /// Does what the time has come for.
+    /// Does what is due.
     pub(super) fn wake(&mut self, now: Nanos, view: &View) -> Due {
         let mut due = Due::default();
         let Some(round) = &mut self.round else { return due };
@@ -115,14 +115,14 @@ impl Pre {
             self.memory.period.adjust(&self.settings, view.busy_share, mean_rtt(&view.switch_rtt));
         }
         if round.is_over(now) {
-            // What was to be asked again has waited too long: the next round asks anyway.
+            // The second poll has waited too long; the next round polls anyway.
             due = Due { ask: true, ask_again: false, allocate: std::mem::take(&mut round.asked_again) };
             self.begin(now, view);
         }
         due
     }
 
-    /// When [`Pre::wake`] is wanted.
+    /// When to call [`Pre::wake`].
     pub(super) fn next(&self) -> Option<Nanos> {
         let round = self.round.as_ref()?;
         let next = (!round.asked && round.adjust.is_none()).then_some(round.next);
@@ -131,8 +131,8 @@ impl Pre {
 }
 
 impl Round {
-    /// A round without an answer is not over: the controller ends it by its own patience. Nor is one whose period has
-    /// not been adjusted: a late answer means a busy controller.
+    /// A round without an answer is not over, because the controller has its own time-out for answers. A round without
+    /// a new period is not over either, because a late answer means that the controller is busy.
     fn is_over(&self, now: Nanos) -> bool {
         !self.asked && self.adjust.is_none() && self.next <= now
     }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reading {
-    /// Vp: the value asked for last.
+    /// Vp: the value of the last poll.
     previous: Option<u64>,
-    /// Vp + Vc of a flow that is asked for again.
+    /// Vp + Vc of a flow that is polled again.
     unsettled: Option<u64>,
     /// V.
     predicted: Option<u64>,
@@ -22,12 +22,12 @@ struct Reading {
 pub(super) struct Predictions(BTreeMap<FlowId, Reading>);
 
 impl Predictions {
-    /// Takes the answers of a round. Tells whether a flow has to be asked for again.
+    /// Takes the answers of a round. Returns whether the ToRs must be polled again for some flow.
     pub(super) fn read(&mut self, view: &View) -> bool {
         let mut again = false;
         for (id, current) in measured(view) {
             let reading = self.0.entry(id).or_default();
-            // The first value of a flow covers a part of the round only: there is nothing to predict from yet.
+            // The first value of a flow covers only a part of the round, so it allows no prediction.
             if let Some(previous) = reading.previous.replace(current) {
                 let sum = previous.saturating_add(current);
                 if is_stable(previous, current) {
@@ -41,7 +41,7 @@ impl Predictions {
         again
     }
 
-    /// Takes the answers to the second question of a round: V = (Vp + Vc + Vn) / 3 for flows that were not stable.
+    /// Takes the answers to the second poll of a round: V = (Vp + Vc + Vn) / 3 for flows that were not stable.
     pub(super) fn read_again(&mut self, view: &View) {
         for (id, newest) in measured(view) {
             let Some(reading) = self.0.get_mut(&id) else { continue };
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(predictions.of(FLOW), None);
         predictions.read_again(&at(899));
         assert_eq!(predictions.of(FLOW), Some(1000));
-        // The value before is the one asked for last.
+        // The previous value is that of the last poll.
         assert!(!predictions.read(&at(901)));
         assert_eq!(predictions.of(FLOW), Some(900));
     }

@@ -1,4 +1,4 @@
-//! A round over all flows as a job: the papers' Algorithm 2, run beside the controller.
+//! A round over all flows as a job: the papers' Algorithm 2, which runs beside the controller.
 
 use crate::helpers::state::pack;
 use crate::placements::Placements;
@@ -9,34 +9,34 @@ use pathloom_scheme::{FlowId, FlowView, State, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the job gets beside the view.
+/// The job's input besides the view.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub epsilon: f64,
-    /// Least gain in satisfaction, per flow moved, for which flows that stand on a path are moved.
+    /// Minimum gain in satisfaction, per flow moved, for which flows with a path are moved.
     pub gain: f64,
-    /// Payload bytes from which on a flow of announced size is worth a path.
+    /// Announced size, in payload bytes, from which on a flow gets a path.
     pub long_bytes: u64,
-    /// Most that flows are taken to want, where it is less than their access links could give them.
+    /// Maximum demand of flows, where it is less than the rate of their access links.
     pub most_bps: Vec<(FlowId, u64)>,
-    /// Flows that take no part, ascending.
+    /// Flows that the round ignores, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<FlowId>,
-    /// Flows that are left where they are, ascending: a switch refused their path.
+    /// Flows that stay where they are because a switch refused their path, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resting: Vec<FlowId>,
 }
 
-/// A flow, and the path it is to be on.
+/// A flow and its intended path.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub flow: FlowId,
     pub path: Path,
-    /// What it can have there.
+    /// Its rate there.
     pub rate_bps: u64,
 }
 
-/// What comes out: the difference to what stands (OFPT Alg. 3 line 1).
+/// The job's output: the difference to the current paths (OFPT Alg. 3 line 1).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub routes: Vec<Wanted>,
@@ -44,7 +44,7 @@ pub(crate) struct Answer {
     pub work: SolverWork,
 }
 
-/// The solver: a plain function of a view and a [`Job`]. What is no job moves nothing.
+/// The solver: a plain function of a view and a [`Job`]. Without a valid job it moves nothing.
 pub(crate) fn solve(view: &View, input: &State) -> State {
     let answer = Job::deserialize(&input.0).map(|job| run(view, &job)).unwrap_or_default();
     pack(&answer)
@@ -55,11 +55,11 @@ pub(crate) fn is_short(flow: &FlowView, long_bytes: u64) -> bool {
     flow.size_bytes.get().is_some_and(|size| size < long_bytes)
 }
 
-/// Looks at links that it takes to enter a flow, to estimate what it wants and to work out what it gets.
+/// Operations per flow: to add it, to estimate its demand and to compute its rate.
 const OPERATIONS_PER_FLOW: u64 = 100;
-/// The same to make a network of a link, for every job begins with one.
+/// Operations per link: every job begins by building the network.
 const OPERATIONS_PER_LINK: u64 = 8;
-/// A smaller gain, as a share of a flow's demand, is rounding.
+/// A smaller gain, as a share of a flow's demand, is a rounding error.
 const LEAST_GAIN: f64 = 1e-6;
 
 fn run(view: &View, job: &Job) -> Answer {
@@ -87,13 +87,14 @@ fn run(view: &View, job: &Job) -> Answer {
         let before = standing;
         let mut round = placements.placer().round(usize::MAX);
         work.operations += round.operations;
-        // What is gained must not hang on a flow that will not be moved: the rest would come back in the next round.
+        // The gain must not depend on a flow that will not be moved. Otherwise the next round would undo the other
+        // moves.
         let (back, moved): (Vec<u64>, Vec<u64>) = round.moved.drain(..).partition(|&id| rests(FlowId(id)));
         back.iter().for_each(|&id| placements.put_back(view, FlowId(id)));
         limit(&mut placements, job, rests);
         let after = Outcome::of(&mut placements);
         let gained = after.satisfaction - before.satisfaction;
-        // Moves that bring nothing would be made back in the next round, and for ever.
+        // The next round would undo moves without a gain, and so on forever.
         let better = gained > LEAST_GAIN && gained >= job.gain * moved.len() as f64;
         standing = if better { after } else { before };
     }
@@ -103,18 +104,18 @@ fn run(view: &View, job: &Job) -> Answer {
     Answer { routes, work }
 }
 
-/// Tells the placer what flows want at most.
+/// Sets the maximum demands in the placer.
 fn limit(placements: &mut Placements, job: &Job, whom: impl Fn(FlowId) -> bool) {
     for &(id, most_bps) in job.most_bps.iter().filter(|&&(id, _)| whom(id)) {
-        // It fails for flows that have gone.
+        // It fails for flows that have ended.
         let _ = placements.placer().set_announced(id.0, Some(most_bps));
     }
 }
 
-/// Where flows are, and what they get there.
+/// Paths and rates of the flows.
 struct Outcome {
     paths: BTreeMap<FlowId, (Path, u64)>,
-    /// Sum over flows of what each gets as a share of what it wants.
+    /// Satisfaction: the sum over flows of rate divided by demand.
     satisfaction: f64,
 }
 

@@ -1,8 +1,8 @@
-//! What OFPT and LESSOR have in common: each flow gets the lightest path when it comes, and rounds over all flows put
-//! right what has become uneven.
+//! The common part of OFPT and LESSOR: each flow gets the least loaded path when it arrives, and rounds over all flows
+//! correct imbalances.
 //!
-//! An arrival is placed at once, by the [`Placements`] that is kept flow by flow; a round is a job on a snapshot of the
-//! view, from which it starts: what stands in the network, not what was wanted. Its answer is the difference.
+//! An arrival is placed at once, by [`Placements`], which is updated flow by flow. A round is a job on a snapshot of
+//! the view. It starts from the paths in the network, not from the intended ones. Its answer is the difference.
 
 mod job;
 #[cfg(test)]
@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
 pub(crate) const EPSILON_KEY: KeyInfo =
-    ("epsilon", "0.05", "growth of a link's length as it fills, which decides between paths that are equally light");
+    ("epsilon", "0.05", "growth of a link's length as it fills, which decides between equally loaded paths");
 pub(crate) const GAIN_KEY: KeyInfo = (
     "gain",
     "0.02",
-    "flows are moved when that brings at least this share of a flow's demand for each one moved; 0 to 1",
+    "minimum gain for which flows are moved, as a share of a flow's demand for each one moved; 0 to 1",
 );
 pub(crate) const LONG_KEY: KeyInfo = ("long", "100KB", "flows announced with less stay on the default routes");
 
@@ -41,25 +41,26 @@ pub(crate) const SIZES_KEY: KeyInfo = (
 pub(crate) const DEFAULTS_KEY: KeyInfo = (
     "defaults",
     "ecmp",
-    "ecmp (switches hash five-tuples over all shortest paths) or per-host (OFPT §4.3: the hosts of a rack take the spines in turn), how flows without a path of their own are routed",
+    "ecmp (switches hash five-tuples over all shortest paths) or per-host (OFPT §4.3: the hosts of a rack use the \
+     spines in turn), how flows without a path of their own are routed",
 );
 
 pub(crate) const ACKS_KEY: KeyInfo = (
     "acks",
     "path",
-    "path (what the receiver sends back takes the flow's path, reversed, which doubles the rules) or default (the default routes)",
+    "path (the reverse direction takes the flow's path, reversed, which doubles the rules) or default (the default routes)",
 );
 
 pub(crate) const DETECT_KEY: KeyInfo = (
     "detect",
     "any",
-    "how long flows are found: label (DSCP set by hosts), announced, measured (a tenth of the host's rate), or any of these; \
-     simulated hosts label all long flows, so any is label there",
+    "how long flows are detected: label (DSCP set by hosts), announced, measured (a tenth of the host's rate), or any of \
+     these; simulated hosts label all long flows, so any is label there",
 );
 /// Share of a host's rate from which on a flow is long (Hedera §III.A).
 const NIC_SHARE: f64 = 0.1;
 
-/// How flows are found. Where sizes are to be known, applications announce them.
+/// Reads how flows are detected. With known sizes, applications announce them.
 pub(crate) fn read_detection(spec: &Spec) -> Result<Detection, SpecError> {
     let sizes = [("unknown", None), ("announced", Some(Detection::Announced))];
     let sizes = spec.choice("sizes", &sizes)?.flatten();
@@ -85,7 +86,7 @@ pub(crate) fn read_period(spec: &Spec, key: &'static str) -> Result<Option<Nanos
 /// Settings of a [`Router`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct RouterSettings {
-    /// How short flows are routed, and long ones until they have a path.
+    /// The default routes, for short flows, and for long ones until they have a path.
     pub defaults: DefaultRoutes,
     /// Whether the other direction of a connection takes the path of its flow.
     pub both_directions: bool,
@@ -101,8 +102,8 @@ impl RouterSettings {
         let both_directions = spec.choice("acks", &[("path", true), ("default", false)])?;
         Ok(RouterSettings {
             both_directions: both_directions.unwrap_or(true),
-            // Per host, all flows to one destination take the same uplinks, and those of an incast meet long before its
-            // last link.
+            // With per-host routes, all flows to one destination take the same uplinks, so the flows of an incast meet
+            // long before its last link.
             defaults: defaults.unwrap_or(DefaultRoutes::Ecmp),
             epsilon: spec.number("epsilon", 0.0, 1.0)?.unwrap_or(0.05),
             gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(0.02),
@@ -116,7 +117,7 @@ pub(crate) struct Router {
     settings: RouterSettings,
     placements: Option<Placements>,
     memory: Memory,
-    /// The job under way. It is not saved: a restart loses it, and the next round sends another.
+    /// The current job. It is not saved: a restart loses it, and the next round sends another.
     solving: Option<u64>,
 }
 
@@ -124,12 +125,12 @@ pub(crate) struct Router {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Memory {
-    /// Mark of the next job; never used twice, so that an answer to a job from before a restart is not taken for ours.
+    /// Ticket of the next job. It is never reused, so that an answer to a job from before a restart is not accepted.
     next_ticket: u64,
     /// Flows whose path was refused, for example by a full table.
     #[serde(alias = "rests")]
     backoff: Backoff,
-    /// Work of the last job, from which the time of the next one is predicted.
+    /// Work of the last job, which predicts the time of the next one.
     #[serde(rename = "cost")] // As snapshots have it.
     work: SolverWork,
 }
@@ -147,12 +148,12 @@ impl Router {
         self.memory = memory;
     }
 
-    /// Begins with no flows.
+    /// Starts without flows.
     pub(crate) fn start(&mut self, view: &View, actions: &mut Vec<Action>) {
         self.solving = None;
         self.placements = None;
         self.memory.backoff.keep(|flow| view.flows.contains_key(&flow));
-        // OFPT §4: rules for short flows are there before them.
+        // OFPT §4: rules for short flows exist before the flows.
         actions.push(Action::SetDefaults(self.settings.defaults));
     }
 
@@ -161,19 +162,19 @@ impl Router {
         self.placements.get_or_insert_with(|| Placements::new(view, settings))
     }
 
-    /// Whether a flow is left to the default routes for its size.
+    /// Whether a flow stays on the default routes because of its size.
     pub(crate) fn is_short(&self, view: &View, flow: FlowId) -> bool {
         view.flows.get(&flow).is_some_and(|flow| is_short(flow, self.settings.long_bytes))
     }
 
-    /// A flow has come, or was found standing on a path.
+    /// A flow has arrived, or was adopted on a path.
     pub(crate) fn arrive(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         if !self.is_short(view, flow) && self.placements(view).arrive(view, flow) {
             self.route(now, view, flow, actions);
         }
     }
 
-    /// A flow may send (again): it keeps the path it stands on if that has room, and else gets the lightest.
+    /// A flow may send (again). It keeps its path if that has free capacity, and else gets the least loaded one.
     pub(crate) fn arrive_again(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         if self.is_short(view, flow) || self.placements(view).has(flow) {
             return;
@@ -187,24 +188,24 @@ impl Router {
         }
     }
 
-    /// A flow has to wait: it takes no place until it comes again. Its rules stay where they are.
+    /// A flow must wait: it occupies no path until it may send again. Its rules stay in place.
     pub(crate) fn withdraw(&mut self, flow: FlowId) {
         if let Some(placements) = &mut self.placements {
             placements.depart(flow);
         }
     }
 
-    /// The links between its ToRs that a flow is to cross; empty within a ToR, `None` without a path.
+    /// The links of a flow's intended path between its ToRs; empty within a ToR, `None` without a path.
     pub(crate) fn links(&self, flow: FlowId) -> Option<&[u32]> {
         self.placements.as_ref()?.links(flow)
     }
 
-    /// Whether flows could have more on other paths, as far as one can tell without trying.
+    /// Whether flows could probably have higher rates on other paths.
     pub(crate) fn is_crowded(&self) -> bool {
         self.placements.as_ref().is_some_and(Placements::is_crowded)
     }
 
-    /// A flow is over.
+    /// A flow has ended.
     pub(crate) fn depart(&mut self, flow: FlowId) {
         self.memory.backoff.end(flow);
         if let Some(placements) = &mut self.placements {
@@ -212,8 +213,8 @@ impl Router {
         }
     }
 
-    /// A link came up or went down: flows on it get another path at once, least remaining time first. Returns those whose
-    /// path changed or was lost; `None` if it is no news: both directions of a cable are reported.
+    /// A link came up or went down. Flows on it get another path at once, least remaining time first. Returns the flows
+    /// whose path changed or was lost; `None` if the state was known, because both directions of a cable are reported.
     pub(crate) fn link_changed(
         &mut self,
         now: Nanos,
@@ -233,12 +234,12 @@ impl Router {
         Some(changed)
     }
 
-    /// The path of a flow is there.
+    /// The path of a flow is confirmed.
     pub(crate) fn confirmed(&mut self, flow: FlowId) {
         self.memory.backoff.end(flow);
     }
 
-    /// The path of a flow could not be set up: it stays where it was.
+    /// The path of a flow was rejected: the flow stays where it was.
     pub(crate) fn rejected(&mut self, now: Nanos, view: &View, flow: FlowId, why: &Rejection) {
         self.memory.backoff.rejected(now.0, flow, why, Waits::SECONDS);
         if let Some(placements) = &mut self.placements {
@@ -251,13 +252,13 @@ impl Router {
         self.memory.work.predicted_time(self.memory.work.flows)
     }
 
-    /// Whether a round is under way.
+    /// Whether a round is running.
     pub(crate) fn is_solving(&self) -> bool {
         self.solving.is_some()
     }
 
-    /// Begins a round over all flows but those `absent`, unless there are none. `most_bps` is what flows want at most,
-    /// where that is known.
+    /// Starts a round over all flows except those `absent`, unless there are none. `most_bps` are the known maximum
+    /// demands of flows.
     pub(crate) fn solve(
         &mut self,
         now: Nanos,
@@ -279,7 +280,7 @@ impl Router {
         actions.push(Action::Solve { ticket, input: pack(&input), modelled: self.memory.work.predicted_time(flows) });
     }
 
-    /// A job is done. Tells whether it was the one under way, and carries out what it found (OFPT Alg. 3).
+    /// A job is done. Returns whether it was the current one, and carries out its result (OFPT Alg. 3).
     pub(crate) fn solved(
         &mut self,
         now: Nanos,
@@ -303,7 +304,7 @@ impl Router {
         true
     }
 
-    /// Asks for the path a flow is to be on, if it is not there.
+    /// Requests the intended path of a flow, if the flow is not on it.
     fn route(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
         if !self.memory.backoff.holds(now.0, flow) {
             let demand_bps = self.placements.as_ref().and_then(|placements| placements.demand_bps(flow));
@@ -327,8 +328,7 @@ impl Router {
     }
 }
 
-/// OFPT Alg. 3: first the flows that are to be moved, those with most remaining time first; then the new ones, those
-/// with least first.
+/// OFPT Alg. 3: first the flows to be moved, most remaining time first; then the new ones, least remaining time first.
 fn in_order(view: &View, routes: Vec<Wanted>) -> Vec<Wanted> {
     let standing = |wanted: &Wanted| view.flows.get(&wanted.flow).is_some_and(|flow| flow.intended_route().is_some());
     let time =
