@@ -86,7 +86,7 @@ macro_rules! keys_of_tcp {
     };
 }
 
-const TRANSPORTS: [TransportName; 3] = [
+const TRANSPORTS: [TransportName; 4] = [
     TransportName {
         name: "newreno",
         about: "TCP with NewReno congestion control and loss recovery",
@@ -112,6 +112,33 @@ const TRANSPORTS: [TransportName; 3] = [
                 "packets that may wait at a port before others are marked; none is 20 up to 1 Gbit/s, 65 above, and at \
                  most half of the buffer",
                 "RFC 8257 §3.1; Alizadeh et al. 2010",
+            )
+        ),
+    },
+    TransportName {
+        name: "mptcp",
+        about: "MPTCP: each connection sends over several subflows, whose windows grow together",
+        source: "RFC 8684, RFC 6356",
+        keys: keys_of_tcp!(
+            "off",
+            key("subflows", "4", "subflows per pair of addresses, 1 to 64", "RFC 8684 §2"),
+            key(
+                "cc",
+                "lia",
+                "how windows grow: lia or olia together; uncoupled (NewReno) or cubic each by itself",
+                "RFC 6356; Khalili et al. 2012; RFC 5681; RFC 9438",
+            ),
+            key(
+                "manager",
+                "ndiffports",
+                "between which addresses: ndiffports the first two, by other ports; fullmesh every pair of the two hosts",
+                "RFC 8684 §3.2; the path managers of the Linux MPTCP project",
+            ),
+            key(
+                "scheduler",
+                "lowest-rtt",
+                "which subflow with room sends next: lowest-rtt or round-robin",
+                "Linux's default; Paasch et al. 2014",
             )
         ),
     },

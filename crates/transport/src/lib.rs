@@ -1,4 +1,5 @@
-//! TCP as pure state machines: NewReno, CUBIC and DCTCP, with or without selective acknowledgements.
+//! TCP as pure state machines: NewReno, CUBIC and DCTCP, with or without selective acknowledgements; and MPTCP over them
+//! ([`mptcp`]).
 //!
 //! A [`Sender`] and a [`Receiver`] are the two ends of one direction of one connection. They know no addresses, no queues
 //! and no clock: a driver hands them what arrived and the time, takes the segments they want to send, and calls them
@@ -24,6 +25,7 @@
 //! ```
 
 mod keys;
+pub mod mptcp;
 mod ranges;
 mod receiver;
 mod rtt;

@@ -1,5 +1,6 @@
 //! What a transport can be told, and how that is written: `newreno:iw=12KB,min_rto=200ms,…`.
 
+use crate::mptcp::MptcpSettings;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,9 @@ pub enum CongestionControl {
         /// Weight of a new sample in the estimate of how much is marked (g of RFC 8257 §3.3).
         gain: f64,
     },
+    /// RFC 5681, but growth in congestion avoidance is told from outside ([`crate::Sender::set_growth`]), for one of several
+    /// connections that grow together.
+    Coupled,
 }
 
 /// g of RFC 8257 §4.2.
@@ -118,6 +122,8 @@ const DCTCP_GAIN: f64 = 1.0 / 16.0;
 pub enum TransportSpec {
     /// TCP, with any congestion control.
     Tcp(Settings),
+    /// MPTCP.
+    Mptcp(MptcpSettings),
 }
 
 impl Default for TransportSpec {
@@ -127,11 +133,12 @@ impl Default for TransportSpec {
 }
 
 impl TransportSpec {
-    /// Reads `newreno:iw=12KB,…`, `cubic:…` or `dctcp:…`. [`crate::transports`] lists the keys.
+    /// Reads `newreno:iw=12KB,…`, `cubic:…`, `dctcp:…` or `mptcp:subflows=4,…`. [`crate::transports`] lists the keys.
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         let congestion = match spec.name() {
-            "newreno" => CongestionControl::NewReno,
+            // Of MPTCP's subflows: `cc=` decides. Losses are mended as NewReno does, so that the paths alone make a difference.
+            "newreno" | "mptcp" => CongestionControl::NewReno,
             "cubic" => CongestionControl::Cubic,
             "dctcp" => CongestionControl::Dctcp { gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(DCTCP_GAIN) },
             _ => {
@@ -162,17 +169,48 @@ impl TransportSpec {
             jitter: spec.time("jitter")?.unwrap_or(d.jitter),
             pace_bps: spec.rate_bps("pace")?,
         };
+        let mptcp = match spec.name() {
+            "mptcp" => Some(MptcpSettings::read(&spec, settings.clone())?),
+            _ => None,
+        };
         spec.finish()?;
         if settings.min_rto > settings.max_rto {
             return Err(spec.error("min_rto is greater than max_rto"));
         }
-        Ok(TransportSpec::Tcp(settings))
+        Ok(mptcp.map_or(TransportSpec::Tcp(settings), TransportSpec::Mptcp))
     }
 
     /// The settings of each of its TCP connections.
     pub fn settings(&self) -> &Settings {
         match self {
             TransportSpec::Tcp(settings) => settings,
+            TransportSpec::Mptcp(settings) => &settings.tcp,
+        }
+    }
+
+    /// This transport with the settings of connections that another one gives. What makes it MPTCP (subflows, path manager,
+    /// how windows grow, scheduler) stays; plain TCP gives way to whatever is given.
+    ///
+    /// # Errors
+    /// MPTCP is to have the congestion control of a plain TCP that decides by itself how its window grows.
+    pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, &'static str> {
+        let TransportSpec::Mptcp(own) = self else { return Ok(given) };
+        let tcp = match given {
+            TransportSpec::Mptcp(given) => given.tcp,
+            TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => tcp,
+            TransportSpec::Tcp(_) => {
+                return Err("expected newreno:… or mptcp:…, whose keys MPTCP's subflows take over")
+            }
+        };
+        let congestion = own.tcp.congestion;
+        Ok(TransportSpec::Mptcp(MptcpSettings { tcp: Settings { congestion, ..tcp }, ..own }))
+    }
+
+    /// Those of MPTCP, if it is that.
+    pub fn mptcp(&self) -> Option<&MptcpSettings> {
+        match self {
+            TransportSpec::Tcp(_) => None,
+            TransportSpec::Mptcp(settings) => Some(settings),
         }
     }
 }
@@ -219,6 +257,37 @@ mod tests {
     }
 
     #[test]
+    fn reads_mptcp() {
+        use crate::mptcp::{Coupling, PathManager, Scheduler};
+        let text = "mptcp:subflows=8,cc=olia,manager=fullmesh,scheduler=round-robin,iw=15KB";
+        let spec = TransportSpec::parse(text).unwrap();
+        let m = spec.mptcp().unwrap();
+        assert_eq!((m.subflows, m.coupling, m.manager), (8, Coupling::Olia, PathManager::Fullmesh));
+        assert_eq!((m.scheduler, m.tcp.initial_window_bytes), (Scheduler::RoundRobin, 15_000));
+        let congestion = |cc: &str| {
+            let spec = TransportSpec::parse(&format!("mptcp:cc={cc}")).unwrap();
+            (spec.mptcp().unwrap().coupling, spec.settings().congestion)
+        };
+        assert_eq!(congestion("lia"), (Coupling::Lia, CongestionControl::Coupled));
+        assert_eq!(congestion("uncoupled"), (Coupling::Uncoupled, CongestionControl::NewReno));
+        assert_eq!(congestion("cubic"), (Coupling::Uncoupled, CongestionControl::Cubic));
+        let newreno = TransportSpec::parse("newreno").unwrap();
+        let sole = TransportSpec::parse("mptcp:cc=uncoupled").unwrap();
+        assert_eq!(sole.settings(), newreno.settings(), "the paths alone make a difference");
+    }
+
+    #[test]
+    fn mptcp_keeps_what_makes_it_mptcp() {
+        let parse = |text: &str| TransportSpec::parse(text).unwrap();
+        let own = parse("mptcp:subflows=2,cc=olia");
+        let both = parse("mptcp:subflows=2,cc=olia,min_rto=10ms");
+        assert_eq!(own.clone().refined_by(parse("newreno:min_rto=10ms")), Ok(both.clone()));
+        assert_eq!(own.clone().refined_by(parse("mptcp:subflows=7,cc=lia,min_rto=10ms")), Ok(both.clone()));
+        assert_eq!(parse("newreno").refined_by(both.clone()), Ok(both));
+        assert!(own.refined_by(parse("dctcp")).unwrap_err().contains("expected newreno"));
+    }
+
+    #[test]
     fn names_what_is_wrong() {
         let message = |text: &str| TransportSpec::parse(text).unwrap_err().to_string();
         assert!(message("newrno").contains("did you mean `newreno`"));
@@ -228,6 +297,15 @@ mod tests {
             assert!(error.contains(&format!("unknown key `{key}`; did you mean `{meant}`?")), "{error}");
         }
         assert!(message("newreno:mss=1B").contains("mss"));
+        for count in ["0", "65", "-1", "many"] {
+            let error = message(&format!("mptcp:subflows={count}"));
+            assert!(error.contains("subflows") && !error.contains('\n'), "{error}");
+        }
+        assert!(
+            message("mptcp:cc=olla").contains("`olla` is not one of lia, olia, uncoupled, cubic; did you mean `olia`?")
+        );
+        assert!(message("mptcp:manager=mesh").contains("is not one of ndiffports, fullmesh"));
+        assert!(message("newreno:subflows=2").contains("unknown key `subflows`"));
         assert!(message("newreno:mark=20").contains("unknown key `mark`"));
         assert!(message("dctcp:gain=2").contains("gain"));
         assert!(message("newreno:min_rto=0s").contains("more than 0s"));

@@ -238,6 +238,48 @@ impl Sender {
         self.window.bytes()
     }
 
+    /// Congestion window in bytes; in recovery the one that there will be after it.
+    #[inline]
+    pub fn steady_window_bytes(&self) -> u64 {
+        if self.in_recovery {
+            self.window.ssthresh()
+        } else {
+            self.window.bytes()
+        }
+    }
+
+    /// Whether a loss is being mended.
+    #[inline]
+    pub fn is_in_recovery(&self) -> bool {
+        self.in_recovery
+    }
+
+    /// Whether the connection is open: the SYN has been answered, or there was none.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Sets by how much the window grows per byte acknowledged in congestion avoidance, where that is not its own
+    /// business ([`crate::CongestionControl::Coupled`]).
+    #[inline]
+    pub fn set_growth(&mut self, growth: f64) {
+        self.window.set_growth(growth);
+    }
+
+    /// Whether a full segment of new data could be sent at once, if there were one: all that there is has been sent, and
+    /// the window has room.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        if self.phase != Phase::Open || self.held || self.ended || self.limit != self.high {
+            return false;
+        }
+        self.limit += self.mss;
+        let choice = if self.scoreboard.is_some() { self.choose_selectively() } else { self.choose() };
+        self.limit -= self.mss;
+        choice.is_some_and(|(seq, _)| seq == self.high)
+    }
+
     /// Smoothed round-trip time, once there is a sample.
     pub fn smoothed_rtt(&self) -> Option<Nanos> {
         self.rtt.smoothed()

@@ -3,10 +3,12 @@
 //! A window knows no sequence numbers and no timers. The [`Sender`](crate::Sender) decides what a loss is and tells its
 //! window; how far the window opens and how far it falls is the business of the congestion control.
 
+mod coupled;
 mod cubic;
 mod dctcp;
 
 use crate::settings::{CongestionControl, Settings};
+use coupled::Coupled;
 use cubic::Cubic;
 use dctcp::Dctcp;
 use pathloom_model::Nanos;
@@ -33,6 +35,7 @@ enum Law {
     NewReno,
     Cubic(Box<Cubic>),
     Dctcp(Box<Dctcp>),
+    Coupled(Coupled),
 }
 
 impl Law {
@@ -41,6 +44,7 @@ impl Law {
             CongestionControl::NewReno => Law::NewReno,
             CongestionControl::Cubic => Law::Cubic(Box::default()),
             CongestionControl::Dctcp { gain } => Law::Dctcp(Box::new(Dctcp::new(gain))),
+            CongestionControl::Coupled => Law::Coupled(Coupled::default()),
         }
     }
 }
@@ -66,9 +70,17 @@ impl Window {
         self.cwnd
     }
 
-    #[cfg(test)]
+    /// The slow-start threshold.
     pub(crate) fn ssthresh(&self) -> u64 {
         self.ssthresh
+    }
+
+    /// Tells a coupled window by how much it grows per byte acknowledged in congestion avoidance.
+    #[inline]
+    pub(crate) fn set_growth(&mut self, growth: f64) {
+        if let Law::Coupled(coupled) = &mut self.law {
+            coupled.growth = growth;
+        }
     }
 
     /// New data were acknowledged outside recovery. RFC 5681 §3.1: slow start by at most one segment per acknowledgement
@@ -102,6 +114,7 @@ impl Window {
                 let (acked, cwnd) = (acked as f64 / mss, self.cwnd as f64 / mss);
                 self.cwnd += cubic.growth(now, rtt.unwrap_or_default(), acked, cwnd, mss);
             }
+            Law::Coupled(coupled) => self.cwnd = coupled.grow(self.cwnd, acked, self.mss),
             Law::Dctcp(dctcp) if dctcp.is_reduced(una) => {}
             Law::NewReno | Law::Dctcp(_) => self.avoid(acked),
         }
@@ -181,7 +194,7 @@ impl Window {
     fn reduced(&self, flight: u64) -> u64 {
         let left = match self.law {
             Law::Cubic(_) => (flight as f64 * cubic::BETA) as u64,
-            Law::NewReno | Law::Dctcp(_) => flight / 2,
+            Law::NewReno | Law::Dctcp(_) | Law::Coupled(_) => flight / 2,
         };
         left.max(2 * self.mss)
     }

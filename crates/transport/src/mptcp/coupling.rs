@@ -1,0 +1,181 @@
+//! How the windows of the subflows of one connection grow together: LIA (RFC 6356) and OLIA (Khalili et al., MPTCP is not
+//! Pareto-optimal, CoNEXT 2012; draft-khalili-mptcp-congestion-control-05). What a window loses is the business of TCP.
+
+use super::settings::Coupling;
+use crate::Sender;
+use pathloom_model::Nanos;
+
+/// What the coupling knows of a subflow.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// Its window, in bytes; in recovery the one that it will have after it.
+    window: u64,
+    /// Smoothed round-trip time.
+    pub(super) rtt: Nanos,
+    in_recovery: bool,
+    /// Bytes by which its window grows per byte acknowledged in congestion avoidance. OLIA's may be negative.
+    pub(super) growth: f64,
+    /// Bytes acknowledged since the last loss, and between the two before it (OLIA).
+    since_loss: u64,
+    before_loss: u64,
+}
+
+impl Default for Path {
+    fn default() -> Path {
+        Path { window: 0, rtt: Path::UNKNOWN, in_recovery: false, growth: 0.0, since_loss: 0, before_loss: 0 }
+    }
+}
+
+impl Path {
+    /// The round-trip time of a subflow without a sample: it does not count.
+    pub(super) const UNKNOWN: Nanos = Nanos(u64::MAX);
+
+    /// The sender has dealt with an acknowledgement of `acked` bytes. Tells whether its window is another one.
+    #[inline]
+    pub(super) fn update(&mut self, sender: &Sender, acked: u64) -> bool {
+        self.since_loss += acked;
+        if sender.is_in_recovery() != self.in_recovery {
+            self.in_recovery = !self.in_recovery;
+            if self.in_recovery {
+                self.begin_epoch();
+            }
+        }
+        let window = sender.steady_window_bytes();
+        let first = self.rtt == Path::UNKNOWN;
+        self.rtt = sender.smoothed_rtt().unwrap_or(self.rtt);
+        let changed = std::mem::replace(&mut self.window, window) != window;
+        changed || first
+    }
+
+    /// The sender's timer has expired.
+    pub(super) fn lose(&mut self, sender: &Sender) {
+        self.begin_epoch();
+        self.in_recovery = false;
+        self.window = sender.steady_window_bytes();
+    }
+
+    fn begin_epoch(&mut self) {
+        self.before_loss = std::mem::take(&mut self.since_loss);
+    }
+
+    /// Bytes sent between losses, smoothed as OLIA does: the greater of the last two counts.
+    fn between_losses(&self) -> f64 {
+        self.since_loss.max(self.before_loss) as f64
+    }
+
+    fn rtt_s(&self) -> f64 {
+        // A path without any delay has a round trip all the same.
+        self.rtt.0.max(1) as f64 * 1e-9
+    }
+}
+
+/// Works out how fast each window grows. A subflow that has stalled, or has no round-trip time yet, does not count.
+pub(super) fn couple<'a>(coupling: Coupling, mss: f64, paths: impl Iterator<Item = (&'a mut Path, bool)>) {
+    let counts = |(path, stalled): &(&mut Path, bool)| !stalled && path.rtt < Path::UNKNOWN && path.window > 0;
+    let mut paths: Vec<&mut Path> = paths.filter(counts).map(|(path, _)| path).collect();
+    match coupling {
+        Coupling::Lia => lia(mss, &mut paths),
+        Coupling::Olia => olia(mss, &mut paths),
+        Coupling::Uncoupled => {}
+    }
+}
+
+/// RFC 6356 §3, equations (1) and (2).
+fn lia(mss: f64, paths: &mut [&mut Path]) {
+    let windows = |path: &Path| path.window as f64;
+    let total: f64 = paths.iter().map(|path| windows(path)).sum();
+    let best = paths.iter().map(|path| windows(path) / (path.rtt_s() * path.rtt_s())).fold(0.0, f64::max);
+    let rate: f64 = paths.iter().map(|path| windows(path) / path.rtt_s()).sum();
+    // alpha / cwnd_total
+    let coupled = best / (rate * rate);
+    for path in paths {
+        path.growth = if total > 0.0 { mss * coupled.min(1.0 / windows(path)) } else { 0.0 };
+    }
+}
+
+/// Khalili et al. §IV, equations (5) and (6).
+fn olia(mss: f64, paths: &mut [&mut Path]) {
+    let count = paths.len() as f64;
+    let rate: f64 = paths.iter().map(|path| path.window as f64 / path.rtt_s()).sum();
+    let widest = paths.iter().map(|path| path.window).max().unwrap_or(0);
+    let quality = |path: &Path| path.between_losses() / (path.rtt_s() * path.rtt_s());
+    let best = paths.iter().map(|path| quality(path)).fold(0.0, f64::max);
+    let is_widest = |path: &Path| path.window == widest;
+    // Paths that do best and have not the largest window.
+    let is_collected = |path: &Path| quality(path) >= best && !is_widest(path);
+    let collected = paths.iter().filter(|path| is_collected(path)).count() as f64;
+    let widests = paths.iter().filter(|path| is_widest(path)).count() as f64;
+    for path in paths {
+        let alpha = match () {
+            () if collected == 0.0 => 0.0,
+            () if is_collected(path) => 1.0 / (count * collected),
+            () if is_widest(path) => -1.0 / (count * widests),
+            () => 0.0,
+        };
+        let window = path.window as f64;
+        let fair = window / (path.rtt_s() * path.rtt_s()) / (rate * rate);
+        path.growth = mss * (fair + alpha / window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: f64 = 1000.0;
+
+    fn path(segments: u64, rtt_ms: u64) -> Path {
+        Path { window: segments * 1000, rtt: Nanos::from_millis(rtt_ms), ..Path::default() }
+    }
+
+    fn growths(coupling: Coupling, paths: &mut [Path]) -> Vec<f64> {
+        couple(coupling, MSS, paths.iter_mut().map(|path| (path, false)));
+        paths.iter().map(|path| path.growth).collect()
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn one_subflow_grows_by_a_segment_per_window() {
+        for coupling in [Coupling::Lia, Coupling::Olia] {
+            assert!(near(growths(coupling, &mut [path(10, 7)])[0], 0.1), "{coupling:?}");
+        }
+    }
+
+    /// RFC 6356 §3: on n equal paths alpha is 1/n, so n windows of w grow as one window of n·w would, over n.
+    #[test]
+    fn equal_paths_together_grow_as_one() {
+        let four = growths(Coupling::Lia, &mut [path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
+        assert!(four.iter().all(|&growth| near(growth, 1.0 / 160.0)), "{four:?}");
+        let four = growths(Coupling::Olia, &mut [path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
+        assert!(four.iter().all(|&growth| near(growth, 1.0 / 160.0)), "{four:?}");
+    }
+
+    /// By hand: 10 segments at 10 ms and 30 at 20 ms. alpha / total = (10 / 0.01²) / (10 / 0.01 + 30 / 0.02)² segments.
+    #[test]
+    fn lia_follows_its_equations_and_is_never_faster_than_one_tcp() {
+        let growth = growths(Coupling::Lia, &mut [path(10, 10), path(30, 20)]);
+        assert!(near(growth[0], 1e5 / 6.25e6) && near(growth[1], 1e5 / 6.25e6), "{growth:?}");
+        let growth = growths(Coupling::Lia, &mut [path(1, 1), path(100, 1000)]);
+        assert!(growth[0] <= 1.0 && near(growth[1], 0.01_f64.min(1e6 / (1100.0 * 1100.0))), "{growth:?}");
+    }
+
+    #[test]
+    fn olia_moves_window_to_the_path_that_does_best() {
+        let mut paths = [path(20, 10), path(5, 10)];
+        (paths[0].since_loss, paths[1].since_loss) = (10_000, 50_000);
+        let growth = growths(Coupling::Olia, &mut paths);
+        let fair = |segments: f64| segments / (25.0 * 25.0);
+        assert!(near(growth[0], fair(20.0) - 0.5 / 20.0) && near(growth[1], fair(5.0) + 0.5 / 5.0), "{growth:?}");
+        assert!(growth[0] > 0.0 || growth[0] > -0.5);
+    }
+
+    #[test]
+    fn what_has_stalled_does_not_count() {
+        let mut paths = [path(10, 5), path(10, 5)];
+        couple(Coupling::Lia, MSS, paths.iter_mut().zip([false, true]));
+        assert!(near(paths[0].growth, 0.1) && near(paths[1].growth, 0.0));
+    }
+}

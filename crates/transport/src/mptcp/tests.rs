@@ -1,0 +1,333 @@
+//! Whole connections over wires that drop, reorder and die.
+
+use super::*;
+use crate::{Receiver, SackBlocks, Segment, SegmentKind, Settings};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const MSS: u64 = 1000;
+
+/// What is on its way on one of the wires.
+enum Frame {
+    /// A segment, with the ranges of the stream that its DSS option names.
+    Data(Segment, Vec<(u64, u64)>),
+    SynAck,
+    Ack(u64, SackBlocks),
+}
+
+/// One subflow with its wire. What becomes of a segment is drawn from a list: 0 drops it, 1 delays it behind later ones.
+/// After three passes nothing is dropped any more.
+struct End {
+    sender: Sender,
+    receiver: Receiver,
+    /// Bytes that the connection has taken from the receiver.
+    taken: u64,
+    /// Which byte of the stream each byte of the subflow is, as the segments said.
+    content: Vec<u64>,
+    fates: Vec<u8>,
+    segments: u64,
+    one_way: Nanos,
+    /// From when on nothing passes, either way.
+    dies: Nanos,
+}
+
+struct World {
+    connection: Connection,
+    reassembly: Reassembly,
+    ends: Vec<End>,
+    frames: BTreeMap<(Nanos, u64), (usize, Frame)>,
+    count: u64,
+    /// How often each byte of the stream reached the application.
+    delivered: Vec<u8>,
+}
+
+fn settings(coupling: Coupling, scheduler: Scheduler, sack: bool) -> MptcpSettings {
+    let congestion = match coupling {
+        Coupling::Uncoupled => crate::CongestionControl::NewReno,
+        _ => crate::CongestionControl::Coupled,
+    };
+    let tcp = Settings {
+        mss_bytes: MSS as u32,
+        initial_window_bytes: 4 * MSS,
+        initial_ssthresh_bytes: 16 * MSS,
+        min_rto: Nanos::from_millis(5),
+        initial_rto: Nanos::from_millis(20),
+        max_rto: Nanos::from_secs(2),
+        delayed_ack: Nanos::from_millis(1),
+        receive_window_bytes: 40 * MSS,
+        congestion,
+        sack,
+        ..Settings::default()
+    };
+    MptcpSettings { tcp, manager: PathManager::Ndiffports, subflows: 1, coupling, scheduler }
+}
+
+/// A wire: its fates, its delay one way in microseconds, and when it dies, in microseconds.
+type Wire = (Vec<u8>, u64, Option<u64>);
+
+impl World {
+    fn new(settings: &MptcpSettings, size: u64, wires: &[Wire]) -> World {
+        let mut world = World {
+            connection: Connection::new(settings, Some(size)),
+            reassembly: Reassembly::default(),
+            ends: Vec::new(),
+            frames: BTreeMap::new(),
+            count: 0,
+            delivered: vec![0; size as usize],
+        };
+        for (fates, one_way, dies) in wires {
+            world.connection.join();
+            world.ends.push(End {
+                sender: Sender::without_data(&settings.tcp),
+                receiver: Receiver::new(&settings.tcp),
+                taken: 0,
+                content: Vec::new(),
+                fates: fates.clone(),
+                segments: 0,
+                one_way: Nanos::from_micros(*one_way),
+                dies: dies.map_or(Nanos(u64::MAX), Nanos::from_micros),
+            });
+        }
+        world
+    }
+
+    fn put(&mut self, now: Nanos, one: usize, frame: Frame, extra: Nanos) {
+        let end = &self.ends[one];
+        if now + end.one_way < end.dies {
+            self.count += 1;
+            self.frames.insert((now + end.one_way + extra, self.count), (one, frame));
+        }
+    }
+
+    /// Sends what a subflow can send, at most so many chunks; returns how many segments that was.
+    fn pump(&mut self, now: Nanos, one: usize, chunks: usize) -> usize {
+        let (mut sent, mut given) = (0, 0);
+        loop {
+            let end = &mut self.ends[one];
+            let Some(segment) = end.sender.poll_transmit(now) else {
+                if given == chunks || !end.sender.has_room() {
+                    return sent;
+                }
+                let Some(len) = self.connection.assign(one) else { return sent };
+                given += 1;
+                assert!(len > 0 && len <= MSS && self.ends[one].sender.extend(len));
+                continue;
+            };
+            sent += 1;
+            end.segments += 1;
+            let fate = end.fates[end.segments as usize % end.fates.len()];
+            let lost = fate == 0 && end.segments <= 3 * end.fates.len() as u64;
+            let delay = Nanos::from_micros(if fate == 1 { 700 } else { 0 });
+            let ranges = self.connection.mapping(one, segment.seq, segment.seq + u64::from(segment.len)).collect();
+            if !lost {
+                self.put(now, one, Frame::Data(segment, ranges), delay);
+            }
+        }
+    }
+
+    fn pump_all(&mut self, now: Nanos) {
+        let (mut order, chunks) = (Vec::new(), self.connection.scheduler().chunks());
+        loop {
+            self.connection.order(&mut order);
+            let sent: usize = order.iter().map(|&one| self.pump(now, one, chunks)).sum();
+            if sent == 0 || chunks == usize::MAX {
+                return;
+            }
+        }
+    }
+
+    fn arrive(&mut self, now: Nanos, one: usize, frame: Frame) {
+        match frame {
+            Frame::Data(segment, _) if segment.kind == SegmentKind::Syn => self.put(now, one, Frame::SynAck, Nanos(0)),
+            Frame::Data(segment, ranges) => self.take(now, one, segment, &ranges),
+            Frame::SynAck => {
+                self.ends[one].sender.handle_syn_ack(now);
+                self.pump(now, one, usize::MAX);
+            }
+            Frame::Ack(ack, blocks) => {
+                let sender = &mut self.ends[one].sender;
+                self.connection.prepare(one, sender);
+                sender.handle_sack(now, ack, &blocks);
+                let others = self.connection.handle_ack(one, sender);
+                self.pump(now, one, usize::MAX);
+                if others {
+                    self.pump_all(now);
+                }
+            }
+        }
+    }
+
+    /// A segment has reached its receiver.
+    fn take(&mut self, now: Nanos, one: usize, segment: Segment, ranges: &[(u64, u64)]) {
+        let end = &mut self.ends[one];
+        let bytes: Vec<u64> = ranges.iter().flat_map(|&(from, to)| from..to).collect();
+        assert!(bytes.len() == segment.len as usize || segment.seq < end.taken, "a segment without a mapping");
+        if end.content.len() < segment.seq as usize + bytes.len() {
+            end.content.resize(segment.seq as usize + bytes.len(), u64::MAX);
+        }
+        for (place, byte) in bytes.into_iter().enumerate() {
+            let known = &mut end.content[segment.seq as usize + place];
+            assert!(*known == u64::MAX || *known == byte, "a mapping has changed");
+            *known = byte;
+        }
+        let ack = end.receiver.handle_data(now, segment.seq, segment.len);
+        let (from, to) = (end.taken, end.receiver.delivered_bytes());
+        end.taken = to;
+        let mapped: Vec<(u64, u64)> = self.connection.mapping(one, from, to).collect();
+        let said = &self.ends[one].content[from as usize..to as usize];
+        assert!(mapped.iter().flat_map(|&(from, to)| from..to).eq(said.iter().copied()), "bytes in another order");
+        let before = self.reassembly.delivered_bytes();
+        mapped.iter().for_each(|&(start, end)| self.reassembly.insert(start, end));
+        (before..self.reassembly.delivered_bytes()).for_each(|byte| self.delivered[byte as usize] += 1);
+        if let Some(ack) = ack {
+            let blocks = self.ends[one].receiver.sack_blocks();
+            self.put(now, one, Frame::Ack(ack, blocks), Nanos(0));
+        }
+    }
+
+    fn handle_timeouts(&mut self, now: Nanos) {
+        let mut others = false;
+        for one in 0..self.ends.len() {
+            let end = &mut self.ends[one];
+            if let Some(ack) = end.receiver.handle_timeout(now) {
+                let blocks = end.receiver.sack_blocks();
+                self.put(now, one, Frame::Ack(ack, blocks), Nanos(0));
+            }
+            let sender = &mut self.ends[one].sender;
+            let before = sender.timeouts();
+            sender.handle_timeout(now);
+            if sender.timeouts() > before {
+                others |= self.connection.handle_timeout(one, sender);
+            }
+            self.pump(now, one, usize::MAX);
+        }
+        if others {
+            self.pump_all(now);
+        }
+    }
+
+    /// Runs to the end; returns when that was. Panics when it takes too long.
+    fn run(&mut self) -> Nanos {
+        let mut now = Nanos::ZERO;
+        for end in &mut self.ends {
+            end.sender.open(now);
+        }
+        self.pump_all(now);
+        for _ in 0..50_000 {
+            if self.connection.is_finished() {
+                return now;
+            }
+            let timers = self.ends.iter().flat_map(|end| [end.sender.poll_timeout(), end.receiver.poll_timeout()]);
+            let next = timers.flatten().chain(self.frames.keys().next().map(|key| key.0)).min();
+            now = next.expect("something is still to come").max(now);
+            while let Some(entry) = self.frames.first_entry().filter(|entry| entry.key().0 <= now) {
+                let (one, frame) = entry.remove();
+                self.arrive(now, one, frame);
+            }
+            self.handle_timeouts(now);
+        }
+        panic!("the connection does not end");
+    }
+}
+
+fn couplings() -> impl Strategy<Value = Coupling> {
+    prop::sample::select(vec![Coupling::Lia, Coupling::Olia, Coupling::Uncoupled])
+}
+
+fn schedulers() -> impl Strategy<Value = Scheduler> {
+    prop::sample::select(vec![Scheduler::LowestRtt, Scheduler::RoundRobin])
+}
+
+fn wires() -> impl Strategy<Value = Vec<Wire>> {
+    let wire = (prop::collection::vec(0u8..9, 1..40), 50u64..5000, prop::option::of(0u64..60_000));
+    prop::collection::vec(wire, 1..5).prop_map(|mut wires| {
+        // One path lives.
+        wires[0].2 = None;
+        let place = wires[0].0.len() % wires.len();
+        wires.swap(0, place);
+        wires
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+    #[test]
+    fn every_byte_is_delivered_once_and_in_order(
+        size in 0u64..60_000, wires in wires(), coupling in couplings(), scheduler in schedulers(), sack: bool,
+    ) {
+        let mut world = World::new(&settings(coupling, scheduler, sack), size, &wires);
+        world.run();
+        prop_assert_eq!(world.reassembly.delivered_bytes(), size);
+        prop_assert!(world.delivered.iter().all(|&times| times == 1));
+    }
+}
+
+fn clean(one_way_us: u64) -> Wire {
+    (vec![5], one_way_us, None)
+}
+
+#[test]
+fn without_trouble_nothing_is_sent_twice() {
+    for scheduler in [Scheduler::LowestRtt, Scheduler::RoundRobin] {
+        let mut world = World::new(&settings(Coupling::Lia, scheduler, false), 500_000, &[clean(500), clean(900)]);
+        world.run();
+        assert!(world.ends.iter().all(|end| end.taken > 50_000 && end.sender.retransmits() == 0));
+        assert_eq!(world.ends.iter().map(|end| end.taken).sum::<u64>(), 500_000);
+        assert_eq!(world.connection.reinjected_bytes(), 0);
+    }
+}
+
+#[test]
+fn what_a_dead_path_has_outstanding_is_sent_on_the_others_once() {
+    let dead = (vec![5], 500, Some(6000));
+    let mut world = World::new(&settings(Coupling::Lia, Scheduler::LowestRtt, false), 500_000, &[dead, clean(500)]);
+    let took = world.run();
+    assert!(world.connection.reinjected_bytes() > 0 && world.connection.reinjected_bytes() <= 40 * MSS);
+    // What arrived there, but was acknowledged too late to be known, arrives twice.
+    let arrived = world.ends[0].taken + world.ends[1].taken;
+    assert!((500_000..=500_000 + world.connection.reinjected_bytes()).contains(&arrived), "{arrived}");
+    assert!(took < Nanos::from_millis(100), "{took:?}");
+}
+
+#[test]
+fn what_went_out_on_a_path_that_comes_back_is_not_sent_again() {
+    let mut connection = Connection::new(&settings(Coupling::Uncoupled, Scheduler::LowestRtt, false), Some(10_000));
+    let tcp = settings(Coupling::Uncoupled, Scheduler::LowestRtt, false).tcp;
+    let mut sender = Sender::without_data(&Settings { handshake: false, ..tcp });
+    assert_eq!((connection.join(), connection.join()), (0, 1));
+    sender.open(Nanos(0));
+    for _ in 0..3 {
+        sender.extend(connection.assign(0).unwrap());
+    }
+    while sender.poll_transmit(Nanos(0)).is_some() {}
+    sender.handle_timeout(Nanos::from_secs(1));
+    assert!(connection.handle_timeout(0, &sender) && !connection.handle_timeout(0, &sender), "once");
+    assert_eq!(connection.assign(1), Some(MSS));
+    assert_eq!(connection.mapping(1, 0, MSS).collect::<Vec<_>>(), [(0, MSS)], "what was sent in vain goes first");
+    sender.handle_ack(Nanos::from_secs(2), MSS);
+    connection.handle_ack(0, &sender);
+    assert_eq!(connection.assign(1), Some(MSS));
+    assert_eq!(connection.mapping(1, MSS, 2 * MSS).collect::<Vec<_>>(), [(3 * MSS, 4 * MSS)]);
+}
+
+#[test]
+fn the_least_round_trip_goes_first_and_turns_are_taken() {
+    let mut connection = Connection::new(&settings(Coupling::Lia, Scheduler::RoundRobin, false), None);
+    assert_eq!([0; 3].map(|_| connection.join()), [0, 1, 2]);
+    let mut order = Vec::new();
+    let turns: Vec<Vec<usize>> = (0..4).map(|_| (connection.order(&mut order), order.clone()).1).collect();
+    assert_eq!(turns, [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]);
+    connection.scheduler = Scheduler::LowestRtt;
+    connection.subflows[0].path.rtt = Nanos(7);
+    connection.subflows[2].path.rtt = Nanos(5);
+    connection.order(&mut order);
+    assert_eq!(order, [2, 0, 1]);
+}
+
+#[test]
+fn no_more_is_under_way_than_the_receiver_has_room_for() {
+    let mut connection = Connection::new(&settings(Coupling::Lia, Scheduler::LowestRtt, false), None);
+    assert_eq!((connection.join(), connection.join()), (0, 1));
+    let given = std::iter::from_fn(|| connection.assign(0).or_else(|| connection.assign(1))).sum::<u64>();
+    assert_eq!(given, 40 * MSS);
+}

@@ -1,0 +1,34 @@
+//! A window that grows as its connection says: one of several of an MPTCP connection (`mptcp/coupling.rs`).
+
+/// What it remembers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Coupled {
+    /// Bytes of growth per byte acknowledged in congestion avoidance; may be negative.
+    pub(super) growth: f64,
+    /// Growth that does not come to a byte yet.
+    remainder: f64,
+}
+
+impl Coupled {
+    /// The window of `cwnd` bytes after `acked` bytes were acknowledged; a segment at least.
+    pub(super) fn grow(&mut self, cwnd: u64, acked: u64, mss: u64) -> u64 {
+        let bytes = self.growth * acked as f64 + self.remainder;
+        self.remainder = bytes.fract();
+        cwnd.saturating_add_signed(bytes as i64).max(mss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_and_shrinks_by_what_it_is_told_and_loses_no_fraction() {
+        let mut window = Coupled { growth: 0.001, remainder: 0.0 };
+        let grown = (0..1000).fold(10_000, |cwnd, _| window.grow(cwnd, 100, 1000));
+        assert!((10_099..=10_100).contains(&grown), "{grown}");
+        window = Coupled { growth: -0.5, remainder: 0.0 };
+        assert_eq!(window.grow(10_000, 1000, 1000), 9500);
+        assert_eq!((0..100).fold(10_000, |cwnd, _| window.grow(cwnd, 1000, 1000)), 1000);
+    }
+}
