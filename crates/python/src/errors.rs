@@ -56,6 +56,9 @@ pub enum Error {
     /// A scheme whose switches decide by themselves.
     #[error("scheme `{0}`: has no central policy, and the simulator has no other kind yet")]
     NoCentral(String),
+    /// A transport that the hosts of a scheme cannot run.
+    #[error("{0}")]
+    Transport(String),
     /// A fault of the simulator itself: a packet came from nowhere or went nowhere.
     #[error("the simulator lost count of its packets: {0:?}; please report it with the settings")]
     Unbalanced(PacketTotals),

@@ -9,7 +9,6 @@ use pathloom_model::spec::SpecError;
 use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
-use pathloom_schemes::HostProgram;
 use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
@@ -64,9 +63,8 @@ impl Simulation {
         let pcap = settings.pcap.as_deref().map(|path| Partial::create("pcap", path)).transpose()?;
         let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
         let duration = parse_time(&settings.duration)?;
-        let (central, troubles) = central(&settings, object)?;
-        let transport =
-            settings.transport.as_deref().map_or_else(|| Ok(TransportSpec::default()), TransportSpec::parse)?;
+        let transport = settings.transport.as_deref().map(TransportSpec::parse).transpose()?;
+        let (central, transport, troubles) = programs(&settings, transport, object)?;
         let control =
             settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
         let faults =
@@ -101,17 +99,21 @@ impl Simulation {
     }
 }
 
-/// The central policy: the object where there is one, or what the registry knows by that name.
-fn central(settings: &Settings, object: Option<Py<PyAny>>) -> Result<(Box<dyn Scheme>, Troubles), Error> {
+/// The central policy (the object where there is one, or what the registry knows by that name), and what hosts run under it.
+fn programs(
+    settings: &Settings,
+    transport: Option<TransportSpec>,
+    object: Option<Py<PyAny>>,
+) -> Result<(Box<dyn Scheme>, TransportSpec, Troubles), Error> {
     if let Some(object) = object {
         let scheme = Python::attach(|py| PyScheme::new(py, &settings.scheme, object))?;
         let troubles = scheme.troubles();
-        return Ok((Box::new(scheme), troubles));
+        return Ok((Box::new(scheme), transport.unwrap_or_default(), troubles));
     }
     let scheme = crate::registry::registry().parse(&settings.scheme)?;
-    let HostProgram::NewReno = scheme.host_program();
+    let transport = scheme.transport_with(transport).map_err(Error::Transport)?;
     let central = scheme.central(settings.seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
-    Ok((central, Troubles::default()))
+    Ok((central, transport, Troubles::default()))
 }
 
 fn start<T: Tap>(

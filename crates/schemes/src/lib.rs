@@ -11,6 +11,7 @@ mod hedera;
 mod hedera_sa;
 pub mod helpers;
 mod lessor;
+mod mptcp;
 mod ofpt;
 mod path_book;
 mod periodic_moves;
@@ -21,4 +22,4 @@ mod router;
 mod solver_work;
 mod spt;
 
-pub use registry::{names, parse, EntryInfo, HostProgram, KeyInfo, Registry, SchemeSpec, SwitchProgram};
+pub use registry::{names, parse, EntryInfo, KeyInfo, Registry, SchemeSpec, SwitchProgram};

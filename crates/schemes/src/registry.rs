@@ -2,6 +2,7 @@
 
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_scheme::Scheme;
+use pathloom_transport::TransportSpec;
 use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 const ENTRIES: &[Entry] = &[
     crate::spt::ENTRY,
     crate::ecmp::ENTRY,
+    crate::mptcp::ENTRY,
     crate::hedera::ENTRY,
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
@@ -69,9 +71,9 @@ impl Registry {
         let spec = Spec::parse("scheme", text)?;
         let entry = self.all().find(|entry| entry.info.name == spec.name());
         let entry = entry.ok_or_else(|| spec.unknown_name(&self.names()))?;
-        let Parts { central, host, switch } = (entry.read)(&spec)?;
+        let Parts { central, transport, switch } = (entry.read)(&spec)?;
         spec.finish()?;
-        Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, host, switch })
+        Ok(SchemeSpec { name: entry.info.name, label: spec.text().to_owned(), central, transport, switch })
     }
 }
 
@@ -89,13 +91,6 @@ pub struct EntryInfo {
     pub paper: &'static str,
     /// Its keys.
     pub keys: &'static [KeyInfo],
-}
-
-/// What hosts run.
-#[derive(Clone, PartialEq, Debug)]
-pub enum HostProgram {
-    /// One TCP NewReno connection per flow.
-    NewReno,
 }
 
 /// What switches run.
@@ -118,14 +113,16 @@ pub(crate) struct Entry {
 /// The three programs that make a scheme.
 pub(crate) struct Parts {
     pub(crate) central: Option<Central>,
-    pub(crate) host: HostProgram,
+    /// What hosts run if nothing else is asked for.
+    pub(crate) transport: TransportSpec,
     pub(crate) switch: SwitchProgram,
 }
 
 impl Parts {
-    /// A central policy over plain hosts and rule-driven switches.
+    /// A central policy over rule-driven switches and hosts that run TCP NewReno.
     pub(crate) fn central(make: impl Fn(u64) -> Box<dyn Scheme> + Send + Sync + 'static) -> Parts {
-        Parts { central: Some(Arc::new(make)), host: HostProgram::NewReno, switch: SwitchProgram::Rules }
+        let transport = TransportSpec::default();
+        Parts { central: Some(Arc::new(make)), transport, switch: SwitchProgram::Rules }
     }
 }
 
@@ -137,7 +134,7 @@ pub struct SchemeSpec {
     /// The specification as given: tells two settings of one scheme apart.
     pub label: String,
     central: Option<Central>,
-    host: HostProgram,
+    transport: TransportSpec,
     switch: SwitchProgram,
 }
 
@@ -155,9 +152,19 @@ impl SchemeSpec {
         self.central(seed).ok_or_else(|| format!("{} has no central part", self.name))
     }
 
-    /// What its hosts run.
-    pub fn host_program(&self) -> HostProgram {
-        self.host.clone()
+    /// What its hosts run if nothing else is asked for.
+    pub fn transport(&self) -> &TransportSpec {
+        &self.transport
+    }
+
+    /// What its hosts run where these settings of connections are asked for ([`TransportSpec::refined_by`]).
+    ///
+    /// # Errors
+    /// The scheme's hosts cannot run that; the text says what was expected.
+    pub fn transport_with(&self, given: Option<TransportSpec>) -> Result<TransportSpec, String> {
+        let own = self.transport.clone();
+        let Some(given) = given else { return Ok(own) };
+        own.refined_by(given).map_err(|expected| format!("--transport beside {}: {expected}", self.name))
     }
 
     /// What its switches run.
@@ -172,7 +179,7 @@ impl fmt::Debug for SchemeSpec {
             .field("name", &self.name)
             .field("label", &self.label)
             .field("central", &self.central.is_some())
-            .field("host", &self.host)
+            .field("transport", &self.transport)
             .field("switch", &self.switch)
             .finish()
     }

@@ -1,6 +1,8 @@
 //! What hosts do: they start transfers, send and take packets, keep their timers, and follow what the controller tells
 //! them about their subflows (hold, release, pace).
 
+mod multipath;
+
 use crate::agenda::{Agenda, Event};
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
@@ -13,10 +15,11 @@ use crate::subflow::{Endpoints, Subflow, Subflows};
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use crate::transfers::{Ends, Transfers};
+use multipath::Multipaths;
 use pathloom_control::{Enforcement, Input};
 use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Detection, Needs};
-use pathloom_transport::{Segment, SegmentKind, Settings, HEADER_BYTES};
+use pathloom_transport::{Segment, SegmentKind, Settings, TransportSpec, HEADER_BYTES};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
@@ -26,7 +29,9 @@ pub(crate) struct Hosts {
     fabric: Arc<Fabric>,
     subflows: Subflows,
     pub(crate) transfers: Transfers,
+    /// Of each subflow.
     transport: Settings,
+    multipaths: Multipaths,
     /// Whether hosts announce long transfers to the controller.
     announces: bool,
     /// Whether hosts pace long transfers from their start on: to their cards' rates, until the controller tells them more.
@@ -45,7 +50,7 @@ pub(crate) struct Hosts {
 
 /// What is known about a run before it begins that decides what hosts do.
 pub(crate) struct HostSettings<'a> {
-    pub(crate) transport: Settings,
+    pub(crate) transport: &'a TransportSpec,
     pub(crate) needs: &'a Needs,
     pub(crate) control: &'a ControlSettings,
     pub(crate) duration: Ps,
@@ -56,6 +61,8 @@ impl Hosts {
     /// Hosts that have not started anything.
     pub(crate) fn new(fabric: Arc<Fabric>, transfers: Transfers, settings: HostSettings<'_>) -> Hosts {
         let HostSettings { transport, needs, control, duration, seed } = settings;
+        let (multipaths, transport) =
+            (Multipaths::new(transport.mptcp(), transfers.len()), transport.settings().clone());
         Hosts {
             fabric,
             subflows: Subflows::new(&transport),
@@ -68,6 +75,7 @@ impl Hosts {
             jitter: to_ps(transport.jitter),
             marking: Marks::of(&transport) != Marks::Never,
             transport,
+            multipaths,
             duration,
         }
     }
@@ -108,11 +116,15 @@ impl Hosts {
                 // The last segment bears the FIN.
                 ack = Some(subflow.receiver.handle_fin());
                 self.finish(now, agenda, slot);
+            } else if subflow.is_member() {
+                ack = self.take_in(now, agenda, slot, ack);
             }
             match ack {
                 Some(number) => self.send_ack(now, network, slot, number, 0),
                 None => self.arm_receiver(agenda, slot),
             }
+        } else if subflow.is_member() {
+            self.member_answered(now, network, agenda, slot, packet);
         } else {
             if packet.flags() & TCP_SYN != 0 {
                 subflow.sender.handle_syn_ack(nanos);
@@ -160,7 +172,12 @@ impl Hosts {
                 }
                 break;
             }
-            let Some(segment) = subflow.sender.poll_transmit(nanos) else { break };
+            let Some(segment) = subflow.sender.poll_transmit(nanos) else {
+                if subflow.is_member() && self.feed(slot) {
+                    continue;
+                }
+                break;
+            };
             subflow.packets_sent += 1;
             let link = subflow.interfaces[0].uplink().0;
             let ready = self.worked_on(now);
@@ -300,31 +317,41 @@ impl Hosts {
         }
     }
 
-    /// Starts a transfer: all its subflows.
+    /// Starts a transfer: all its subflows, or the first one of a connection that others join.
     pub(crate) fn start<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
+        if self.is_multipath() {
+            return self.start_connection(now, network, agenda, transfer);
+        }
         for index in 0..self.transfers.subflows(transfer).len() {
             let ends = self.transfers.subflows(transfer)[index];
-            self.start_subflow(now, network, agenda, transfer, &ends);
+            let slot = self.open_subflow(now, network, agenda, transfer, &ends, None);
+            self.pump(now, network, agenda, slot);
         }
     }
 
-    fn start_subflow<T: Tap>(
+    /// Opens a subflow: one of a connection that shares the transfer among its members, or one with a part of its own.
+    /// Returns its slot.
+    fn open_subflow<T: Tap>(
         &mut self,
         now: Ps,
         network: &mut Network<T>,
         agenda: &mut Agenda,
         transfer: u32,
         ends: &Ends,
-    ) {
+        member: Option<u32>,
+    ) -> usize {
         let in_use = |five_tuple: &FiveTuple| network.lanes.slot(five_tuple).is_some();
         let five_tuple = self.transfers.start(transfer, ends, to_nanos(now), in_use);
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
-        let endpoints = Endpoints { transfer, size: ends.size_bytes, interfaces };
+        // Nobody knows how much of the transfer a member will carry.
+        let size = ends.size_bytes.filter(|_| member.is_none());
+        let endpoints = Endpoints { transfer, size, interfaces, member };
         let slot = self.subflows.open_slot(&self.transport, &endpoints);
-        network.open_slot(slot, self.headers(transfer, five_tuple));
+        let mptcp = Multipaths::option(transfer, member);
+        network.open_slot(slot, Headers { mptcp, ..self.headers(transfer, five_tuple) });
         let is_long = self.is_long(transfer);
         if self.announces && is_long {
-            self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: ends.size_bytes });
+            self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: size });
         }
         let sender = &mut self.subflows.get(slot).sender;
         if self.paces && is_long {
@@ -333,7 +360,7 @@ impl Hosts {
             sender.set_pace(to_nanos(now), Some(pace_bps));
         }
         sender.open(to_nanos(now));
-        self.pump(now, network, agenda, slot);
+        slot
     }
 
     /// Headers of a transfer's data on one of its subflows; its host labels it if it is long.
@@ -357,6 +384,9 @@ impl Hosts {
         let Some(subflow) = self.subflows.current(slot, use_count) else { return };
         if subflow.sender_timer <= now {
             subflow.sender_timer = NEVER;
+        }
+        if subflow.is_member() {
+            return self.member_timer(now, network, agenda, slot as usize);
         }
         subflow.sender.handle_timeout(to_nanos(now));
         self.pump(now, network, agenda, slot as usize);
@@ -466,7 +496,11 @@ impl Hosts {
 
     /// Arrivals stop, and long-lived transfers end.
     pub(crate) fn end_of_arrivals<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda) {
-        let long_lived = |(slot, one): (usize, &Subflow)| (one.size == u64::MAX && !one.closed).then_some(slot);
+        for transfer in self.long_lived_connections() {
+            self.end_connection(now, network, agenda, transfer);
+        }
+        let long_lived =
+            |(slot, one): (usize, &Subflow)| (one.size == u64::MAX && !one.closed && !one.is_member()).then_some(slot);
         let slots: Vec<usize> = self.subflows.live().filter_map(long_lived).collect();
         for slot in slots {
             self.close(now, network, agenda, slot);
@@ -476,7 +510,7 @@ impl Hosts {
 
     /// What every transfer has come to by `now`. Long-lived ones are measured up to `until`.
     pub(crate) fn outcomes(&self, now: Nanos, until: Nanos) -> Vec<FlowOutcome> {
-        self.transfers.outcomes(now, until, self.subflows.live())
+        self.transfers.outcomes(now, until, self.subflows.live(), self.multipaths.delivered())
     }
 }
 

@@ -4,6 +4,7 @@ use pathloom_control::Enforcement;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{Fabric, Fault, Nanos};
 use pathloom_scheme::Scheme;
+use pathloom_transport::mptcp::MOST_SUBFLOWS;
 use pathloom_transport::TransportSpec;
 use pathloom_workload::Workload;
 use std::sync::Arc;
@@ -131,6 +132,27 @@ pub enum SimError {
     NotHosts {
         /// Its index.
         flow: usize,
+    },
+    /// A full mesh of single pairs of addresses.
+    #[error(
+        "mptcp: manager=fullmesh: every host has a single address; expected hosts with several interfaces, as those of \
+         jellyfish:homes=2; else take manager=ndiffports"
+    )]
+    NoMesh,
+    /// More subflows than a connection may have.
+    #[error(
+        "mptcp: {count} subflows between {src} and {dst}, which have {pairs} pairs of addresses; a connection has at most \
+         {MOST_SUBFLOWS}"
+    )]
+    ManySubflows {
+        /// Name of the sending host of the first such transfer.
+        src: String,
+        /// That of the receiving host.
+        dst: String,
+        /// Pairs of addresses.
+        pairs: usize,
+        /// Subflows asked for.
+        count: usize,
     },
     /// The controller does not come to rest when it starts.
     #[error("the scheme sent more than {0} messages before the first packet; it does not come to rest")]

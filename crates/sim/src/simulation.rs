@@ -49,7 +49,11 @@ impl<T: Tap> Simulation<T> {
         journal: Option<Box<dyn Journal + Send>>,
     ) -> Result<Simulation<T>, SimError> {
         check(&settings)?;
-        let plan = Plan::single(&settings.fabric, &settings.workload, settings.seed);
+        let SimSettings { fabric, workload, seed, .. } = &settings;
+        let plan = match settings.transport.mptcp() {
+            None => Plan::single(fabric, workload, *seed),
+            Some(mptcp) => Plan::multipath(fabric, workload, *seed, mptcp)?,
+        };
         Simulation::with_plan(settings, tap, journal, plan)
     }
 
@@ -61,12 +65,12 @@ impl<T: Tap> Simulation<T> {
         plan: Plan,
     ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, transport, control, duration, drain, faults, seed } = settings;
-        let transport = transport.settings().clone();
-        let network = Network::new(fabric.clone(), &control, Marks::of(&transport), longest_way(&fabric), tap);
-        let transfers = Transfers::new(&fabric, workload, plan, &transport);
+        let network =
+            Network::new(fabric.clone(), &control, Marks::of(transport.settings()), longest_way(&fabric), tap);
+        let transfers = Transfers::new(&fabric, workload, plan, transport.settings());
         let (needs, end) = (central.needs(), to_ps(duration).saturating_mul(u64::from(drain) + 1));
         let duration = to_ps(duration);
-        let settings = HostSettings { transport, needs: &needs, control: &control, duration, seed };
+        let settings = HostSettings { transport: &transport, needs: &needs, control: &control, duration, seed };
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
         let rule_limit = control.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let config = Config { rule_limit, enforcement: control.enforcement, ..Config::default() };

@@ -11,6 +11,9 @@ use crate::time::{Ps, NEVER};
 use pathloom_model::Nanos;
 use pathloom_transport::{Receiver, Sender, Settings};
 
+/// What [`Subflow::member`] is outside MPTCP.
+const NO_MEMBER: u32 = u32::MAX;
+
 pub(crate) struct Subflow {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
@@ -18,7 +21,11 @@ pub(crate) struct Subflow {
     sack_options: Option<Box<SackOptions>>,
     /// Its transfer's index in the workload.
     pub(crate) transfer: u32,
-    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer.
+    /// Its number among the subflows of an MPTCP connection; [`NO_MEMBER`] if it is none of one.
+    pub(crate) member: u32,
+    /// Bytes that the connection has taken from the receiver.
+    pub(crate) taken: u64,
+    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer, and where the connection knows.
     pub(crate) size: u64,
     /// Interfaces of the sending host and of the receiving one.
     pub(crate) interfaces: [Interface; 2],
@@ -52,11 +59,13 @@ pub(crate) struct Endpoints {
     pub(crate) transfer: u32,
     pub(crate) size: Option<u64>,
     pub(crate) interfaces: [Interface; 2],
+    /// Its number in an MPTCP connection, if it is one's.
+    pub(crate) member: Option<u32>,
 }
 
 impl Subflows {
     pub(crate) fn new(settings: &Settings) -> Subflows {
-        let nobody = Endpoints { transfer: u32::MAX, size: Some(0), interfaces: [Interface::NONE; 2] };
+        let nobody = Endpoints { transfer: u32::MAX, size: Some(0), interfaces: [Interface::NONE; 2], member: None };
         let nobody = Subflow { closed: true, ..Subflow::new(settings, &nobody) };
         Subflows { slots: vec![nobody], free: Vec::new() }
     }
@@ -104,10 +113,15 @@ impl Subflows {
 impl Subflow {
     fn new(settings: &Settings, ends: &Endpoints) -> Subflow {
         Subflow {
-            sender: Sender::new(settings, ends.size),
+            sender: match ends.member {
+                None => Sender::new(settings, ends.size),
+                Some(_) => Sender::without_data(settings),
+            },
             receiver: Receiver::new(settings),
             sack_options: None,
             transfer: ends.transfer,
+            member: ends.member.unwrap_or(NO_MEMBER),
+            taken: 0,
             size: ends.size.unwrap_or(u64::MAX),
             interfaces: ends.interfaces,
             card: settings.small_queues.then_some([0; 2]),
@@ -121,6 +135,12 @@ impl Subflow {
             packets_sent: 0,
             use_count: 0,
         }
+    }
+
+    /// Whether it is one of the subflows of an MPTCP connection.
+    #[inline(always)]
+    pub(crate) fn is_member(&self) -> bool {
+        self.member != NO_MEMBER
     }
 
     /// The interface that a packet of this subflow is for.

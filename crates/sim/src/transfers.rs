@@ -2,8 +2,10 @@
 
 use crate::ideal::Ideals;
 use crate::outcome::FlowOutcome;
+use crate::settings::SimError;
 use crate::subflow::Subflow;
 use pathloom_model::{Attachment, Fabric, FiveTuple, Nanos, PROTO_TCP};
+use pathloom_transport::mptcp::{MptcpSettings, PathManager, MOST_SUBFLOWS};
 use pathloom_transport::{Settings, TimeoutWait};
 use pathloom_workload::{FlowSpec, Start, Workload};
 use rand::{RngExt, SeedableRng};
@@ -38,6 +40,8 @@ struct Record {
 #[derive(Clone, Copy, Default)]
 struct Work {
     delivered_bytes: u64,
+    /// The least of the waits of a connection's subflows: for so long at most did it wait itself.
+    least_wait: Option<TimeoutWait>,
     retransmits: u32,
     timeouts: u32,
     timeout_wait: TimeoutWait,
@@ -73,12 +77,14 @@ pub(crate) struct Plan {
     ends: Vec<Ends>,
     /// Where the subflows of each transfer begin, and where the last ones end.
     starts: Vec<u32>,
+    /// Whether the subflows of a transfer share its bytes as they go, in one connection.
+    shared: bool,
 }
 
 impl Plan {
     /// A plan with these subflows, at least one, for each transfer.
     pub(crate) fn new(transfers: impl IntoIterator<Item = impl IntoIterator<Item = Ends>>) -> Plan {
-        let mut plan = Plan { ends: Vec::new(), starts: vec![0] };
+        let mut plan = Plan { ends: Vec::new(), starts: vec![0], shared: false };
         for subflows in transfers {
             plan.ends.extend(subflows);
             plan.starts.push(plan.ends.len() as u32);
@@ -103,6 +109,42 @@ impl Plan {
         Plan::new(workload.flows.iter().map(draw))
     }
 
+    /// As [`Plan::single`], and the further subflows of MPTCP: as many per pair of addresses as the settings say, over the
+    /// pairs that its path manager takes, the first one's first.
+    ///
+    /// # Errors
+    /// A full mesh where no host that sends or receives has more than one address; more subflows than a connection may have.
+    pub(crate) fn multipath(
+        fabric: &Fabric,
+        workload: &Workload,
+        seed: u64,
+        settings: &MptcpSettings,
+    ) -> Result<Plan, SimError> {
+        let single = Plan::single(fabric, workload, seed);
+        let mut rng = Pcg64::seed_from_u64(seed ^ 0x6a6f_696e);
+        let mut plan = Plan { shared: true, ..Plan::new([[]; 0]) };
+        let mut meshed = settings.manager != PathManager::Fullmesh;
+        for (transfer, spec) in (0..).zip(&workload.flows) {
+            let first = single.of(transfer)[0];
+            let pairs = pairs_of(fabric, &first, settings.manager);
+            meshed |= pairs.len() > 1;
+            let count = pairs.len() * settings.subflows as usize;
+            if count > MOST_SUBFLOWS as usize {
+                let [src, dst] = [spec.src, spec.dst].map(|host| fabric.node(host).name.clone());
+                return Err(SimError::ManySubflows { src, dst, pairs: pairs.len(), count });
+            }
+            for round in 0..settings.subflows {
+                for (place, &(src, dst)) in pairs.iter().enumerate() {
+                    let drawn = EPHEMERAL.0 + rng.random_range(0..EPHEMERAL.1);
+                    let src_port = if (round, place) == (0, 0) { first.src_port } else { drawn };
+                    plan.ends.push(Ends { src, dst, src_port, size_bytes: spec.size_bytes });
+                }
+            }
+            plan.starts.push(plan.ends.len() as u32);
+        }
+        meshed.then_some(plan).ok_or(SimError::NoMesh)
+    }
+
     fn subflows(&self, transfer: u32) -> Range<usize> {
         self.starts[transfer as usize] as usize..self.starts[transfer as usize + 1] as usize
     }
@@ -111,6 +153,19 @@ impl Plan {
     pub(crate) fn of(&self, transfer: u32) -> &[Ends] {
         &self.ends[self.subflows(transfer)]
     }
+}
+
+/// Pairs of interfaces that subflows of one connection run between, that of the first one first.
+fn pairs_of(fabric: &Fabric, first: &Ends, manager: PathManager) -> Vec<(Attachment, Attachment)> {
+    let own = (first.src, first.dst);
+    if manager == PathManager::Ndiffports {
+        return vec![own];
+    }
+    let [sources, destinations] = [own.0, own.1].map(|at| fabric.host_attachments(at.host));
+    let all = sources.iter().flat_map(|&src| destinations.iter().map(move |&dst| (*src, *dst)));
+    std::iter::once(own)
+        .chain(all.filter(|pair| (pair.0.uplink, pair.1.uplink) != (own.0.uplink, own.1.uplink)))
+        .collect()
 }
 
 pub(crate) struct Transfers {
@@ -136,7 +191,8 @@ impl Transfers {
         let (mut waits_for, mut awaited_by) = (vec![0; count], Vec::new());
         for (index, (record, flow)) in records.iter_mut().zip(&workload.flows).enumerate() {
             let ends = plan.of(index as u32);
-            (record.undelivered, record.unclosed) = (ends.len() as u32, ends.len() as u32);
+            let parts = if plan.shared { 1 } else { ends.len() as u32 };
+            (record.undelivered, record.unclosed) = (parts, parts);
             record.optimum_bps = ideals.optimum_bps(ends);
             record.ideal_fct = flow.size_bytes.map(|size| ideals.fct(ends, size));
             if let Start::After { flows: awaited, .. } = &flow.start {
@@ -213,7 +269,7 @@ impl Transfers {
         }
         let record = &mut self.records[transfer as usize];
         record.five_tuple.get_or_insert(five_tuple);
-        record.start = Some(now);
+        record.start.get_or_insert(now);
         five_tuple
     }
 
@@ -226,9 +282,20 @@ impl Transfers {
         if record.undelivered > 0 {
             return Vec::new();
         }
-        record.finish = Some(now);
+        self.finish(subflow.transfer, now)
+    }
+
+    /// The last byte of a connection has arrived, which lost this time in time-outs. Returns the transfers that may start
+    /// now, and after which delay.
+    pub(crate) fn deliver_connection(&mut self, transfer: u32, waited: TimeoutWait, now: Nanos) -> Vec<(u32, Nanos)> {
+        self.records[transfer as usize].waited = waited;
+        self.finish(transfer, now)
+    }
+
+    fn finish(&mut self, transfer: u32, now: Nanos) -> Vec<(u32, Nanos)> {
+        self.records[transfer as usize].finish = Some(now);
         self.open -= 1;
-        let Some(waiting) = self.awaited_by.get(subflow.transfer as usize).cloned() else { return Vec::new() };
+        let Some(waiting) = self.awaited_by.get(transfer as usize).cloned() else { return Vec::new() };
         let mut ready = Vec::new();
         for other in waiting {
             self.waits_for[other as usize] -= 1;
@@ -244,8 +311,19 @@ impl Transfers {
     pub(crate) fn close(&mut self, subflow: &Subflow, now: Nanos) {
         let record = &mut self.records[subflow.transfer as usize];
         record.closed.add(subflow, now);
-        record.unclosed -= 1;
-        self.open -= usize::from(record.unclosed == 0 && record.finish.is_none());
+        // A connection ends as a whole.
+        if !subflow.is_member() {
+            record.unclosed -= 1;
+            self.open -= usize::from(record.unclosed == 0 && record.finish.is_none());
+        }
+    }
+
+    /// A connection is done, or has been stopped, having delivered so many bytes.
+    pub(crate) fn end_connection(&mut self, transfer: u32, delivered_bytes: u64) {
+        let record = &mut self.records[transfer as usize];
+        record.closed.delivered_bytes = delivered_bytes;
+        record.unclosed = 0;
+        self.open -= usize::from(record.finish.is_none());
     }
 
     /// Whether nothing that has started is still to finish.
@@ -253,16 +331,21 @@ impl Transfers {
         self.open == 0
     }
 
-    /// What every transfer has come to by `now`. Long-lived ones are measured up to `until`.
+    /// What every transfer has come to by `now`. Long-lived ones are measured up to `until`. `connections` are the transfers
+    /// that are connections of several subflows, and under way, with the bytes that they have delivered.
     pub(crate) fn outcomes<'a>(
         &self,
         now: Nanos,
         until: Nanos,
         live: impl Iterator<Item = (usize, &'a Subflow)>,
+        connections: impl Iterator<Item = (u32, u64)>,
     ) -> Vec<FlowOutcome> {
         let mut work: Vec<Work> = self.records.iter().map(|record| record.closed).collect();
         for (_, subflow) in live.filter(|(_, subflow)| !subflow.closed) {
             work[subflow.transfer as usize].add(subflow, now);
+        }
+        for (transfer, delivered_bytes) in connections {
+            work[transfer as usize].delivered_bytes = delivered_bytes;
         }
         let rows = self.workload.flows.iter().zip(&self.records).zip(work).enumerate();
         rows.map(|(index, ((spec, record), work))| outcome(index as u32, spec, record, work, until)).collect()
@@ -271,10 +354,17 @@ impl Transfers {
 
 impl Work {
     fn add(&mut self, subflow: &Subflow, now: Nanos) {
-        self.delivered_bytes += subflow.receiver.delivered_bytes();
         self.retransmits += subflow.sender.retransmits();
         self.timeouts += subflow.sender.timeouts();
-        add_wait(&mut self.timeout_wait, subflow.sender.timeout_wait(now));
+        let wait = subflow.sender.timeout_wait(now);
+        if subflow.is_member() {
+            // What it has carried is known to its connection.
+            let whole = |wait: &TimeoutWait| wait.initial.0 + wait.sampled.0;
+            self.least_wait = self.least_wait.into_iter().chain([wait]).min_by_key(whole);
+        } else {
+            self.delivered_bytes += subflow.receiver.delivered_bytes();
+            add_wait(&mut self.timeout_wait, wait);
+        }
         self.packets += subflow.packets_sent;
         self.reordered += subflow.receiver.reordered();
     }
@@ -308,7 +398,10 @@ fn outcome(index: u32, spec: &FlowSpec, record: &Record, work: Work, until: Nano
         throughput,
         retransmits: work.retransmits,
         timeouts: work.timeouts,
-        timeout_wait: if record.finish.is_some() { record.waited } else { work.timeout_wait },
+        timeout_wait: match record.finish {
+            Some(_) => record.waited,
+            None => work.least_wait.unwrap_or(work.timeout_wait),
+        },
         packets: work.packets,
         reordered: work.reordered,
         coflow: spec.coflow,

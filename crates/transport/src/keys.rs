@@ -120,7 +120,7 @@ const TRANSPORTS: [TransportName; 4] = [
         about: "MPTCP: each connection sends over several subflows, whose windows grow together",
         source: "RFC 8684, RFC 6356",
         keys: keys_of_tcp!(
-            "off",
+            "on",
             key("subflows", "4", "subflows per pair of addresses, 1 to 64", "RFC 8684 §2"),
             key(
                 "cc",

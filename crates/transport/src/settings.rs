@@ -137,7 +137,7 @@ impl TransportSpec {
     pub fn parse(text: &str) -> Result<TransportSpec, SpecError> {
         let spec = Spec::parse("transport", text)?;
         let congestion = match spec.name() {
-            // Of MPTCP's subflows: `cc=` decides. Losses are mended as NewReno does, so that the paths alone make a difference.
+            // Of MPTCP's subflows, `cc=` decides.
             "newreno" | "mptcp" => CongestionControl::NewReno,
             "cubic" => CongestionControl::Cubic,
             "dctcp" => CongestionControl::Dctcp { gain: spec.number("gain", 0.0, 1.0)?.unwrap_or(DCTCP_GAIN) },
@@ -146,8 +146,10 @@ impl TransportSpec {
                 return Err(spec.unknown_name(&names));
             }
         };
-        // NewReno is a way to mend losses without selective acknowledgements; the others were defined with them.
-        let d = Settings { sack: congestion != CongestionControl::NewReno, congestion, ..Settings::default() };
+        // NewReno is a way to mend losses without selective acknowledgements; the others were defined with them, and hosts
+        // that run MPTCP have them.
+        let sack = congestion != CongestionControl::NewReno || spec.name() == "mptcp";
+        let d = Settings { sack, congestion, ..Settings::default() };
         let settings = Settings {
             mss_bytes: spec.size_bytes("mss")?.map_or(Ok(d.mss_bytes), |mss| bounded_mss(&spec, mss))?,
             initial_window_bytes: spec.size_bytes("iw")?.unwrap_or(d.initial_window_bytes),
@@ -188,8 +190,8 @@ impl TransportSpec {
         }
     }
 
-    /// This transport with the settings of connections that another one gives. What makes it MPTCP (subflows, path manager,
-    /// how windows grow, scheduler) stays; plain TCP gives way to whatever is given.
+    /// This transport with the settings of connections that another one gives, those left at their defaults among them. What
+    /// makes it MPTCP (subflows, path manager, how windows grow, scheduler) stays; plain TCP gives way to whatever is given.
     ///
     /// # Errors
     /// MPTCP is to have the congestion control of a plain TCP that decides by itself how its window grows.
@@ -259,6 +261,7 @@ mod tests {
     #[test]
     fn reads_mptcp() {
         use crate::mptcp::{Coupling, PathManager, Scheduler};
+        assert_eq!(TransportSpec::parse("mptcp").unwrap().mptcp(), Some(&MptcpSettings::default()));
         let text = "mptcp:subflows=8,cc=olia,manager=fullmesh,scheduler=round-robin,iw=15KB";
         let spec = TransportSpec::parse(text).unwrap();
         let m = spec.mptcp().unwrap();
@@ -271,7 +274,7 @@ mod tests {
         assert_eq!(congestion("lia"), (Coupling::Lia, CongestionControl::Coupled));
         assert_eq!(congestion("uncoupled"), (Coupling::Uncoupled, CongestionControl::NewReno));
         assert_eq!(congestion("cubic"), (Coupling::Uncoupled, CongestionControl::Cubic));
-        let newreno = TransportSpec::parse("newreno").unwrap();
+        let newreno = TransportSpec::parse("newreno:sack=on").unwrap();
         let sole = TransportSpec::parse("mptcp:cc=uncoupled").unwrap();
         assert_eq!(sole.settings(), newreno.settings(), "the paths alone make a difference");
     }
@@ -281,7 +284,7 @@ mod tests {
         let parse = |text: &str| TransportSpec::parse(text).unwrap();
         let own = parse("mptcp:subflows=2,cc=olia");
         let both = parse("mptcp:subflows=2,cc=olia,min_rto=10ms");
-        assert_eq!(own.clone().refined_by(parse("newreno:min_rto=10ms")), Ok(both.clone()));
+        assert_eq!(own.clone().refined_by(parse("newreno:min_rto=10ms,sack=on")), Ok(both.clone()));
         assert_eq!(own.clone().refined_by(parse("mptcp:subflows=7,cc=lia,min_rto=10ms")), Ok(both.clone()));
         assert_eq!(parse("newreno").refined_by(both.clone()), Ok(both));
         assert!(own.refined_by(parse("dctcp")).unwrap_err().contains("expected newreno"));

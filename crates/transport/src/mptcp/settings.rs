@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The most subflows that a connection may have.
 pub const MOST_SUBFLOWS: u32 = 64;
 
-const DEFAULT_SUBFLOWS: u64 = 4;
+const DEFAULT_SUBFLOWS: u32 = 4;
 
 /// Settings of MPTCP connections.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -83,6 +83,18 @@ const MANAGERS: [(&str, PathManager); 2] =
 const SCHEDULERS: [(&str, Scheduler); 2] =
     [("lowest-rtt", Scheduler::LowestRtt), ("round-robin", Scheduler::RoundRobin)];
 
+impl Default for MptcpSettings {
+    fn default() -> MptcpSettings {
+        MptcpSettings {
+            tcp: Settings { sack: true, congestion: CongestionControl::Coupled, ..Settings::default() },
+            manager: PathManager::default(),
+            subflows: DEFAULT_SUBFLOWS,
+            coupling: Coupling::default(),
+            scheduler: Scheduler::default(),
+        }
+    }
+}
+
 impl MptcpSettings {
     /// Takes `subflows=`, `cc=`, `manager=` and `scheduler=` out of a specification; the settings of the subflows are those
     /// given, but for their congestion control.
@@ -90,7 +102,8 @@ impl MptcpSettings {
     /// # Errors
     /// A value that makes no sense, with what was expected.
     pub fn read(spec: &Spec, tcp: Settings) -> Result<MptcpSettings, SpecError> {
-        let subflows = spec.count("subflows", 1, u64::from(MOST_SUBFLOWS))?.unwrap_or(DEFAULT_SUBFLOWS) as u32;
+        let subflows =
+            spec.count("subflows", 1, u64::from(MOST_SUBFLOWS))?.map_or(DEFAULT_SUBFLOWS, |count| count as u32);
         let (coupling, congestion) =
             spec.choice("cc", &CONTROLS)?.unwrap_or((Coupling::Lia, CongestionControl::Coupled));
         Ok(MptcpSettings {

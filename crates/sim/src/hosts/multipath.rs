@@ -1,0 +1,283 @@
+//! MPTCP in hosts: a transfer is one connection over several subflows, each of which is an ordinary one with a slot, lanes
+//! and timers of its own. Which subflow carries what, and how windows grow together, `transport::mptcp` knows.
+//!
+//! The first subflow opens the connection; the others join when that is answered. Simplified: a subflow that joins sends
+//! data as soon as it is answered (RFC 8684 §3.2 has it wait for a fourth segment), addresses of the other host are known
+//! without being told (ADD_ADDR), and the options take no room in packets.
+
+use super::Hosts;
+use crate::agenda::{Agenda, Event};
+use crate::network::Network;
+use crate::packet::Packet;
+use crate::tap::Tap;
+use crate::time::{to_nanos, to_ps, Ps};
+use pathloom_model::{MptcpOption, TCP_FIN, TCP_SYN};
+use pathloom_transport::mptcp::{Connection, MptcpSettings, Reassembly};
+use pathloom_transport::{TimeoutWait, HEADER_BYTES};
+
+/// Both ends of an MPTCP connection.
+pub(super) struct Multipath {
+    connection: Connection,
+    reassembly: Reassembly,
+    /// Slots of its subflows, by their numbers.
+    slots: Vec<u32>,
+    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer.
+    size: u64,
+    delivered: bool,
+    /// How many chunks the subflow that is asked now may be given.
+    allowance: usize,
+}
+
+/// The MPTCP connections under way, by transfer.
+#[derive(Default)]
+pub(super) struct Multipaths {
+    settings: Option<MptcpSettings>,
+    by_transfer: Vec<Option<Box<Multipath>>>,
+    /// Room for the order in which subflows are asked.
+    order: Vec<usize>,
+}
+
+impl Multipaths {
+    /// None yet, of so many transfers; there will be some if hosts run MPTCP.
+    pub(super) fn new(settings: Option<&MptcpSettings>, transfers: usize) -> Multipaths {
+        let by_transfer = settings.iter().flat_map(|_| (0..transfers).map(|_| None)).collect();
+        Multipaths { settings: settings.cloned(), by_transfer, order: Vec::new() }
+    }
+
+    fn get(&mut self, transfer: u32) -> Option<&mut Multipath> {
+        self.by_transfer.get_mut(transfer as usize)?.as_deref_mut()
+    }
+
+    /// Transfers whose connections are under way, and what they have delivered in order.
+    pub(super) fn delivered(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let each = self.by_transfer.iter().zip(0..);
+        each.filter_map(|(one, transfer)| Some((transfer, one.as_ref()?.reassembly.delivered_bytes())))
+    }
+
+    /// The option of a SYN, by which switches and controllers tell the subflows of connections apart. Tokens are numbers
+    /// that no two transfers share.
+    pub(super) fn option(transfer: u32, member: Option<u32>) -> Option<MptcpOption> {
+        // An odd factor maps no two numbers to one.
+        let token = transfer.wrapping_add(1).wrapping_mul(0x9E37_79B1);
+        Some(match member? {
+            0 => MptcpOption::Capable { token },
+            _ => MptcpOption::Join { token },
+        })
+    }
+}
+
+impl Hosts {
+    /// Whether hosts run MPTCP.
+    pub(super) fn is_multipath(&self) -> bool {
+        self.multipaths.settings.is_some()
+    }
+
+    /// Starts a connection with its first subflow.
+    pub(super) fn start_connection<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        transfer: u32,
+    ) {
+        let Some(settings) = &self.multipaths.settings else { return };
+        let size = self.transfers.spec(transfer).size_bytes;
+        let multipath = Multipath {
+            connection: Connection::new(settings, size),
+            reassembly: Reassembly::default(),
+            slots: Vec::new(),
+            size: size.unwrap_or(u64::MAX),
+            delivered: false,
+            allowance: usize::MAX,
+        };
+        self.multipaths.by_transfer[transfer as usize] = Some(Box::new(multipath));
+        self.join(now, network, agenda, transfer, 0);
+        if !self.transport.handshake {
+            self.join_others(now, network, agenda, transfer);
+        }
+    }
+
+    /// The first subflow is established: the others join.
+    fn join_others<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
+        for member in 1..self.transfers.subflows(transfer).len() {
+            self.join(now, network, agenda, transfer, member as u32);
+        }
+    }
+
+    fn join<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32, member: u32) {
+        let ends = self.transfers.subflows(transfer)[member as usize];
+        let slot = self.open_subflow(now, network, agenda, transfer, &ends, Some(member));
+        if let Some(multipath) = self.multipaths.get(transfer) {
+            multipath.connection.join();
+            multipath.slots.push(slot as u32);
+        }
+        self.pump(now, network, agenda, slot);
+    }
+
+    /// A subflow has nothing left to send. Gives it more if it has room and there is something for it.
+    #[inline(never)]
+    pub(super) fn feed(&mut self, slot: usize) -> bool {
+        let subflow = self.subflows.get(slot);
+        let Some(multipath) = self.multipaths.get(subflow.transfer) else { return false };
+        if multipath.allowance == 0 || !subflow.sender.has_room() {
+            return false;
+        }
+        let Some(bytes) = multipath.connection.assign(subflow.member as usize) else { return false };
+        multipath.allowance -= usize::from(multipath.allowance < usize::MAX);
+        subflow.sender.extend(bytes)
+    }
+
+    /// An answer to a subflow's segments has arrived.
+    #[inline(never)]
+    pub(super) fn member_answered<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        slot: usize,
+        packet: &Packet,
+    ) {
+        let nanos = to_nanos(now);
+        let subflow = self.subflows.get(slot);
+        let (transfer, member) = (subflow.transfer, subflow.member as usize);
+        let Some(multipath) = self.multipaths.get(transfer) else { return };
+        let mut established = false;
+        if packet.flags() & TCP_SYN == 0 {
+            multipath.connection.prepare(member, &mut subflow.sender);
+            subflow.handle_ack(nanos, packet);
+        } else {
+            established = !subflow.sender.is_open();
+            subflow.sender.handle_syn_ack(nanos);
+        }
+        let others = multipath.connection.handle_ack(member, &subflow.sender);
+        // Without a byte to send, the first answer is the end of it.
+        if multipath.connection.is_finished() {
+            let nothing = multipath.size == 0 && !std::mem::replace(&mut multipath.delivered, true);
+            if nothing {
+                self.finish_connection(now, agenda, transfer);
+            }
+            return self.end_connection(now, network, agenda, transfer);
+        }
+        self.pump(now, network, agenda, slot);
+        if established && member == 0 {
+            self.join_others(now, network, agenda, transfer);
+        }
+        if others {
+            self.pump_all(now, network, agenda, transfer);
+        }
+    }
+
+    /// The retransmission timer of a subflow is due, perhaps.
+    #[inline(never)]
+    pub(super) fn member_timer<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
+        let subflow = self.subflows.get(slot);
+        let transfer = subflow.transfer;
+        let before = subflow.sender.timeouts();
+        subflow.sender.handle_timeout(to_nanos(now));
+        let expired = subflow.sender.timeouts() > before;
+        let others = expired
+            && (self.multipaths.get(transfer))
+                .is_some_and(|multipath| multipath.connection.handle_timeout(subflow.member as usize, &subflow.sender));
+        self.pump(now, network, agenda, slot);
+        if others {
+            self.pump_all(now, network, agenda, transfer);
+        }
+    }
+
+    /// All subflows of a connection are asked whether they have something to send, in the order that its scheduler wants.
+    fn pump_all<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
+        let mut order = std::mem::take(&mut self.multipaths.order);
+        while let Some(multipath) = self.multipaths.get(transfer) {
+            multipath.connection.order(&mut order);
+            let chunks = multipath.connection.scheduler().chunks();
+            let slots = multipath.slots.clone();
+            let mut sent = 0;
+            for &one in &order {
+                let slot = slots[one] as usize;
+                if let Some(multipath) = self.multipaths.get(transfer) {
+                    multipath.allowance = chunks;
+                }
+                let before = self.subflows.get(slot).packets_sent;
+                self.pump(now, network, agenda, slot);
+                sent += self.subflows.get(slot).packets_sent - before;
+            }
+            if sent == 0 || chunks == usize::MAX {
+                break;
+            }
+        }
+        if let Some(multipath) = self.multipaths.get(transfer) {
+            multipath.allowance = usize::MAX;
+        }
+        self.multipaths.order = order;
+    }
+
+    /// A segment of a subflow has arrived, which its receiver wants to acknowledge or not. What is in order on the subflow
+    /// becomes part of the stream; when that is whole, it is acknowledged at once.
+    #[inline(never)]
+    pub(super) fn take_in(&mut self, now: Ps, agenda: &mut Agenda, slot: usize, ack: Option<u64>) -> Option<u64> {
+        let subflow = self.subflows.get(slot);
+        let (from, to) = (subflow.taken, subflow.receiver.delivered_bytes());
+        let transfer = subflow.transfer;
+        let Some(multipath) = self.multipaths.get(transfer).filter(|_| from < to) else { return ack };
+        subflow.taken = to;
+        for (start, end) in multipath.connection.mapping(subflow.member as usize, from, to) {
+            multipath.reassembly.insert(start, end);
+        }
+        if multipath.reassembly.delivered_bytes() < multipath.size || multipath.delivered {
+            return ack;
+        }
+        multipath.delivered = true;
+        let last = subflow.receiver.handle_fin();
+        self.finish_connection(now, agenda, transfer);
+        Some(last)
+    }
+
+    /// The last byte of a connection has arrived.
+    fn finish_connection(&mut self, now: Ps, agenda: &mut Agenda, transfer: u32) {
+        let Some(multipath) = self.multipaths.get(transfer) else { return };
+        let subflows = &mut self.subflows;
+        let waits = multipath.slots.iter().map(|&slot| subflows.get(slot as usize).sender.timeout_wait(to_nanos(now)));
+        let waited = waits.min_by_key(|wait: &TimeoutWait| wait.initial.0 + wait.sampled.0).unwrap_or_default();
+        for (next, delay) in self.transfers.deliver_connection(transfer, waited, to_nanos(now)) {
+            agenda.push(now + to_ps(delay), Event::Start(next));
+        }
+        if now >= self.duration {
+            self.stop_if_finished(agenda);
+        }
+    }
+
+    /// A connection has nothing left to send, or is stopped: its subflows end, each with a FIN.
+    pub(super) fn end_connection<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        transfer: u32,
+    ) {
+        let Some(multipath) = self.multipaths.by_transfer[transfer as usize].take() else { return };
+        for &slot in &multipath.slots {
+            self.send_fin(now, network, slot as usize);
+            self.close(now, network, agenda, slot as usize);
+        }
+        self.transfers.end_connection(transfer, multipath.reassembly.delivered_bytes());
+    }
+
+    fn send_fin<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, slot: usize) {
+        let subflow = self.subflows.get(slot);
+        if !subflow.sender.is_open() {
+            return;
+        }
+        let fin = Packet::new((slot as u32) << 1, subflow.sender.acked_bytes(), 0, HEADER_BYTES as u16, TCP_FIN);
+        subflow.packets_sent += 1;
+        if network.send(now, subflow.interfaces[0].uplink().0, fin) {
+            self.subflows.get(slot).under_way += 1;
+        }
+    }
+
+    /// The connections of transfers without end, by transfer.
+    pub(super) fn long_lived_connections(&self) -> Vec<u32> {
+        let long_lived =
+            |&(_, one): &(u32, &Option<Box<Multipath>>)| one.as_ref().is_some_and(|one| one.size == u64::MAX);
+        (0..).zip(&self.multipaths.by_transfer).filter(long_lived).map(|(transfer, _)| transfer).collect()
+    }
+}
