@@ -6,6 +6,7 @@ pub mod schemes;
 mod scripted;
 pub mod strategies;
 mod switch;
+pub mod tshark;
 mod world;
 
 pub use golden::{check_case, check_folder, play_case, CaseError};

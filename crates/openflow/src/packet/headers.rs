@@ -1,17 +1,12 @@
 //! From a frame to the headers that switches and controllers look at.
 
+use super::mptcp::{find, JoinStep, Keys, TcpOption};
 use super::Ethernet;
 use crate::flow_match::ETH_IPV4;
 use crate::wire::Reader;
 use crate::ParseError;
 use pathloom_model::{FiveTuple, Headers, MptcpOption, PROTO_TCP, PROTO_UDP};
-use sha2::{Digest, Sha256};
 use std::net::Ipv4Addr;
-
-/// Kind of MPTCP's option of TCP (RFC 8684 §3).
-const OPTION_MPTCP: u8 = 30;
-const MP_CAPABLE: u8 = 0;
-const MP_JOIN: u8 = 1;
 
 /// The headers of an IPv4 frame; `None` for other frames. Ports are 0 for protocols without, and for all but the first
 /// fragment. A switch may have cut the frame off behind its headers.
@@ -64,43 +59,17 @@ fn tcp(reader: &mut Reader<'_>) -> Result<(u8, Option<MptcpOption>), ParseError>
     Ok((flags, mptcp(&rest[..rest.len().min(length - 20)])))
 }
 
-fn mptcp(mut options: &[u8]) -> Option<MptcpOption> {
-    loop {
-        match *options {
-            [] | [0, ..] => return None,
-            [1, ref rest @ ..] => options = rest,
-            [kind, length, ..] => {
-                let (option, rest) = options.split_at_checked(usize::from(length)).filter(|_| length >= 2)?;
-                if kind == OPTION_MPTCP {
-                    return read_mptcp(option);
-                }
-                options = rest;
-            }
-            [_] => return None,
+/// What tells a controller of the connection (RFC 8684 §3.1, §3.2). Its token is known once its receiver's key is; a first
+/// SYN of version 1 has none, and its token is 0.
+fn mptcp(options: &[u8]) -> Option<MptcpOption> {
+    match find(options)?.ok()? {
+        TcpOption::Capable { keys: Keys::Both { receiver, .. }, .. } => {
+            Some(MptcpOption::Capable { token: receiver.token() })
         }
-    }
-}
-
-/// RFC 8684 §3.1, §3.2. The token of a connection is known once its receiver's key is; a first SYN of version 1 has none,
-/// and its token is 0.
-fn read_mptcp(option: &[u8]) -> Option<MptcpOption> {
-    match option.get(2)? >> 4 {
-        MP_CAPABLE => {
-            let key = option.get(12..20);
-            Some(MptcpOption::Capable { token: key.map_or(0, token) })
-        }
-        MP_JOIN if option.len() == 12 => {
-            let token: [u8; 4] = option.get(4..8)?.try_into().ok()?;
-            Some(MptcpOption::Join { token: u32::from_be_bytes(token) })
-        }
+        TcpOption::Capable { .. } => Some(MptcpOption::Capable { token: 0 }),
+        TcpOption::Join { step: JoinStep::Syn { token, .. }, .. } => Some(MptcpOption::Join { token }),
         _ => None,
     }
-}
-
-/// The first 32 bits of the key's SHA-256 (RFC 8684 §3.2).
-fn token(key: &[u8]) -> u32 {
-    let hash = Sha256::digest(key);
-    u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
 }
 
 #[cfg(test)]

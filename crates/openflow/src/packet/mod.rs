@@ -2,6 +2,7 @@
 
 mod ethernet;
 mod headers;
+pub mod mptcp;
 
 pub use ethernet::Ethernet;
 pub use headers::headers;
