@@ -13,34 +13,34 @@ use pathloom_scheme::{Detection, Event, FlowId, FlowView};
 
 impl Controller {
     pub(crate) fn packet_in(&mut self, switch: NodeId, in_port: PortNo, headers: &Headers) {
-        if !self.is_ready(switch) {
+        if !self.context.is_ready(switch) {
             return self.keep_news(switch, News::Packet(in_port, *headers));
         }
         let five_tuple = headers.five_tuple;
         // Only a host's own port can speak for its address.
-        let at_home = |at: &Attachment| at.tor == switch && self.fabric.link(at.uplink).to_port == in_port;
-        if self.attachment(five_tuple.src).filter(at_home).is_none() {
-            self.counts.nonsense += 1;
+        let at_home = |at: &Attachment| at.tor == switch && self.context.fabric.link(at.uplink).to_port == in_port;
+        if self.context.attachment(five_tuple.src).filter(at_home).is_none() {
+            self.context.counts.nonsense += 1;
             return;
         }
         if self.takes_packet(headers) {
             return;
         }
-        match meaning(&self.config, &self.needs, headers) {
+        match meaning(&self.context.config, &self.context.needs, headers) {
             // Known by now, or over: this packet was on its way.
             Meaning::Standing { .. } if self.flows.find(&five_tuple).is_some() => {}
             Meaning::Standing { long } => {
                 let arrived = self.arrive(five_tuple, long);
-                self.counts.standing += u64::from(arrived.is_some());
+                self.context.counts.standing += u64::from(arrived.is_some());
                 if let Some(flow) = arrived.filter(|_| long) {
-                    self.counts.labelled += 1;
+                    self.context.counts.labelled += 1;
                     self.tell(Event::FlowArrived { flow });
                 }
             }
             Meaning::First { long, token, further } => {
                 if let Some(id) = self.arrive(five_tuple, long) {
-                    self.counts.labelled += u64::from(long && token.is_none());
-                    if let Some(view) = self.view.flows.get_mut(&id) {
+                    self.context.counts.labelled += u64::from(long && token.is_none());
+                    if let Some(view) = self.context.view.flows.get_mut(&id) {
                         view.mptcp_token = token;
                     }
                     match token.filter(|_| further) {
@@ -57,18 +57,18 @@ impl Controller {
 
     /// An application is about to send. Where flows are measured that tells their size, elsewhere it makes them known.
     pub(crate) fn announced(&mut self, five_tuple: FiveTuple, size_bytes: Option<u64>) {
-        let long = match self.needs.detection {
+        let long = match self.context.needs.detection {
             Detection::Nothing => return,
             Detection::Measured { .. } => false,
             Detection::Label | Detection::Announced | Detection::Any { .. } => true,
         };
-        let tor = self.attachment(five_tuple.src).map(|at| at.tor);
-        if let Some(tor) = tor.filter(|&tor| !self.is_ready(tor)) {
+        let tor = self.context.attachment(five_tuple.src).map(|at| at.tor);
+        if let Some(tor) = tor.filter(|&tor| !self.context.is_ready(tor)) {
             return self.keep_news(tor, News::Announced(five_tuple, size_bytes));
         }
         let arrived = self.arrive(five_tuple, long);
         let Some(id) = arrived.or_else(|| self.flows.find(&five_tuple)) else { return };
-        let Some(view) = self.view.flows.get_mut(&id) else { return };
+        let Some(view) = self.context.view.flows.get_mut(&id) else { return };
         view.size_bytes = size_bytes.or(view.size_bytes.get()).into();
         if let Some(flow) = arrived.filter(|_| long) {
             self.tell(Event::FlowArrived { flow });
@@ -77,17 +77,17 @@ impl Controller {
 
     /// Keeps what came before the rules of a ToR are known: a flow that begins may be found standing there.
     fn keep_news(&mut self, tor: NodeId, news: News) {
-        let kept = &mut self.switches[tor.index()].news;
+        let kept = &mut self.context.switches[tor.index()].news;
         if kept.len() < MOST_NEWS {
             kept.push(news);
         } else {
-            self.counts.flows_refused += 1;
+            self.context.counts.flows_refused += 1;
         }
     }
 
     /// The rules of a ToR are known now.
     pub(crate) fn read_news(&mut self, tor: NodeId) {
-        for news in std::mem::take(&mut self.switches[tor.index()].news) {
+        for news in std::mem::take(&mut self.context.switches[tor.index()].news) {
             match news {
                 News::Packet(in_port, headers) => self.packet_in(tor, in_port, &headers),
                 News::Announced(five_tuple, size_bytes) => self.announced(five_tuple, size_bytes),
@@ -104,10 +104,10 @@ impl Controller {
 
     /// Takes note of a flow that begins. `None` if it is known, or cannot be.
     fn arrive(&mut self, five_tuple: FiveTuple, long: bool) -> Option<FlowId> {
-        let (src, dst) = match (self.attachment(five_tuple.src), self.attachment(five_tuple.dst)) {
+        let (src, dst) = match (self.context.attachment(five_tuple.src), self.context.attachment(five_tuple.dst)) {
             (Some(src), Some(dst)) if src.address != dst.address => (src, dst),
             _ => {
-                self.counts.nonsense += 1;
+                self.context.counts.nonsense += 1;
                 return None;
             }
         };
@@ -117,7 +117,7 @@ impl Controller {
             plans = last.plans;
             if !last.closed {
                 // The first packet again; unless a way back turns out to be a long flow of its own.
-                return (long && self.leads_back(id)).then(|| self.make_long(id)).flatten();
+                return (long && self.context.leads_back(id)).then(|| self.make_long(id)).flatten();
             }
             // The ports are used again before the rules of their last connection have run out.
             self.retire(id);
@@ -125,12 +125,12 @@ impl Controller {
         if self.orphans.has(&five_tuple) {
             return None;
         }
-        if self.flows.of_host(src.host) >= self.config.max_flows_per_host {
-            self.counts.flows_refused += 1;
+        if self.flows.of_host(src.host) >= self.context.config.max_flows_per_host {
+            self.context.counts.flows_refused += 1;
             return None;
         }
         if !long && self.flows.of_host(src.host) >= self.room_to_count(src.tor) {
-            self.counts.uncounted += 1;
+            self.context.counts.uncounted += 1;
             return None;
         }
         let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst, meter: None };
@@ -141,21 +141,21 @@ impl Controller {
 
     /// A flow that is known is long.
     fn make_long(&mut self, id: FlowId) -> Option<FlowId> {
-        self.view.flows.get_mut(&id)?.long = true;
+        self.context.view.flows.get_mut(&id)?.long = true;
         Some(id)
     }
 
     /// Flows of a ToR's hosts that may still be counted.
     fn room_to_count(&self, tor: NodeId) -> u32 {
-        self.config.max_counted_per_tor.saturating_sub(self.flows.of_tor(tor))
+        self.context.config.max_counted_per_tor.saturating_sub(self.flows.of_tor(tor))
     }
 
     /// Adds a flow to what is known.
     pub(crate) fn insert_flow(&mut self, flow: Flow, long: bool) {
         let FlowKey { id, five_tuple, src, dst, .. } = flow.key;
-        let view = FlowView { long, ..FlowView::new(five_tuple, &src, &dst, self.now) };
-        self.counts.flows += 1;
-        self.view.flows.insert(id, view);
+        let view = FlowView { long, ..FlowView::new(five_tuple, &src, &dst, self.context.now) };
+        self.context.counts.flows += 1;
+        self.context.view.flows.insert(id, view);
         self.flows.insert(flow);
     }
 
@@ -165,10 +165,10 @@ impl Controller {
         let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
         flow.closed = true;
         let early = flow.moving.as_ref().is_some_and(|moving| moving.phase == 0);
-        if self.view.flows.get(&id).is_some_and(|view| view.long) {
+        if self.context.view.flows.get(&id).is_some_and(|view| view.long) {
             self.tell(Event::FlowFinished { flow: id });
         } else {
-            self.view.flows.remove(&id);
+            self.context.view.flows.remove(&id);
         }
         if early {
             self.undo_move(id);
@@ -230,7 +230,7 @@ impl Controller {
     /// Whether a flow whose rule ran out only rests: it has been silent for less than its time. `sent` tells whether the rule
     /// had seen a packet.
     fn rests(&mut self, id: FlowId, plan: u8, sent: bool) -> bool {
-        let planner = self.planner();
+        let planner = self.context.planner();
         let (patience_s, lasted_s) = (planner.idle_timeout_s, planner.path_idle_timeout_s);
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let on_path = flow.version(plan).is_some_and(|version| version.path.is_some());
@@ -252,8 +252,8 @@ impl Controller {
         flow.count_past(lost.bytes);
         let tor = flow.tor();
         let (closed, last) = (flow.closed, flow.staying().next().is_none());
-        let held = flow.more().held_until > self.now;
-        self.count_rules(tor, -1);
+        let held = flow.more().held_until > self.context.now;
+        self.context.count_rules(tor, -1);
         if !last {
             return if self.still_needed(id, plan) { self.add_source(id, lost) } else { self.settle(id) };
         }
@@ -271,12 +271,12 @@ impl Controller {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let (tor, key, plan) = (flow.tor(), flow.key, lost.plan);
         let version = flow.version(plan).cloned().unwrap_or_else(|| Version::new(plan, None));
-        let sent = self.switches[tor.index()].session == Session::Ready;
+        let sent = self.context.switches[tor.index()].session == Session::Ready;
         flow.sources.push(SourceRule { bytes: 0, sent, confirmed: false, leaving: false, ..lost });
-        self.count_rules(tor, 1);
+        self.context.count_rules(tor, 1);
         if sent {
-            let rule = self.planner().source(&key, &version, lost.level);
-            self.add_rule(tor, rule, Purpose::Count { flow: id, plan });
+            let rule = self.context.planner().source(&key, &version, lost.level);
+            self.context.add_rule(tor, rule, Purpose::Count { flow: id, plan });
         }
     }
 }

@@ -4,7 +4,8 @@
 //! bit of their identifiers says what they are, so that a controller that starts anew and finds their rules keeps them out of
 //! its scheme's sight. They end together, with the connection's last packet or when nothing comes any more.
 
-use crate::assignments::{Assigned, Assignments, Context, SavedAssignments};
+use crate::assignments::{self, Assigned, Assignments, SavedAssignments};
+use crate::context::Context;
 use crate::controller::Controller;
 use crate::cookies::{bound_id, is_bound};
 use crate::detection;
@@ -15,6 +16,12 @@ use crate::switches::Purpose;
 use pathloom_model::{FiveTuple, Headers, NodeId, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use pathloom_scheme::FlowId;
 
+/// What the assignments see.
+fn sight(context: &Context) -> assignments::Context<'_> {
+    let Context { now, fabric, view, places, config, .. } = context;
+    assignments::Context { now: *now, fabric, links: &view.links, places, limits: &config.assignments }
+}
+
 impl Controller {
     /// Path assignments, their claims and connections.
     pub fn assignments(&self) -> &Assignments {
@@ -22,10 +29,8 @@ impl Controller {
     }
 
     /// Lets the assignments do something that takes a look at the rest of the controller.
-    fn with_assignments<R>(&mut self, act: impl FnOnce(&mut Assignments, &Context<'_>) -> R) -> R {
-        let Controller { now, fabric, view, places, config, assignments, .. } = self;
-        let context = Context { now: *now, fabric, links: &view.links, places, limits: &config.assignments };
-        act(assignments, &context)
+    fn with_assignments<R>(&mut self, act: impl FnOnce(&mut Assignments, &assignments::Context<'_>) -> R) -> R {
+        act(&mut self.assignments, &sight(&self.context))
     }
 
     /// Answers an application that asks for paths, claims one or releases its assignment; others are not for here.
@@ -33,18 +38,18 @@ impl Controller {
         match input {
             Input::AssignPaths { request, owner, paths } => {
                 let answer = self.with_assignments(|all, at| all.assign(at, owner, paths));
-                self.put(Output::Assigned { request, answer });
+                self.context.put(Output::Assigned { request, answer });
             }
             Input::ClaimPath { request, owner, assignment, connection } => {
                 let answer = self.with_assignments(|all, at| all.claim(at, &owner, assignment, connection));
                 let answer = answer.map(|path| Assigned { assignment, paths: vec![path] });
-                self.put(Output::Claimed { request, answer });
+                self.context.put(Output::Claimed { request, answer });
             }
             Input::ReleasePaths { request, owner, assignment } => {
-                let answer = self.assignments.release(self.now, &owner, assignment);
-                self.put(Output::Released { request, answer });
+                let answer = self.assignments.release(self.context.now, &owner, assignment);
+                self.context.put(Output::Released { request, answer });
             }
-            _ => self.counts.nonsense += 1,
+            _ => self.context.counts.nonsense += 1,
         }
     }
 
@@ -64,7 +69,7 @@ impl Controller {
         if flow.is_none() {
             return false;
         }
-        self.counts.bound += 1;
+        self.context.counts.bound += 1;
         self.assignments.bind(&five_tuple, flow, back);
         for id in [flow, back].into_iter().flatten() {
             self.lead(id);
@@ -75,7 +80,7 @@ impl Controller {
 
     /// Makes a direction of a connection known. A flow that had its five-tuple is over: its rules stay while it drains.
     fn make_bound(&mut self, five_tuple: FiveTuple) -> Option<FlowId> {
-        let (src, dst) = (self.attachment(five_tuple.src)?, self.attachment(five_tuple.dst)?);
+        let (src, dst) = (self.context.attachment(five_tuple.src)?, self.context.attachment(five_tuple.dst)?);
         let mut plans = 0;
         if let Some(other) = self.flows.find(&five_tuple) {
             plans = self.replace(other)?;
@@ -83,8 +88,8 @@ impl Controller {
         if self.orphans.has(&five_tuple) {
             return None;
         }
-        if self.flows.of_host(src.host) >= self.config.max_flows_per_host {
-            self.counts.flows_refused += 1;
+        if self.flows.of_host(src.host) >= self.context.config.max_flows_per_host {
+            self.context.counts.flows_refused += 1;
             return None;
         }
         let key = FlowKey { id: bound_id(self.flows.next_id()), five_tuple, src, dst, meter: None };
@@ -98,8 +103,8 @@ impl Controller {
             return;
         }
         match self.assignments.path_of(id) {
-            Some(path) if path.is_up(&self.view.links) => self.route(id, path, None),
-            Some(_) => self.assignments.await_link(self.now, id),
+            Some(path) if path.is_up(&self.context.view.links) => self.route(id, path, None),
+            Some(_) => self.assignments.await_link(self.context.now, id),
             None => {}
         }
     }
@@ -107,7 +112,7 @@ impl Controller {
     /// A flow of a connection is over, and so is the other direction.
     pub(crate) fn end_bound(&mut self, id: FlowId) {
         if is_bound(id) {
-            if let Some(other) = self.assignments.flow_ended(self.now, id) {
+            if let Some(other) = self.assignments.flow_ended(self.context.now, id) {
                 self.finish(other);
             }
         }
@@ -116,14 +121,14 @@ impl Controller {
     /// A flow of a connection has left its path for another reason than a dead link, or could not be put there.
     pub(crate) fn lead_later(&mut self, id: FlowId) {
         if is_bound(id) && self.flows.get(id).is_some_and(|flow| !flow.closed) {
-            self.assignments.try_later(self.now, id);
+            self.assignments.try_later(self.context.now, id);
         }
     }
 
     /// Does what is due for assignments.
     pub(crate) fn assignments_if_due(&mut self) {
-        if self.assignments.poll_timeout().is_some_and(|at| at <= self.now) {
-            for id in self.assignments.handle_timeout(self.now) {
+        if self.assignments.poll_timeout().is_some_and(|at| at <= self.context.now) {
+            for id in self.assignments.handle_timeout(self.context.now) {
                 self.lead(id);
             }
         }
@@ -147,15 +152,13 @@ impl Controller {
 
     /// Takes back the assignments of a snapshot, when its flows are known.
     pub(crate) fn restore_assignments(&mut self, saved: SavedAssignments) {
-        let Controller { now, fabric, view, places, config, assignments, flows, .. } = self;
-        let context = Context { now: *now, fabric, links: &view.links, places, limits: &config.assignments };
-        let stands = |id: FlowId| flows.get(id).is_some_and(|flow| !flow.closed);
-        assignments.restore(&context, saved, stands);
+        let stands = |id: FlowId| self.flows.get(id).is_some_and(|flow| !flow.closed);
+        self.assignments.restore(&sight(&self.context), saved, stands);
     }
 
     /// The addresses at a switch whose first and last packets are copied because they have assignments.
     pub(crate) fn assigned_sources(&self, switch: NodeId) -> Vec<std::net::Ipv4Addr> {
-        let here = |address: &_| self.attachment(*address).is_some_and(|at| at.tor == switch);
+        let here = |address: &_| self.context.attachment(*address).is_some_and(|at| at.tor == switch);
         self.assignments.sources().filter(here).collect()
     }
 
@@ -165,12 +168,13 @@ impl Controller {
         if changed.is_empty() {
             return;
         }
-        let mut tors: Vec<NodeId> = changed.iter().filter_map(|&at| self.attachment(at)).map(|at| at.tor).collect();
+        let mut tors: Vec<NodeId> =
+            changed.iter().filter_map(|&at| self.context.attachment(at)).map(|at| at.tor).collect();
         tors.sort_unstable();
         tors.dedup();
         for tor in tors {
             // Otherwise it is told when its session stands.
-            if self.is_ready(tor) {
+            if self.context.is_ready(tor) {
                 self.refresh_copies_at(tor);
             }
         }
@@ -178,11 +182,17 @@ impl Controller {
 
     fn refresh_copies_at(&mut self, tor: NodeId) {
         let sources = self.assigned_sources(tor);
-        let wanted = detection::rules(&self.config, &self.needs, (&self.fabric, &self.places), tor, &sources);
-        let ours = |rule: &pathloom_model::rules::Rule| detection::is_of_source(&self.config, rule);
+        let wanted = detection::rules(
+            &self.context.config,
+            &self.context.needs,
+            (&self.context.fabric, &self.context.places),
+            tor,
+            &sources,
+        );
+        let ours = |rule: &pathloom_model::rules::Rule| detection::is_of_source(&self.context.config, rule);
         let wanted: std::collections::BTreeMap<_, _> =
             wanted.into_iter().filter(ours).map(|rule| (rule.key(), rule)).collect();
-        let found = &self.switches[tor.index()].fixed.others;
+        let found = &self.context.switches[tor.index()].fixed.others;
         let surplus = found.values().filter(|rule| ours(rule) && !wanted.contains_key(&rule.key()));
         let surplus: Vec<_> = surplus.map(|rule| rule.key()).collect();
         let missing: Vec<_> = wanted.into_iter().filter(|(key, _)| !found.contains_key(key)).collect();
@@ -190,14 +200,14 @@ impl Controller {
             return;
         }
         for (key, rule) in missing {
-            self.switches[tor.index()].fixed.others.insert(key, rule.clone());
-            self.add_rule(tor, rule, Purpose::Fixed);
+            self.context.switches[tor.index()].fixed.others.insert(key, rule.clone());
+            self.context.add_rule(tor, rule, Purpose::Fixed);
         }
         for key in surplus {
-            self.switches[tor.index()].fixed.others.remove(&key);
-            self.delete_rule(tor, key);
+            self.context.switches[tor.index()].fixed.others.remove(&key);
+            self.context.delete_rule(tor, key);
         }
-        self.count_rules(tor, 0);
-        self.switches[tor.index()].watch.fixed_changed();
+        self.context.count_rules(tor, 0);
+        self.context.switches[tor.index()].watch.fixed_changed();
     }
 }

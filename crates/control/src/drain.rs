@@ -105,8 +105,10 @@ impl Controller {
     /// Whether a switch or a cable may be taken out of service (`out`), or back into it.
     pub fn check_drain(&self, target: Target, out: bool) -> Result<(), DrainError> {
         let known = match target {
-            Target::Switch(switch) => self.is_switch(switch),
-            Target::Cable(link) => link.index() < self.fabric.links().len() && self.fabric.is_switch_link(link),
+            Target::Switch(switch) => self.context.is_switch(switch),
+            Target::Cable(link) => {
+                link.index() < self.context.fabric.links().len() && self.context.fabric.is_switch_link(link)
+            }
         };
         if !known {
             return Err(DrainError::NotOurs);
@@ -118,14 +120,14 @@ impl Controller {
             return Ok(());
         }
         let without = match target {
-            Target::Switch(switch) if self.fabric.tor_index(switch).is_some() => {
+            Target::Switch(switch) if self.context.fabric.tor_index(switch).is_some() => {
                 return Err(DrainError::HasHosts(switch))
             }
-            Target::Switch(switch) => self.fabric.switch_ports(switch).iter().map(|port| port.link).collect(),
+            Target::Switch(switch) => self.context.fabric.switch_ports(switch).iter().map(|port| port.link).collect(),
             Target::Cable(link) => vec![link],
         };
         let leaves = |link: LinkId| without.iter().any(|gone| gone.cable() == link.cable());
-        let up = |link: LinkId| self.view.links.is_up(link);
+        let up = |link: LinkId| self.context.view.links.is_up(link);
         let (before, after) = (self.parts(up), self.parts(|link| up(link) && !leaves(link)));
         // ToRs that were in one part have to be in one part afterwards.
         let mut parts: BTreeMap<Option<NodeId>, Option<NodeId>> = BTreeMap::new();
@@ -133,18 +135,18 @@ impl Controller {
             let part = after[tor.index()];
             *parts.entry(before[tor.index()]).or_insert(part) != part
         };
-        self.fabric.tors().iter().find(torn).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
+        self.context.fabric.tors().iter().find(torn).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
     }
 
     /// Carries out [`crate::Input::Drain`].
     pub(crate) fn drain(&mut self, target: Target, out: bool) {
         if self.check_drain(target, out).is_err() {
-            self.counts.nonsense += 1;
+            self.context.counts.nonsense += 1;
             return;
         }
         let before = self.drains.clone();
         self.drains.set(target, out);
-        let fabric = self.fabric.clone();
+        let fabric = self.context.fabric.clone();
         let changed: Vec<LinkId> = fabric
             .switch_cables()
             .filter(|&link| before.covers(&fabric, link) != self.drains.covers(&fabric, link))
@@ -155,9 +157,9 @@ impl Controller {
             Target::Cable(link) => vec![fabric.link(link).from, fabric.link(link).to],
         };
         let touched = |link: LinkId| changed.iter().any(|other| other.cable() == link.cable());
-        let hops = self.hops(&ends, |link| self.view.links.is_up(link) || touched(link));
+        let hops = self.hops(&ends, |link| self.context.view.links.is_up(link) || touched(link));
         for &link in &changed {
-            self.view.links.set_cable(link, !out);
+            self.context.view.links.set_cable(link, !out);
             for link in [link.min(link.reverse()), link.max(link.reverse())] {
                 self.tell(Event::LinkChanged { link, up: !out });
             }
@@ -165,14 +167,14 @@ impl Controller {
         self.stage(target, out, &hops);
         self.reassign();
         if out {
-            self.timers.set(self.now.saturating_add(PATIENCE), Timer::Drain);
+            self.context.timers.set(self.context.now.saturating_add(PATIENCE), Timer::Drain);
         }
     }
 
     /// Which part of the fabric each node is in, named by the first ToR in it: it may have fallen apart.
     fn parts(&self, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
-        let mut parts = vec![None; self.fabric.nodes().len()];
-        for &tor in self.fabric.tors() {
+        let mut parts = vec![None; self.context.fabric.nodes().len()];
+        for &tor in self.context.fabric.tors() {
             if parts[tor.index()].is_none() {
                 let reached = self.hops(&[tor], &usable);
                 parts
@@ -187,11 +189,11 @@ impl Controller {
 
     /// Hops from the nearest of some switches, by node.
     fn hops(&self, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<Option<usize>> {
-        let mut hops = vec![None; self.fabric.nodes().len()];
+        let mut hops = vec![None; self.context.fabric.nodes().len()];
         let mut queue: VecDeque<NodeId> = ends.iter().copied().collect();
         ends.iter().for_each(|end| hops[end.index()] = Some(0));
         while let Some(at) = queue.pop_front() {
-            for port in self.fabric.switch_ports(at) {
+            for port in self.context.fabric.switch_ports(at) {
                 if hops[port.to.index()].is_none() && usable(port.link) {
                     hops[port.to.index()] = hops[at.index()].map(|hops| hops + 1);
                     queue.push_back(port.to);
@@ -207,7 +209,7 @@ impl Controller {
             return;
         }
         let mut left: Vec<Vec<NodeId>> = Vec::new();
-        for &switch in self.fabric.switches() {
+        for &switch in self.context.fabric.switches() {
             // A switch that leaves service goes on with the routes it has: for packets that are still on their way.
             let leaving = out && target == Target::Switch(switch);
             if let Some(hops) = hops[switch.index()].filter(|_| !leaving) {
@@ -226,7 +228,7 @@ impl Controller {
     pub(crate) fn next_stage(&mut self) {
         while self.staged.waiting.is_empty() {
             let Some(switches) = self.staged.left.pop_front() else { return };
-            for switch in switches.into_iter().filter(|&switch| self.is_ready(switch)).collect::<Vec<_>>() {
+            for switch in switches.into_iter().filter(|&switch| self.context.is_ready(switch)).collect::<Vec<_>>() {
                 self.tell_and_wait(switch);
             }
         }
@@ -234,12 +236,12 @@ impl Controller {
 
     /// Brings a switch up to date, and waits for it to confirm if that takes a message.
     fn tell_and_wait(&mut self, switch: NodeId) {
-        let before = self.xid;
+        let before = self.context.last_xid();
         self.bring_up_to_date(switch);
-        if self.xid != before {
+        if self.context.last_xid() != before {
             self.staged.number = self.staged.number.wrapping_add(1);
-            let (xid, number) = (self.next_xid(), self.staged.number);
-            self.await_answer(switch, xid, Purpose::Stage { number });
+            let (xid, number) = (self.context.next_xid(), self.staged.number);
+            self.context.await_answer(switch, xid, Purpose::Stage { number });
             self.staged.waiting.insert(switch, number);
         }
     }
@@ -276,7 +278,7 @@ impl Controller {
         if self.drains.is_empty() {
             return;
         }
-        let crosses = |path: &Path| path.links().iter().any(|&link| self.drains.covers(&self.fabric, link));
+        let crosses = |path: &Path| path.links().iter().any(|&link| self.drains.covers(&self.context.fabric, link));
         let mut left: Vec<FlowId> = Vec::new();
         let mut moving = !self.staged.is_over();
         for (id, flow) in self.routed().filter_map(|id| Some((id, self.flows.get(id)?))) {
@@ -290,7 +292,7 @@ impl Controller {
             }
         }
         if moving || !left.is_empty() {
-            self.timers.set(self.now.saturating_add(PATIENCE), Timer::Drain);
+            self.context.timers.set(self.context.now.saturating_add(PATIENCE), Timer::Drain);
         }
         // Only now does every default route lead past it.
         if self.staged.is_over() {
@@ -303,7 +305,7 @@ impl Controller {
 
     /// Whether a link is out of service, or a switch at an end of it.
     pub fn is_drained(&self, link: LinkId) -> bool {
-        self.drains.covers(&self.fabric, link)
+        self.drains.covers(&self.context.fabric, link)
     }
 
     /// Whether a switch is out of service.
@@ -325,23 +327,24 @@ impl Controller {
     /// Whether there may be flows whose paths are not known, for they were set up before the controller started: a ToR has
     /// not been asked yet, or it cannot be told where its flows go.
     fn is_anything_unread(&self) -> bool {
-        !self.orphans.is_empty() || self.fabric.tors().iter().any(|tor| !self.switches[tor.index()].read)
+        !self.orphans.is_empty()
+            || self.context.fabric.tors().iter().any(|tor| !self.context.switches[tor.index()].read)
     }
 
     /// Whether a switch has nothing but the default routes that it should have, as far as it has confirmed them.
     fn is_as_told(&self, switch: NodeId) -> bool {
-        let state = &self.switches[switch.index()];
+        let state = &self.context.switches[switch.index()];
         state.session == Session::Ready && !state.reread
     }
 
     /// The switches whose default routes decide whether packets cross a link: its ends. A switch that is out of service
     /// keeps those that it had ([`Controller::stage`]), so that its neighbours decide in its place.
     fn senders(&self, link: LinkId) -> impl Iterator<Item = NodeId> + '_ {
-        let ends = self.fabric.link(link);
+        let ends = self.context.fabric.link(link);
         let (mut open, mut seen) = (vec![ends.from, ends.to], BTreeSet::new());
         while let Some(at) = open.pop() {
             if seen.insert(at) && self.is_switch_drained(at) {
-                open.extend(self.fabric.switch_ports(at).iter().map(|port| port.to));
+                open.extend(self.context.fabric.switch_ports(at).iter().map(|port| port.to));
             }
         }
         seen.into_iter().filter(|&at| !self.is_switch_drained(at))
@@ -349,7 +352,7 @@ impl Controller {
 
     /// Number of flows with rules for a path over each link, by link, with those that move away from it.
     pub fn flows_on_links(&self) -> Vec<u32> {
-        let mut flows = vec![0; self.fabric.links().len()];
+        let mut flows = vec![0; self.context.fabric.links().len()];
         for flow in self.routed().filter_map(|id| self.flows.get(id)) {
             let links = flow.versions.iter().filter_map(|version| version.path.as_ref()).flat_map(Path::links);
             let links: BTreeSet<LinkId> = links.copied().collect();

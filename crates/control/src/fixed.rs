@@ -21,14 +21,14 @@ impl Controller {
         if !self.stale {
             return;
         }
-        let fabric = self.fabric.clone();
-        if !fabric.switches().iter().any(|&switch| self.is_ready(switch)) {
+        let fabric = self.context.fabric.clone();
+        if !fabric.switches().iter().any(|&switch| self.context.is_ready(switch)) {
             return;
         }
         self.stale = false;
         self.unstage();
         for &switch in fabric.switches() {
-            if self.is_ready(switch) {
+            if self.context.is_ready(switch) {
                 self.tell_switch(switch);
             }
         }
@@ -39,38 +39,38 @@ impl Controller {
     /// of them before the others, and old ones go after them, the most specific last.
     pub(crate) fn bring_up_to_date(&mut self, switch: NodeId) {
         let wanted = self.wanted_fixed(switch);
-        let found = std::mem::take(&mut self.switches[switch.index()].fixed);
+        let found = std::mem::take(&mut self.context.switches[switch.index()].fixed);
         self.change_fixed(switch, found, wanted);
     }
 
     /// Takes a switch from what it has to what it should have. Returns the number of rules and groups that it lacked.
     pub(crate) fn change_fixed(&mut self, switch: NodeId, found: FixedRules, mut wanted: FixedRules) -> u64 {
-        let first = self.xid;
+        let first = self.context.last_xid();
         let mut lacked = 0;
         for (&id, ports) in &wanted.defaults.groups {
             if found.defaults.groups.get(&id) != Some(ports) {
-                let xid = self.next_xid();
-                self.put(Output::AddGroup { switch, xid, group: spread_group(id, ports) });
-                self.await_answer(switch, xid, Purpose::Fixed);
+                let xid = self.context.next_xid();
+                self.context.put(Output::AddGroup { switch, xid, group: spread_group(id, ports) });
+                self.context.await_answer(switch, xid, Purpose::Fixed);
                 lacked += 1;
             }
         }
         for (key, rule) in &wanted.others {
             let same = |other: &&Rule| Rule { cookie: rule.cookie, ..(*other).clone() } == *rule;
             if found.others.get(key).filter(same).is_none() {
-                self.add_rule(switch, rule.clone(), Purpose::Fixed);
+                self.context.add_rule(switch, rule.clone(), Purpose::Fixed);
                 lacked += 1;
             }
         }
         for key in found.others.keys().filter(|key| !wanted.others.contains_key(key)) {
-            self.delete_rule(switch, *key);
+            self.context.delete_rule(switch, *key);
         }
         lacked += self.change_routes(switch, &found.defaults.routes, &wanted.defaults.routes);
         self.keep_groups(switch, found.defaults.groups, &mut wanted.defaults.groups);
-        self.switches[switch.index()].fixed = wanted;
-        self.count_rules(switch, 0);
-        if self.xid != first {
-            self.switches[switch.index()].watch.fixed_changed();
+        self.context.switches[switch.index()].fixed = wanted;
+        self.context.count_rules(switch, 0);
+        if self.context.last_xid() != first {
+            self.context.switches[switch.index()].watch.fixed_changed();
         }
         lacked
     }
@@ -82,29 +82,29 @@ impl Controller {
             wanted.entry(id).or_insert(ports);
         }
         if wanted.len() > standing {
-            let until = self.now.saturating_add(GROUP_REST);
-            self.switches[switch.index()].groups_until = until;
-            self.timers.set(until, Timer::Groups { switch });
+            let until = self.context.now.saturating_add(GROUP_REST);
+            self.context.switches[switch.index()].groups_until = until;
+            self.context.timers.set(until, Timer::Groups { switch });
         }
     }
 
     /// Deletes the groups that no rule has named for long enough.
     pub(crate) fn delete_unnamed_groups(&mut self, switch: NodeId) {
-        let state = &self.switches[switch.index()];
+        let state = &self.context.switches[switch.index()];
         // A lost session reads what there is when it stands again; groups that came to rest later have their own timer.
-        if !self.is_ready(switch) || state.groups_until > self.now {
+        if !self.context.is_ready(switch) || state.groups_until > self.context.now {
             return;
         }
         let defaults = &state.fixed.defaults;
         let named = |id: &GroupId| defaults.routes.iter().any(|&(_, choice)| choice == Choice::Group(*id));
         let unnamed: Vec<GroupId> = defaults.groups.keys().copied().filter(|id| !named(id)).collect();
         if !unnamed.is_empty() {
-            self.switches[switch.index()].watch.fixed_changed();
+            self.context.switches[switch.index()].watch.fixed_changed();
         }
         for group in unnamed {
-            self.switches[switch.index()].fixed.defaults.groups.remove(&group);
-            let xid = self.next_xid();
-            self.put(Output::DeleteGroup { switch, xid, group });
+            self.context.switches[switch.index()].fixed.defaults.groups.remove(&group);
+            let xid = self.context.next_xid();
+            self.context.put(Output::DeleteGroup { switch, xid, group });
         }
     }
 
@@ -117,30 +117,36 @@ impl Controller {
         added.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len));
         let lacked = added.len() as u64;
         for (prefix, choice) in added {
-            let rule = route_rule(&self.config, prefix, choice);
-            self.add_rule(switch, rule, Purpose::Fixed);
+            let rule = route_rule(&self.context.config, prefix, choice);
+            self.context.add_rule(switch, rule, Purpose::Fixed);
         }
         let stale = |&&(prefix, _): &&(Prefix, Choice)| choice_in(wanted, prefix).is_none();
         let mut deleted: Vec<_> = found.iter().filter(stale).copied().collect();
         deleted.sort_by_key(|(prefix, _)| prefix.len);
         for (prefix, choice) in deleted {
-            let key = route_rule(&self.config, prefix, choice).key();
-            self.delete_rule(switch, key);
+            let key = route_rule(&self.context.config, prefix, choice).key();
+            self.context.delete_rule(switch, key);
         }
         lacked
     }
 
     fn wanted_fixed(&mut self, switch: NodeId) -> FixedRules {
-        let (links, how) = (&self.view.links, self.view.defaults);
+        let (links, how) = (&self.context.view.links, self.context.view.defaults);
         let routes = match self.routes.take().filter(|routes| routes.are_for(links, how)) {
             Some(routes) => routes,
-            None => Routes::new(&self.fabric, links, how),
+            None => Routes::new(&self.context.fabric, links, how),
         };
-        let standing = &self.switches[switch.index()].fixed.defaults.groups;
-        let defaults = self.compiler.compile((&self.fabric, &self.places), &routes, switch, standing);
+        let standing = &self.context.switches[switch.index()].fixed.defaults.groups;
+        let defaults = self.compiler.compile((&self.context.fabric, &self.context.places), &routes, switch, standing);
         self.routes = Some(routes);
         let sources = self.assigned_sources(switch);
-        let others = detection::rules(&self.config, &self.needs, (&self.fabric, &self.places), switch, &sources);
+        let others = detection::rules(
+            &self.context.config,
+            &self.context.needs,
+            (&self.context.fabric, &self.context.places),
+            switch,
+            &sources,
+        );
         FixedRules { defaults, others: others.into_iter().map(|rule| (rule.key(), rule)).collect() }
     }
 
@@ -149,7 +155,7 @@ impl Controller {
         let mut fixed = FixedRules::default();
         for rule in rules {
             let kind = Cookie::decode(rule.cookie).map(|cookie| cookie.kind);
-            let route = read_route(&self.config, rule).filter(|_| kind == Some(RuleKind::Default));
+            let route = read_route(&self.context.config, rule).filter(|_| kind == Some(RuleKind::Default));
             match (kind, route) {
                 (_, Some(route)) => fixed.defaults.routes.push(route),
                 (Some(RuleKind::Default | RuleKind::Detection), None) => {

@@ -6,9 +6,9 @@
 //! or of its last part, and no label leads round. A rule stands as long as some version of a flow's route needs it, and
 //! until the packets of the last of them have drained. Two trees have the same label if they have no switch in common.
 
+use crate::context::UNKNOWN_DRAIN;
 use crate::controller::Controller;
 use crate::cookies::{Cookie, RuleKind};
-use crate::orphans::UNKNOWN_DRAIN;
 use crate::plan::{FlowKey, Version};
 use crate::switches::Purpose;
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
@@ -135,7 +135,7 @@ impl Controller {
     /// The label for a path on which flows share rules, now needed by one more version. `None` if the flow needs rules of
     /// its own, because all labels are taken.
     pub(crate) fn take_label(&mut self, path: &Path) -> Option<u16> {
-        let hops = hops(&self.fabric, path);
+        let hops = hops(&self.context.fabric, path);
         let label = self.labels.choose(&hops)?;
         self.claim(&hops, label);
         Some(label)
@@ -143,7 +143,7 @@ impl Controller {
 
     /// The switches of a path that would need a rule more for it.
     pub(crate) fn labels_missing(&self, path: &Path) -> Vec<NodeId> {
-        let hops = hops(&self.fabric, path);
+        let hops = hops(&self.context.fabric, path);
         let label = self.labels.choose(&hops);
         let missing = |&at: &NodeId| label.is_none_or(|label| !self.labels.0.contains_key(&(at, label)));
         hops.iter().map(|&(at, _)| at).filter(missing).collect()
@@ -152,7 +152,7 @@ impl Controller {
     /// Claims the rules of a version that a snapshot or a switch tells of.
     pub(crate) fn claim_version(&mut self, version: &Version) {
         if let Some(path) = version.path.as_ref().filter(|_| version.is_shared()) {
-            let hops = hops(&self.fabric, path);
+            let hops = hops(&self.context.fabric, path);
             self.claim(&hops, version.tag);
         }
     }
@@ -165,7 +165,7 @@ impl Controller {
             rule.users += 1;
             rule.next = rule.next.or(Some(next));
             if !known {
-                self.count_rules(at, 1);
+                self.context.count_rules(at, 1);
                 self.send_label(at, label);
             }
         }
@@ -176,7 +176,7 @@ impl Controller {
         let Some(label) = label_of(key) else { return false };
         let fresh = LabelRule::new(None);
         if !self.labels.0.contains_key(&(switch, label)) {
-            self.count_rules(switch, 1);
+            self.context.count_rules(switch, 1);
         }
         self.labels.0.entry((switch, label)).or_insert(fresh).users += 1;
         true
@@ -185,32 +185,32 @@ impl Controller {
     /// Adds the rule of a label at a switch, if that can be told things now.
     fn send_label(&mut self, switch: NodeId, label: u16) {
         let next = self.labels.next(switch, label);
-        let (true, Some(next)) = (self.is_ready(switch), next) else { return };
+        let (true, Some(next)) = (self.context.is_ready(switch), next) else { return };
         let (actions, goto) = match next {
             Next::Port(port) => ([RuleAction::Output(port)].into(), None),
             Next::Home => (Actions::from([RuleAction::PopTag]), Some(DEFAULTS)),
         };
-        let key = label_key(self.config.priorities.flow, label);
+        let key = label_key(self.context.config.priorities.flow, label);
         let mut rule = tables::rule(key.table, key.priority, key.matches, actions, goto);
-        rule.cookie = Cookie::fixed(RuleKind::Label, self.config.epoch).encode();
-        rule.notify_removal = self.config.is_watched();
-        let xid = self.next_xid();
-        self.switches[switch.index()].watch.touch(|| key, true);
+        rule.cookie = Cookie::fixed(RuleKind::Label, self.context.config.epoch).encode();
+        rule.notify_removal = self.context.config.is_watched();
+        let xid = self.context.next_xid();
+        self.context.switches[switch.index()].watch.touch(|| key, true);
         if let Some(known) = self.labels.0.get_mut(&(switch, label)) {
             (known.xid, known.confirmed) = (xid, false);
         }
-        self.put(crate::io::Output::AddRule { switch, xid, rule });
-        self.await_answer(switch, xid, Purpose::Label { label });
+        self.context.put(crate::io::Output::AddRule { switch, xid, rule });
+        self.context.await_answer(switch, xid, Purpose::Label { label });
     }
 
     /// A move waits for the rules of its version that are not confirmed yet: returns how many.
     pub(crate) fn await_labels(&mut self, flow: FlowId, number: NonZeroU32, version: &Version) -> u32 {
         let Some(path) = &version.path else { return 0 };
         let mut waiting = 0;
-        for (at, _) in hops(&self.fabric, path) {
+        for (at, _) in hops(&self.context.fabric, path) {
             let rule = self.labels.0.get(&(at, version.tag)).copied();
             if let Some(rule) = rule.filter(|rule| !rule.confirmed) {
-                self.await_answer(at, rule.xid, Purpose::Step { flow, number });
+                self.context.await_answer(at, rule.xid, Purpose::Step { flow, number });
                 waiting += 1;
             }
         }
@@ -221,10 +221,10 @@ impl Controller {
     pub(crate) fn rules_of(&self, key: &FlowKey, version: &Version) -> Vec<(NodeId, RuleKey)> {
         match &version.path {
             Some(path) if version.is_shared() => {
-                let rule = label_key(self.config.priorities.flow, version.tag);
-                hops(&self.fabric, path).into_iter().map(|(at, _)| (at, rule)).collect()
+                let rule = label_key(self.context.config.priorities.flow, version.tag);
+                hops(&self.context.fabric, path).into_iter().map(|(at, _)| (at, rule)).collect()
             }
-            _ => self.planner().hops(key, version).map(|(at, rule)| (at, rule.key())).collect(),
+            _ => self.context.planner().hops(key, version).map(|(at, rule)| (at, rule.key())).collect(),
         }
     }
 
@@ -242,9 +242,9 @@ impl Controller {
                 return;
             }
         }
-        self.count_rules(switch, -1);
-        if self.is_ready(switch) {
-            self.delete_rule(switch, key);
+        self.context.count_rules(switch, -1);
+        if self.context.is_ready(switch) {
+            self.context.delete_rule(switch, key);
         }
     }
 
@@ -265,7 +265,7 @@ impl Controller {
             self.flows.get(*id).is_some_and(|flow| {
                 let waits =
                     |version: &Version| flow.moving.as_ref().is_some_and(|m| m.plan == version.plan && m.phase == 0);
-                let needs = |version: &Version| version.tag == label && version.stands_at(&self.fabric, switch);
+                let needs = |version: &Version| version.tag == label && version.stands_at(&self.context.fabric, switch);
                 flow.versions.iter().any(|version| needs(version) && !waits(version))
             })
         };
@@ -277,7 +277,7 @@ impl Controller {
     fn label_absent(&mut self, switch: NodeId, label: u16) -> bool {
         let Some(rule) = self.labels.0.get_mut(&(switch, label)).filter(|rule| !rule.absent) else { return false };
         rule.absent = true;
-        self.count_rules(switch, -1);
+        self.context.count_rules(switch, -1);
         true
     }
 
@@ -292,9 +292,9 @@ impl Controller {
         let kind = |rule: &&Rule| Cookie::decode(rule.cookie).is_some_and(|cookie| cookie.kind == RuleKind::Label);
         let mut found: BTreeMap<u16, Next> = BTreeMap::new();
         for rule in rules.iter().filter(kind) {
-            match read(rule).filter(|_| rule.priority == self.config.priorities.flow) {
+            match read(rule).filter(|_| rule.priority == self.context.config.priorities.flow) {
                 Some((label, next)) => drop(found.insert(label, next)),
-                None => drop(self.delete_rule(switch, rule.key())),
+                None => drop(self.context.delete_rule(switch, rule.key())),
             }
         }
         let all = (switch, 0)..=(switch, u16::MAX);
@@ -304,7 +304,7 @@ impl Controller {
                 (Some(there), wanted) if wanted.is_none_or(|wanted| wanted == there) => {
                     let same = LabelRule { next: Some(there), confirmed: true, absent: false, ..rule };
                     self.labels.0.insert((switch, label), same);
-                    self.count_rules(switch, i32::from(rule.absent));
+                    self.context.count_rules(switch, i32::from(rule.absent));
                 }
                 (_, Some(_)) if !rule.absent => self.send_label(switch, label),
                 _ => drop(self.label_absent(switch, label)),
@@ -313,9 +313,9 @@ impl Controller {
         for (label, next) in found {
             let unclaimed = LabelRule { confirmed: true, ..LabelRule::new(Some(next)) };
             self.labels.0.insert((switch, label), unclaimed);
-            self.count_rules(switch, 1);
-            let at = self.now.saturating_add(self.config.drain.unwrap_or(UNKNOWN_DRAIN));
-            self.timers.set(at, Timer::Label { switch, label });
+            self.context.count_rules(switch, 1);
+            let at = self.context.now.saturating_add(self.context.config.drain.unwrap_or(UNKNOWN_DRAIN));
+            self.context.timers.set(at, Timer::Label { switch, label });
         }
     }
 
@@ -336,13 +336,13 @@ impl Controller {
         let mut compared = Compared::default();
         let mut found: BTreeMap<u16, Next> = BTreeMap::new();
         for rule in rules.iter().filter(|rule| !touched(&rule.key())) {
-            let label = read(rule).filter(|_| rule.priority == self.config.priorities.flow);
+            let label = read(rule).filter(|_| rule.priority == self.context.config.priorities.flow);
             match label.filter(|_| self.wants_label(switch, &rule.key())) {
                 Some((label, next)) => drop(found.insert(label, next)),
                 // One that was changed is replaced, and not deleted before.
                 None if self.wants_label(switch, &rule.key()) => {}
                 None => {
-                    self.delete_rule(switch, rule.key());
+                    self.context.delete_rule(switch, rule.key());
                     compared.surplus += 1;
                 }
             }
@@ -350,7 +350,7 @@ impl Controller {
         let all = (switch, 0)..=(switch, u16::MAX);
         let known: Vec<(u16, LabelRule)> = self.labels.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
         for (label, rule) in known {
-            if rule.absent || touched(&label_key(self.config.priorities.flow, label)) {
+            if rule.absent || touched(&label_key(self.context.config.priorities.flow, label)) {
                 continue;
             }
             match (found.get(&label), rule.next) {
@@ -373,12 +373,12 @@ impl Controller {
         if self.labels.0.get(&(switch, label)).is_none_or(|rule| rule.users > 0) {
             return;
         }
-        let silent = |&other: &NodeId| !self.is_ready(other);
-        if self.fabric.switches().iter().any(silent) {
-            let at = self.now.saturating_add(UNKNOWN_DRAIN);
-            return self.timers.set(at, Timer::Label { switch, label });
+        let silent = |&other: &NodeId| !self.context.is_ready(other);
+        if self.context.fabric.switches().iter().any(silent) {
+            let at = self.context.now.saturating_add(UNKNOWN_DRAIN);
+            return self.context.timers.set(at, Timer::Label { switch, label });
         }
-        self.take_rule(switch, label_key(self.config.priorities.flow, label));
+        self.take_rule(switch, label_key(self.context.config.priorities.flow, label));
     }
 }
 

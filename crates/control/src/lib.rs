@@ -10,6 +10,7 @@ mod arrivals;
 mod assignments;
 mod bound;
 mod config;
+mod context;
 mod controller;
 pub mod cookies;
 mod counts;

@@ -48,30 +48,32 @@ impl Controller {
     /// Reads the counters of all ports every `period` from now on. What was read before is forgotten.
     pub(crate) fn read_ports_every(&mut self, period: Option<Nanos>) {
         let period = period.map(|period| period.max(LEAST_PERIOD));
-        self.link_loads = LinkLoads { period, due: period.map(|_| self.now), ..LinkLoads::new(&self.fabric) };
-        if self.view.link_load_bps.iter().any(|load| load.get().is_some()) {
-            self.view.link_load_bps.fill(Known::NOTHING);
+        self.link_loads =
+            LinkLoads { period, due: period.map(|_| self.context.now), ..LinkLoads::new(&self.context.fabric) };
+        if self.context.view.link_load_bps.iter().any(|load| load.get().is_some()) {
+            self.context.view.link_load_bps.fill(Known::NOTHING);
         }
     }
 
     /// A port has changed, or may have: it may be another interface now, which counted for itself before.
     pub(crate) fn port_changed(&mut self, out: LinkId) {
-        let from_host = self.fabric.is_host(self.fabric.link(out).to).then(|| out.reverse());
+        let from_host = self.context.fabric.is_host(self.context.fabric.link(out).to).then(|| out.reverse());
         for link in [Some(out), from_host].into_iter().flatten() {
             self.link_loads.forget(link);
         }
     }
 
     pub(crate) fn read_ports_if_due(&mut self) {
-        let Some(period) = self.link_loads.period.filter(|_| self.link_loads.due.is_some_and(|due| due <= self.now))
+        let Some(period) =
+            self.link_loads.period.filter(|_| self.link_loads.due.is_some_and(|due| due <= self.context.now))
         else {
             return;
         };
-        self.link_loads.due = Some(self.now.saturating_add(period));
-        let fabric = self.fabric.clone();
+        self.link_loads.due = Some(self.context.now.saturating_add(period));
+        let fabric = self.context.fabric.clone();
         for &switch in fabric.switches() {
-            if self.is_ready(switch) {
-                self.put(Output::PortStatsRequest { switch });
+            if self.context.is_ready(switch) {
+                self.context.put(Output::PortStatsRequest { switch });
             }
         }
     }
@@ -83,12 +85,13 @@ impl Controller {
             return;
         }
         for row in rows {
-            let Some(out) = self.fabric.out_link(switch, row.port) else { continue };
-            let from_host = self.fabric.is_host(self.fabric.link(out).to).then(|| (out.reverse(), row.rx_bytes));
+            let Some(out) = self.context.fabric.out_link(switch, row.port) else { continue };
+            let from_host =
+                self.context.fabric.is_host(self.context.fabric.link(out).to).then(|| (out.reverse(), row.rx_bytes));
             for (link, bytes) in [(out, row.tx_bytes)].into_iter().chain(from_host) {
-                let load_bps = self.link_loads.take(self.now, link.index(), bytes);
+                let load_bps = self.link_loads.take(self.context.now, link.index(), bytes);
                 if let Some(load_bps) = load_bps {
-                    self.view.link_load_bps[link.index()] = load_bps.into();
+                    self.context.view.link_load_bps[link.index()] = load_bps.into();
                 }
             }
         }

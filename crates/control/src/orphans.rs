@@ -10,16 +10,10 @@ use crate::reasons::Decision;
 use crate::tables::DEFAULTS;
 use crate::timers::Timer;
 use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
-use pathloom_model::search::ShortestPaths;
-use pathloom_model::{FiveTuple, LinkId, LinkState, Nanos, NodeId, Path};
+use pathloom_model::{FiveTuple, LinkId, NodeId, Path};
 use pathloom_scheme::{Event, FlowId, FlowView};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// How long packets may be under way at most on a path of which only parts were found.
-pub(crate) const UNKNOWN_DRAIN: Nanos = Nanos::from_secs(10);
-/// Paths are not longer than this many shortest ones.
-const DETOUR: u64 = 2;
 
 /// Rules of one flow.
 #[derive(Debug)]
@@ -95,7 +89,7 @@ impl Controller {
     /// Takes note of a rule of a flow that is not known.
     pub(crate) fn add_orphan(&mut self, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
         let (epoch, serial) = epoch_and_serial(id);
-        if epoch == self.config.epoch {
+        if epoch == self.context.config.epoch {
             self.flows.skip_to(serial + 1);
         }
         let Some(key) = self.orphan_key(id, &rule.matches) else {
@@ -103,7 +97,8 @@ impl Controller {
             self.delete_found(switch, &rule);
             return;
         };
-        let level = rule.priority.checked_sub(self.config.priorities.flow).filter(|&level| level < u16::from(LEVELS));
+        let level =
+            rule.priority.checked_sub(self.context.config.priorities.flow).filter(|&level| level < u16::from(LEVELS));
         let is_source = cookie.kind == RuleKind::Source;
         if is_source && (key.src.tor != switch || level.is_none()) {
             self.delete_found(switch, &rule);
@@ -116,7 +111,7 @@ impl Controller {
         } else {
             orphan.hops.insert((cookie.plan, switch), rule);
         }
-        self.count_rules(switch, 1);
+        self.context.count_rules(switch, 1);
     }
 
     fn orphan_key(&self, id: FlowId, matches: &Match) -> Option<FlowKey> {
@@ -124,7 +119,7 @@ impl Controller {
         let (src, dst) = (whole(matches.src)?, whole(matches.dst)?);
         let (src_port, dst_port) = (matches.src_port?, matches.dst_port?);
         let five_tuple = FiveTuple { src, dst, proto: matches.proto?, src_port, dst_port };
-        let (src, dst) = (self.attachment(src)?, self.attachment(dst)?);
+        let (src, dst) = (self.context.attachment(src)?, self.context.attachment(dst)?);
         Some(FlowKey { id, five_tuple, src, dst, meter: None })
     }
 
@@ -134,7 +129,7 @@ impl Controller {
         for (&id, orphan) in &mut self.orphans.flows {
             let before = orphan.sources.len() + orphan.hops.len();
             orphan.hops.retain(|&(_, at), _| at != switch);
-            if self.fabric.attachment(orphan.five_tuple.src).is_some_and(|at| at.tor == switch) {
+            if self.context.fabric.attachment(orphan.five_tuple.src).is_some_and(|at| at.tor == switch) {
                 orphan.sources.clear();
             }
             let now = orphan.sources.len() + orphan.hops.len();
@@ -143,7 +138,7 @@ impl Controller {
                 self.orphans.waiting.entry(switch).or_default().insert(id);
             }
         }
-        self.count_rules(switch, -(forgotten as i32));
+        self.context.count_rules(switch, -(forgotten as i32));
     }
 
     /// The rules of a switch are known now: looks at the flows that waited for them.
@@ -158,15 +153,15 @@ impl Controller {
         let Some(orphan) = self.orphans.flows.get_mut(&id) else { return };
         let Some(index) = orphan.sources.iter().position(|&(other, _)| other == plan) else { return };
         let (_, rule) = orphan.sources.remove(index);
-        self.count_rules(switch, -1);
+        self.context.count_rules(switch, -1);
         self.meter_unnamed(switch, &rule);
         self.look_at_orphan(id);
     }
 
     fn look_at_orphan(&mut self, id: FlowId) {
         let Some(orphan) = self.orphans.flows.get(&id) else { return };
-        let Some(tor) = self.attachment(orphan.five_tuple.src).map(|at| at.tor) else { return };
-        if !self.is_ready(tor) {
+        let Some(tor) = self.context.attachment(orphan.five_tuple.src).map(|at| at.tor) else { return };
+        if !self.context.is_ready(tor) {
             self.orphans.waiting.entry(tor).or_default().insert(id);
             return;
         }
@@ -184,7 +179,7 @@ impl Controller {
                 self.drop_orphan(id);
                 self.end_bound(id);
                 if let Some(view) = self.orphans.remembered.remove(&id).filter(|view| view.long) {
-                    self.view.flows.insert(id, view);
+                    self.context.view.flows.insert(id, view);
                     self.tell(Event::FlowFinished { flow: id });
                 }
             }
@@ -199,7 +194,7 @@ impl Controller {
         for (plan, rule) in &sources {
             match self.trace(orphan, tor, *plan, rule) {
                 Trace::Broken => {}
-                Trace::Path(path) if !path.is_up(&self.view.links) => {}
+                Trace::Path(path) if !path.is_up(&self.context.view.links) => {}
                 other => return Some((*plan, other)),
             }
         }
@@ -208,8 +203,8 @@ impl Controller {
 
     /// Follows the rules of a plan from the source ToR on.
     fn trace(&self, orphan: &Orphan, tor: NodeId, plan: u8, source: &Rule) -> Trace {
-        let Some(dst) = self.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
-        let host_port = self.fabric.link(dst.uplink).to_port;
+        let Some(dst) = self.context.attachment(orphan.five_tuple.dst) else { return Trace::Broken };
+        let host_port = self.context.fabric.link(dst.uplink).to_port;
         let (tag, mut port) = match source.actions.as_slice() {
             [] if source.goto == Some(DEFAULTS) => return Trace::Defaults,
             &[RuleAction::Output(port)] if tor == dst.tor && port == host_port => return Trace::Path(Path::empty()),
@@ -217,20 +212,22 @@ impl Controller {
             _ => return Trace::Broken,
         };
         let whole = |links: Vec<LinkId>| match Path::new(links) {
-            path if path.check(&self.fabric).is_ok() => Trace::Path(path),
+            path if path.check(&self.context.fabric).is_ok() => Trace::Path(path),
             _ => Trace::Broken,
         };
         let (mut here, mut links): (NodeId, Vec<LinkId>) = (tor, Vec::new());
         loop {
-            let Some(link) = self.fabric.out_link(here, port).filter(|&link| self.fabric.is_switch_link(link)) else {
+            let Some(link) =
+                self.context.fabric.out_link(here, port).filter(|&link| self.context.fabric.is_switch_link(link))
+            else {
                 return Trace::Broken;
             };
             links.push(link);
-            here = self.fabric.link(link).to;
-            if links.len() > self.fabric.switches().len() {
+            here = self.context.fabric.link(link).to;
+            if links.len() > self.context.fabric.switches().len() {
                 return Trace::Broken;
             }
-            if !self.is_ready(here) {
+            if !self.context.is_ready(here) {
                 return Trace::Unknown(here);
             }
             match self.labels.next(here, tag) {
@@ -258,7 +255,7 @@ impl Controller {
         let Some(orphan) = self.orphans.remove(id) else { return };
         let Some(key) = self.orphan_key(id, &Match::five_tuple(orphan.five_tuple)) else { return };
         let mut flow = Flow::new(key);
-        let base = self.config.priorities.flow;
+        let base = self.context.config.priorities.flow;
         flow.sources.extend(orphan.sources.iter().map(|(plan, rule)| SourceRule {
             plan: *plan,
             level: (rule.priority - base) as u8,
@@ -271,26 +268,26 @@ impl Controller {
         flow.plans = (plan + PLANS / 3) % PLANS;
         flow.measured_bytes = None.into();
         flow.key.meter = orphan.sources.iter().find_map(|(_, rule)| rule.meter);
-        flow.key.meter.into_iter().for_each(|meter| self.switches[key.src.tor.index()].meters.mark(meter));
+        flow.key.meter.into_iter().for_each(|meter| self.context.switches[key.src.tor.index()].meters.mark(meter));
         let on_path = path.is_some();
         let source = orphan.sources.iter().find(|(other, _)| *other == plan).map(|(_, rule)| rule.actions.first());
         let tag = match source {
             Some(Some(&RuleAction::SetTag(tag))) => tag,
             _ => tag(plan),
         };
-        let normal = self.config.priorities.hop(false);
+        let normal = self.context.config.priorities.hop(false);
         let low = orphan.hops.iter().any(|(&(other, _), rule)| other == plan && rule.priority < normal);
         if on_path {
             let version = Version { tag, low, ..Version::new(plan, path.clone()) };
             self.claim_version(&version);
             flow.versions.push(version);
         }
-        let measured = self.needs.detection.nic_share().is_some();
+        let measured = self.context.needs.detection.nic_share().is_some();
         let long = (on_path || !measured) && !is_way_back(id) && !is_bound(id);
         self.insert_flow(flow, long);
-        self.counts.adopted += 1;
+        self.context.counts.adopted += 1;
         let remembered = self.orphans.remembered.remove(&id);
-        if let Some(view) = self.view.flows.get_mut(&id) {
+        if let Some(view) = self.context.view.flows.get_mut(&id) {
             if let Some(old) = remembered {
                 *view = FlowView { pending: None, bytes: 0, rate_bps: None.into(), ..old };
             }
@@ -303,12 +300,12 @@ impl Controller {
         let useless = orphan.hops.into_iter().filter(|&((other, _), _)| !on_path || other != plan);
         self.take_away(id, plan, useless.collect());
         if is_bound(id) {
-            self.assignments.adopted(self.now, &key.five_tuple, id);
+            self.assignments.adopted(self.context.now, &key.five_tuple, id);
         }
-        if let Some(path) = self.view.flows.get(&id).and_then(|view| view.route.clone()) {
+        if let Some(path) = self.context.view.flows.get(&id).and_then(|view| view.route.clone()) {
             self.note(id, Decision::Adopted { path });
         }
-        if self.view.flows.get(&id).is_some_and(|view| view.long) {
+        if self.context.view.flows.get(&id).is_some_and(|view| view.long) {
             self.tell(if on_path { Event::FlowAdopted { flow: id } } else { Event::FlowArrived { flow: id } });
         }
     }
@@ -317,15 +314,15 @@ impl Controller {
     /// same tag, that one acts instead, at once: what was cut over in part is cut over. Others drain.
     fn take_away(&mut self, id: FlowId, plan: u8, useless: Vec<((u8, NodeId), Rule)>) {
         let Some(flow) = self.flows.get(id) else { return };
-        let (five_tuple, fabric) = (flow.key.five_tuple, &self.fabric);
+        let (five_tuple, fabric) = (flow.key.five_tuple, &self.context.fabric);
         let acts = |at: NodeId, rule: &Rule| {
             flow.version(plan).is_some_and(|on| rule.matches.tag == Some(on.tag) && on.stands_at(fabric, at))
         };
         let (replaced, left): (Vec<_>, Vec<_>) = useless.into_iter().partition(|((_, at), rule)| acts(*at, rule));
         for ((_, at), rule) in replaced {
-            self.count_rules(at, -1);
-            if self.is_ready(at) {
-                self.delete_rule(at, rule.key());
+            self.context.count_rules(at, -1);
+            if self.context.is_ready(at) {
+                self.context.delete_rule(at, rule.key());
             }
         }
         self.drain_hops(five_tuple, left.into_iter().map(|((plan, at), rule)| (plan, at, rule.key())));
@@ -342,10 +339,10 @@ impl Controller {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let (tor, staying) = (flow.tor(), flow.staying().count());
         flow.sources.clear();
-        self.count_rules(tor, -(staying as i32));
+        self.context.count_rules(tor, -(staying as i32));
         self.settle(id);
         self.flows.remove(id);
-        if let Some(view) = self.view.flows.remove(&id) {
+        if let Some(view) = self.context.view.flows.remove(&id) {
             self.orphans.remembered.insert(id, view);
         }
     }
@@ -358,24 +355,12 @@ impl Controller {
         }
     }
 
-    /// How long packets of a flow may be under way on any path between its ToRs, as far as the fabric tells.
-    pub(crate) fn unknown_drain(&self, five_tuple: &FiveTuple) -> Nanos {
-        if let Some(drain) = self.config.drain {
-            return drain;
-        }
-        let ends = self.attachment(five_tuple.src).zip(self.attachment(five_tuple.dst));
-        let Some((src, dst)) = ends else { return UNKNOWN_DRAIN };
-        let hops = ShortestPaths::between(&self.fabric, &LinkState::of(&self.fabric), src.tor, dst.tor).hops();
-        let links = 2 + DETOUR * hops.unwrap_or(usize::MAX) as u64;
-        Nanos(self.slowest_link.0.saturating_mul(links)).min(UNKNOWN_DRAIN)
-    }
-
     fn drain_hops(&mut self, five_tuple: FiveTuple, hops: impl Iterator<Item = (u8, NodeId, RuleKey)>) {
-        let at = self.now.saturating_add(self.unknown_drain(&five_tuple));
+        let at = self.context.now.saturating_add(self.context.unknown_drain(&five_tuple));
         for (plan, switch, key) in hops {
             let rules = self.draining.entry((five_tuple, plan)).or_default();
             if rules.is_empty() {
-                self.timers.set(at, Timer::Drained { five_tuple, plan });
+                self.context.timers.set(at, Timer::Drained { five_tuple, plan });
             }
             rules.push((switch, key));
         }

@@ -77,7 +77,7 @@ impl Controller {
         if rate_bps.is_some() || flow.more.is_some() {
             flow.more_mut().pace_bps = rate_bps;
         }
-        let metered = self.config.enforcement == Enforcement::Meter;
+        let metered = self.context.config.enforcement == Enforcement::Meter;
         match rate_bps {
             Some(rate_bps) if metered => {
                 if !self.set_meter(id, rate_bps) {
@@ -94,7 +94,7 @@ impl Controller {
         if let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) {
             flow.more.iter_mut().for_each(|more| more.held_until = Nanos::ZERO);
             let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
-            self.put(Output::ReleaseFlow { host, five_tuple });
+            self.context.put(Output::ReleaseFlow { host, five_tuple });
             self.note(id, Decision::Release);
         }
     }
@@ -102,7 +102,7 @@ impl Controller {
     /// The scheme in charge goes: nobody will renew its leases or change its rates, so flows are let go. A lease is not
     /// waited for, since the hosts are within reach.
     pub(crate) fn lift_limits(&mut self) {
-        let now = self.now;
+        let now = self.context.now;
         let limited: Vec<(FlowId, bool, bool)> = (self.flows.iter())
             .map(|(id, flow)| (id, flow, flow.more()))
             .map(|(id, flow, more)| (id, more.pace_bps.is_some() || flow.key.meter.is_some(), more.held_until > now))
@@ -121,14 +121,14 @@ impl Controller {
     fn pace_by_host(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get(id) else { return };
         let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.more().pace_bps);
-        self.put(Output::PaceFlow { host, five_tuple, rate_bps });
+        self.context.put(Output::PaceFlow { host, five_tuple, rate_bps });
     }
 
     /// Gives a flow a meter, or its meter another rate; returns whether there was one to be had.
     fn set_meter(&mut self, id: FlowId, rate_bps: u64) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let (tor, had) = (flow.tor(), flow.key.meter);
-        let Some(name) = had.or_else(|| self.switches[tor.index()].meters.take()) else { return false };
+        let Some(name) = had.or_else(|| self.context.switches[tor.index()].meters.take()) else { return false };
         flow.key.meter = Some(name);
         self.send_meter(id, rate_bps);
         if had.is_none() {
@@ -140,10 +140,10 @@ impl Controller {
     fn send_meter(&mut self, id: FlowId, rate_bps: u64) {
         let Some(flow) = self.flows.get(id) else { return };
         let (switch, Some(name)) = (flow.tor(), flow.key.meter) else { return };
-        if self.is_ready(switch) {
-            let xid = self.next_xid();
-            self.put(Output::AddMeter { switch, xid, meter: meter(name, rate_bps) });
-            self.await_answer(switch, xid, Purpose::Meter { flow: id });
+        if self.context.is_ready(switch) {
+            let xid = self.context.next_xid();
+            self.context.put(Output::AddMeter { switch, xid, meter: meter(name, rate_bps) });
+            self.context.await_answer(switch, xid, Purpose::Meter { flow: id });
         }
     }
 
@@ -158,10 +158,10 @@ impl Controller {
 
     /// Deletes a meter that no rule names any more.
     pub(crate) fn delete_meter(&mut self, switch: NodeId, meter: MeterId) {
-        self.switches[switch.index()].meters.free(meter);
-        if self.is_ready(switch) {
-            let xid = self.next_xid();
-            self.put(Output::DeleteMeter { switch, xid, meter });
+        self.context.switches[switch.index()].meters.free(meter);
+        if self.context.is_ready(switch) {
+            let xid = self.context.next_xid();
+            self.context.put(Output::DeleteMeter { switch, xid, meter });
         }
     }
 
@@ -169,7 +169,7 @@ impl Controller {
     fn renew_sources(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get(id) else { return };
         let (switch, key) = (flow.tor(), flow.key);
-        if !self.is_ready(switch) {
+        if !self.context.is_ready(switch) {
             return;
         }
         let rules: Vec<(u8, Version, u8)> = flow
@@ -181,11 +181,11 @@ impl Controller {
             })
             .collect();
         if !rules.is_empty() {
-            self.put(Output::FlowStatsRequest { switch });
+            self.context.put(Output::FlowStatsRequest { switch });
         }
         for (plan, version, level) in rules {
-            let rule = self.planner().source(&key, &version, level);
-            self.add_rule(switch, rule, Purpose::Renewed { flow: id, plan });
+            let rule = self.context.planner().source(&key, &version, level);
+            self.context.add_rule(switch, rule, Purpose::Renewed { flow: id, plan });
         }
     }
 
@@ -210,7 +210,7 @@ impl Controller {
 
     /// Deletes a rule that was found and that nobody wants, and its meter.
     pub(crate) fn delete_found(&mut self, switch: NodeId, rule: &Rule) {
-        self.delete_rule(switch, rule.key());
+        self.context.delete_rule(switch, rule.key());
         self.meter_unnamed(switch, rule);
     }
 
@@ -232,7 +232,7 @@ impl Controller {
     /// A review has read the meters of a switch: flows get theirs again that somebody deleted.
     pub(crate) fn review_meters(&mut self, switch: NodeId, meters: &[Meter]) {
         let there = |name: MeterId| meters.iter().any(|meter| meter.id == name);
-        if self.switches[switch.index()].meters.used.iter().all(|&name| there(MeterId(name))) {
+        if self.context.switches[switch.index()].meters.used.iter().all(|&name| there(MeterId(name))) {
             return;
         }
         let lacks = |flow: &Flow| flow.tor() == switch && flow.key.meter.is_some_and(|name| !there(name));
@@ -269,7 +269,7 @@ impl Controller {
         let ours = meters.iter().map(|meter| meter.id).filter(|id| (FIRST_METER..END_OF_METERS).contains(&id.0));
         for name in ours {
             if kept(name) {
-                self.switches[switch.index()].meters.mark(name);
+                self.context.switches[switch.index()].meters.mark(name);
             } else {
                 self.delete_meter(switch, name);
             }

@@ -77,32 +77,32 @@ fn attachment_at(fabric: &Fabric, address: Ipv4Addr, (switch, port): (NodeId, Po
 impl Controller {
     /// Where an address is: where it was placed, where the fabric lays it out, or where a prefix was placed that it is in.
     pub fn attachment(&self, address: Ipv4Addr) -> Option<Attachment> {
-        self.places.attachment(&self.fabric, address)
+        self.context.places.attachment(&self.context.fabric, address)
     }
 
     /// Single addresses that were placed, each with the switch and port that it is at.
     pub fn placed(&self) -> impl Iterator<Item = (Ipv4Addr, NodeId, PortNo)> + '_ {
-        let singles = self.places.0.iter().filter(|(prefix, _)| prefix.len == 32);
-        singles.map(|(_, at)| (at.address, at.tor, self.fabric.link(at.uplink).to_port))
+        let singles = self.context.places.0.iter().filter(|(prefix, _)| prefix.len == 32);
+        singles.map(|(_, at)| (at.address, at.tor, self.context.fabric.link(at.uplink).to_port))
     }
 
     /// Carries out [`crate::Input::Place`].
     pub(crate) fn place(&mut self, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
         let prefix = Prefix::new(prefix.address, prefix.len.min(32));
-        let place = at.map(|at| attachment_at(&self.fabric, prefix.address, at));
+        let place = at.map(|at| attachment_at(&self.context.fabric, prefix.address, at));
         if place == Some(None) {
-            self.counts.nonsense += 1;
+            self.context.counts.nonsense += 1;
             return;
         }
         // Where the fabric lays it out, it needs no route of its own.
-        let home = self.fabric.attachment(prefix.address).filter(|_| prefix.len == 32);
+        let home = self.context.fabric.attachment(prefix.address).filter(|_| prefix.len == 32);
         let place = place.flatten().filter(|at| home != Some(at));
-        if self.places.0.get(&prefix) == place.as_ref() {
+        if self.context.places.0.get(&prefix) == place.as_ref() {
             return;
         }
         match place {
-            Some(at) => self.places.0.insert(prefix, at),
-            None => self.places.0.remove(&prefix),
+            Some(at) => self.context.places.0.insert(prefix, at),
+            None => self.context.places.0.remove(&prefix),
         };
         self.stale = true;
         self.leave_old_places();
@@ -111,7 +111,7 @@ impl Controller {
 
     /// Ends the flows one of whose ends is elsewhere now: their paths lead to where it was.
     fn leave_old_places(&mut self) {
-        let gone = |at: &Attachment| self.attachment(at.address).is_none_or(|now| now.uplink != at.uplink);
+        let gone = |at: &Attachment| self.context.attachment(at.address).is_none_or(|now| now.uplink != at.uplink);
         let moved = |flow: &crate::flows::Flow| gone(&flow.key.src) || gone(&flow.key.dst);
         let moved: Vec<FlowId> = self.flows.iter().filter(|(_, flow)| moved(flow)).map(|(id, _)| id).collect();
         for id in moved {
@@ -122,16 +122,16 @@ impl Controller {
 
     /// Before the first comparison with what a ToR has: addresses that an earlier start of the controller placed there.
     pub(crate) fn adopt_places(&mut self, tor: NodeId) {
-        let routes = &self.switches[tor.index()].fixed.defaults.routes;
+        let routes = &self.context.switches[tor.index()].fixed.defaults.routes;
         let single = |&(prefix, choice): &(Prefix, crate::defaults::Choice)| match choice {
             crate::defaults::Choice::Port(port) if prefix.len == 32 => Some((prefix, port)),
             _ => None,
         };
         let found: Vec<(Prefix, PortNo)> = routes.iter().filter_map(single).collect();
         for (prefix, port) in found {
-            let here = attachment_at(&self.fabric, prefix.address, (tor, port));
+            let here = attachment_at(&self.context.fabric, prefix.address, (tor, port));
             // What is remembered, or told by now, is newer.
-            if here.is_some() && !self.places.0.contains_key(&prefix) {
+            if here.is_some() && !self.context.places.0.contains_key(&prefix) {
                 self.place(prefix, Some((tor, port)));
             }
         }

@@ -88,28 +88,30 @@ impl Controller {
     }
 
     pub(crate) fn poll_if_due(&mut self) {
-        if self.polling.round.as_ref().is_some_and(|round| round.deadline <= self.now) {
+        if self.polling.round.as_ref().is_some_and(|round| round.deadline <= self.context.now) {
             self.finish_round();
         }
-        if self.polling.round.is_none() && self.polling.due.is_some_and(|due| due <= self.now) {
-            self.polling.due = self.polling.period.map(|period| self.now.saturating_add(period));
+        if self.polling.round.is_none() && self.polling.due.is_some_and(|due| due <= self.context.now) {
+            self.polling.due = self.polling.period.map(|period| self.context.now.saturating_add(period));
             self.start_round(Reading::Round);
         }
     }
 
     fn start_round(&mut self, reading: Reading) {
         match reading {
-            Reading::Round => self.counts.polled(self.now),
-            Reading::Again => self.counts.polls_again += 1,
+            Reading::Round => self.context.counts.polled(self.context.now),
+            Reading::Again => self.context.counts.polls_again += 1,
         }
-        let fabric = self.fabric.clone();
-        let asked = |&tor: &NodeId| self.flows.of_tor(tor) > 0 && self.is_ready(tor);
+        let fabric = self.context.fabric.clone();
+        let asked = |&tor: &NodeId| self.flows.of_tor(tor) > 0 && self.context.is_ready(tor);
         let waiting: BTreeSet<NodeId> = fabric.tors().iter().copied().filter(asked).collect();
-        let patience = if waiting.is_empty() { EMPTY_ROUND } else { self.config.poll_patience.max(EMPTY_ROUND) };
+        let patience =
+            if waiting.is_empty() { EMPTY_ROUND } else { self.context.config.poll_patience.max(EMPTY_ROUND) };
         for &switch in &waiting {
-            self.put(Output::FlowStatsRequest { switch });
+            self.context.put(Output::FlowStatsRequest { switch });
         }
-        self.polling.round = Some(Round { started: self.now, deadline: self.now.saturating_add(patience), waiting });
+        self.polling.round =
+            Some(Round { started: self.context.now, deadline: self.context.now.saturating_add(patience), waiting });
     }
 
     pub(crate) fn flow_stats(&mut self, switch: NodeId, rows: &[RuleStats]) {
@@ -124,7 +126,7 @@ impl Controller {
         if round.waiting.remove(&switch) {
             let done = round.waiting.is_empty();
             let read = &mut self.polling.read[switch.index()];
-            *read = (self.now, Some(read.0));
+            *read = (self.context.now, Some(read.0));
             if done {
                 self.finish_round();
             }
@@ -133,21 +135,21 @@ impl Controller {
 
     fn finish_round(&mut self) {
         let Some(round) = self.polling.round.take() else { return };
-        let share = self.needs.detection.nic_share();
+        let share = self.context.needs.detection.nic_share();
         self.flows.for_each_mut(|id, flow| {
             let (now, Some(before)) = self.polling.read[flow.key.src.tor.index()] else { return };
             let bytes = flow.bytes();
             let last = flow.measured_bytes.replace(bytes);
-            let Some(view) = self.view.flows.get_mut(&id).filter(|_| !flow.closed) else { return };
+            let Some(view) = self.context.view.flows.get_mut(&id).filter(|_| !flow.closed) else { return };
             view.bytes = bytes;
             let Some(last) = last else { return };
             let rate_bps = rate(bytes.saturating_sub(last), now.saturating_sub(before));
             view.rate_bps = rate_bps.into();
             // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
-            let access_bps = self.fabric.link(flow.key.src.uplink).settings.rate_bps;
+            let access_bps = self.context.fabric.link(flow.key.src.uplink).settings.rate_bps;
             if !view.long && !is_bound(id) && share.is_some_and(|share| rate_bps as f64 >= share * access_bps as f64) {
                 view.long = true;
-                self.events.push_back(Event::FlowArrived { flow: id });
+                self.context.events.push_back(Event::FlowArrived { flow: id });
             }
         });
         for read in &mut self.polling.read {

@@ -198,6 +198,8 @@ impl Placed {
 pub(crate) struct Reasons {
     /// Names of the schemes that were in charge.
     schemes: Vec<&'static str>,
+    /// Index of the one in charge.
+    in_charge: u8,
     recent: VecDeque<(FlowId, Reason)>,
     /// What led to the actions at hand.
     now: Option<(Cause, bool)>,
@@ -234,46 +236,59 @@ impl Reasons {
         self.answered.clear();
     }
 
-    /// Number of a scheme among all that were in charge. There are no more than 256: the registry has a tenth of that.
-    fn number_of(&mut self, scheme: &'static str) -> u8 {
+    /// This scheme is in charge from now on.
+    pub(crate) fn in_charge(&mut self, scheme: &'static str) {
         let known = self.schemes.iter().position(|&known| known == scheme);
         let number = known.unwrap_or_else(|| {
             self.schemes.push(scheme);
             self.schemes.len() - 1
         });
-        u8::try_from(number).unwrap_or(u8::MAX)
+        // There are no more than 256: the registry has a tenth of that.
+        self.in_charge = u8::try_from(number).unwrap_or(u8::MAX);
     }
 
-    fn keep(&mut self, flow: FlowId, reason: Reason) {
+    /// Notes a decision. Gives what a flow is to remember, if it was put somewhere.
+    pub(crate) fn note(&mut self, at: Nanos, flow: FlowId, decision: Decision) -> Option<Placed> {
+        let (cause, solved) = self.now.map_or((None, false), |(cause, solved)| (Some(cause), solved));
+        let scheme = self.schemes.get(usize::from(self.in_charge)).copied().unwrap_or_default();
+        let reason = Reason { at, scheme, cause, solved, decision };
+        let placed = Placed::new(&reason, self.in_charge);
         if self.recent.len() >= KEPT {
             self.recent.pop_front();
         }
         self.recent.push_back((flow, reason));
+        placed
+    }
+
+    /// The whole of what a flow remembers.
+    pub(crate) fn explain(&self, placed: &Placed) -> Reason {
+        placed.reason(&self.schemes)
+    }
+
+    /// What was decided for a flow lately, oldest first.
+    pub(crate) fn history(&self, flow: FlowId) -> Vec<&Reason> {
+        self.recent.iter().filter(|(other, _)| *other == flow).map(|(_, reason)| reason).collect()
     }
 }
 
 impl Controller {
     /// Notes a decision.
     pub(crate) fn note(&mut self, flow: FlowId, decision: Decision) {
-        let (cause, solved) = self.reasons.now.map_or((None, false), |(cause, solved)| (Some(cause), solved));
-        let reason = Reason { at: self.now, scheme: self.scheme.name(), cause, solved, decision };
-        if let Some(placed) = Placed::new(&reason, self.reasons.number_of(reason.scheme)) {
-            if let Some(known) = self.flows.get_mut(flow) {
-                known.placed = Some(placed);
-            }
+        let placed = self.context.reasons.note(self.context.now, flow, decision);
+        if let (Some(placed), Some(known)) = (placed, self.flows.get_mut(flow)) {
+            known.placed = Some(placed);
         }
-        self.reasons.keep(flow, reason);
     }
 
     /// What put a flow where it is; `None` for one that never left the default routes, or whose reason did not survive
     /// a restart.
     pub fn placement(&self, flow: FlowId) -> Option<Reason> {
-        Some(self.flows.get(flow)?.placed.as_ref()?.reason(&self.reasons.schemes))
+        Some(self.context.reasons.explain(self.flows.get(flow)?.placed.as_ref()?))
     }
 
     /// What was decided for a flow lately, oldest first: as far as it is among the last decisions for all flows, of which
     /// about four thousand are kept.
     pub fn history(&self, flow: FlowId) -> Vec<&Reason> {
-        self.reasons.recent.iter().filter(|(other, _)| *other == flow).map(|(_, reason)| reason).collect()
+        self.context.reasons.history(flow)
     }
 }

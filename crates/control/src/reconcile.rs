@@ -15,17 +15,17 @@ type Found = BTreeMap<FlowId, Vec<(Cookie, Rule)>>;
 
 impl Controller {
     pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group], meters: &[Meter]) {
-        let state = &mut self.switches[switch.index()];
+        let state = &mut self.context.switches[switch.index()];
         let first = state.session == Session::Reading;
         let again = state.session == Session::Ready && state.reread;
         if !(first || again) {
-            self.counts.nonsense += 1;
+            self.context.counts.nonsense += 1;
             return;
         }
         state.session = Session::Ready;
         state.reread = false;
-        let known = std::mem::replace(&mut self.switches[switch.index()].read, true);
-        self.switches[switch.index()].fixed = self.read_fixed(&rules, groups);
+        let known = std::mem::replace(&mut self.context.switches[switch.index()].read, true);
+        self.context.switches[switch.index()].fixed = self.read_fixed(&rules, groups);
         if !known {
             self.adopt_places(switch);
         }
@@ -79,7 +79,7 @@ impl Controller {
         let (tor, closed) = (flow.tor(), flow.closed);
         self.drop_orphan(id);
         let stands = wiped || found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source);
-        if stands && !closed && self.view.flows.get(&id).is_some_and(|view| view.long) {
+        if stands && !closed && self.context.view.flows.get(&id).is_some_and(|view| view.long) {
             self.tell(Event::FlowAdopted { flow: id });
             if interrupted {
                 self.tell(Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) });
@@ -94,7 +94,7 @@ impl Controller {
         }
         let Some(flow) = self.flows.get(id) else { return };
         let (tor, key) = (flow.tor(), flow.key);
-        let base = self.config.priorities.flow;
+        let base = self.context.config.priorities.flow;
         let sources = flow.sources.clone();
         for &source in sources.iter() {
             let there = found.iter().any(|(cookie, rule)| {
@@ -105,7 +105,7 @@ impl Controller {
             // There, but with another meter, or to another port.
             let none = Version::new(source.plan, None);
             let version = flow.version(source.plan).unwrap_or(&none);
-            let planned = self.planner().source(&key, version, source.level);
+            let planned = self.context.planner().source(&key, version, source.level);
             let outdated = found.iter().any(|(cookie, rule)| {
                 (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
                     && (rule.meter, &rule.actions, rule.goto) != (planned.meter, &planned.actions, planned.goto)
@@ -115,11 +115,11 @@ impl Controller {
             let arriving = moving.is_some_and(|moving| moving.phase == 1 && moving.plan == source.plan);
             match (source.leaving, there) {
                 (true, true) => {
-                    let rule = self.planner().source_key(&key, source.level);
-                    let xid = self.delete_rule(tor, rule);
-                    self.await_answer(tor, xid, Purpose::Gone { flow: id, plan: source.plan });
+                    let rule = self.context.planner().source_key(&key, source.level);
+                    let xid = self.context.delete_rule(tor, rule);
+                    self.context.await_answer(tor, xid, Purpose::Gone { flow: id, plan: source.plan });
                     if let Some(step) = step {
-                        self.await_answer(tor, xid, step);
+                        self.context.await_answer(tor, xid, step);
                     }
                 }
                 (true, false) => {
@@ -130,16 +130,16 @@ impl Controller {
                 (false, true) if outdated => {
                     let version = flow.version(source.plan).cloned();
                     let version = version.unwrap_or_else(|| Version::new(source.plan, None));
-                    let rule = self.planner().source(&key, &version, source.level);
-                    self.add_rule(tor, rule, Purpose::Renewed { flow: id, plan: source.plan });
+                    let rule = self.context.planner().source(&key, &version, source.level);
+                    self.context.add_rule(tor, rule, Purpose::Renewed { flow: id, plan: source.plan });
                 }
                 (false, true) => self.flows.get_mut(id).into_iter().for_each(|flow| flow.confirm(source.plan)),
                 (false, false) if arriving || wiped || !source.confirmed => {
                     let version = flow.version(source.plan).cloned();
                     let version = version.unwrap_or_else(|| Version::new(source.plan, None));
-                    let rule = self.planner().source(&key, &version, source.level);
+                    let rule = self.context.planner().source(&key, &version, source.level);
                     let purpose = step.filter(|_| arriving).unwrap_or(Purpose::Count { flow: id, plan: source.plan });
-                    self.add_rule(tor, rule, purpose);
+                    self.context.add_rule(tor, rule, purpose);
                     self.mark_sent(id, source.plan);
                 }
                 // Its idle time-out came while nobody could be told.
@@ -161,18 +161,18 @@ impl Controller {
         let carries = |version: &&Version| flow.staying().any(|source| source.plan == version.plan);
         let mut missing: Vec<Rule> = Vec::new();
         for version in flow.versions.iter().filter(carries) {
-            let planner = self.planner();
+            let planner = self.context.planner();
             let rules = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch).map(|(_, rule)| rule);
             missing.extend(rules.filter(|rule| found.iter().all(|(_, other)| other != rule)));
         }
         for rule in missing {
-            self.add_rule(switch, rule, Purpose::Hop { flow: id });
+            self.context.add_rule(switch, rule, Purpose::Hop { flow: id });
         }
     }
 
     /// Whether the path of a plan leads through a switch.
     fn has_hop(&self, flow: &Flow, plan: u8, switch: NodeId) -> bool {
-        flow.version(plan).is_some_and(|version| version.stands_at(&self.fabric, switch))
+        flow.version(plan).is_some_and(|version| version.stands_at(&self.context.fabric, switch))
     }
 
     /// A rule of a flow was found in a switch: deletes it if the flow is known and has no use for it, and keeps it for
@@ -190,7 +190,7 @@ impl Controller {
         };
         let wanted = match cookie.kind {
             RuleKind::Source => {
-                let level = |level: u8| self.config.priorities.flow + u16::from(level) == rule.priority;
+                let level = |level: u8| self.context.config.priorities.flow + u16::from(level) == rule.priority;
                 let same = |known: &crate::flows::SourceRule| known.plan == cookie.plan && level(known.level);
                 flow.tor() == switch && flow.sources.iter().any(same)
             }

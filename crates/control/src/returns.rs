@@ -15,7 +15,7 @@ use pathloom_scheme::FlowId;
 impl Controller {
     /// Has the other direction of a long flow take its path.
     pub(crate) fn lead_back(&mut self, id: FlowId, path: &Path) {
-        if !self.needs.both_directions || !self.is_long(id) {
+        if !self.context.needs.both_directions || !self.context.is_long(id) {
             return;
         }
         if let Some(back) = self.way_back(id).or_else(|| self.make_way_back(id)) {
@@ -39,26 +39,17 @@ impl Controller {
 
     /// Puts all ways back on the default routes: a scheme is in charge that asks for none.
     pub(crate) fn leave_all_back(&mut self) {
-        let ways: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).filter(|&id| self.leads_back(id)).collect();
+        let ways: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).filter(|&id| self.context.leads_back(id)).collect();
         for id in ways {
             self.unroute(id);
         }
-    }
-
-    /// Whether a flow is a way back that has not become a long flow.
-    pub(crate) fn leads_back(&self, id: FlowId) -> bool {
-        is_way_back(id) && !self.is_long(id)
-    }
-
-    fn is_long(&self, id: FlowId) -> bool {
-        self.view.flows.get(&id).is_some_and(|view| view.long)
     }
 
     /// The way back of a flow.
     fn way_back(&self, id: FlowId) -> Option<FlowId> {
         let reverse = self.flows.get(id)?.key.five_tuple.reverse();
         let back = self.flows.find(&reverse)?;
-        (self.leads_back(back) && self.flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
+        (self.context.leads_back(back) && self.flows.get(back).is_some_and(|flow| !flow.closed)).then_some(back)
     }
 
     /// Makes the way back of a flow; `None` where the other direction is a flow of the scheme's, or cannot be one.
@@ -68,10 +59,10 @@ impl Controller {
             // Nothing has to come back, and rules that nothing uses come and go.
             return None;
         }
-        let (src, dst) = (self.attachment(five_tuple.src)?, self.attachment(five_tuple.dst)?);
+        let (src, dst) = (self.context.attachment(five_tuple.src)?, self.context.attachment(five_tuple.dst)?);
         let mut plans = 0;
         let name = match self.flows.find(&five_tuple) {
-            Some(other) if self.is_long(other) => return None,
+            Some(other) if self.context.is_long(other) => return None,
             Some(other) => {
                 // It was known by its first packet, and counted. It is counted on its path from now on.
                 plans = self.replace(other)?;

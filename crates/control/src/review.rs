@@ -139,18 +139,18 @@ impl Review {
 impl Controller {
     /// Sets the time of the next switch's turn.
     pub(crate) fn next_round(&mut self) {
-        let switches = self.fabric.switches().len().max(1) as u64;
-        if let Some(period) = self.config.reconcile {
-            self.timers.set(self.now.saturating_add(Nanos((period.0 / switches).max(1))), Timer::Round);
+        let switches = self.context.fabric.switches().len().max(1) as u64;
+        if let Some(period) = self.context.config.reconcile {
+            self.context.timers.set(self.context.now.saturating_add(Nanos((period.0 / switches).max(1))), Timer::Round);
         }
     }
 
     /// It is the turn of the next switch.
     pub(crate) fn round(&mut self) {
         self.next_round();
-        let switch = self.fabric.switches()[self.reviews.next % self.fabric.switches().len()];
+        let switch = self.context.fabric.switches()[self.reviews.next % self.context.fabric.switches().len()];
         self.reviews.next = self.reviews.next.wrapping_add(1);
-        let watch = &mut self.switches[switch.index()].watch;
+        let watch = &mut self.context.switches[switch.index()].watch;
         if watch.skip > 0 {
             watch.skip -= 1;
             return;
@@ -163,29 +163,31 @@ impl Controller {
 
     /// Carries out [`crate::Input::Resync`].
     pub(crate) fn resync(&mut self, switch: Option<NodeId>) {
-        for at in self.fabric.clone().switches().iter().copied().filter(|&at| switch.is_none_or(|one| one == at)) {
+        for at in
+            self.context.fabric.clone().switches().iter().copied().filter(|&at| switch.is_none_or(|one| one == at))
+        {
             self.hurry(at, Nanos::ZERO);
         }
     }
 
     /// The switch is to be reviewed soon.
     fn hurry(&mut self, switch: NodeId, wait: Nanos) {
-        let watch = &mut self.switches[switch.index()].watch;
+        let watch = &mut self.context.switches[switch.index()].watch;
         if let Some(review) = &mut watch.review {
             review.again = true;
             return;
         }
-        let at = self.now.saturating_add(wait).max(watch.begun.saturating_add(GAP));
+        let at = self.context.now.saturating_add(wait).max(watch.begun.saturating_add(GAP));
         if watch.due.is_none_or(|due| at < due) {
             watch.due = Some(at);
-            self.timers.set(at, Timer::Review { switch });
+            self.context.timers.set(at, Timer::Review { switch });
         }
     }
 
     /// The time has come that [`Controller::hurry`] set.
     pub(crate) fn review_if_due(&mut self, switch: NodeId) {
-        let state = &mut self.switches[switch.index()];
-        if state.watch.due.take_if(|due| *due <= self.now).is_none() || state.watch.review.is_some() {
+        let state = &mut self.context.switches[switch.index()];
+        if state.watch.due.take_if(|due| *due <= self.context.now).is_none() || state.watch.review.is_some() {
             return;
         }
         match state.session {
@@ -196,26 +198,28 @@ impl Controller {
     }
 
     fn begin_review(&mut self, switch: NodeId) {
-        if !self.is_ready(switch) {
+        if !self.context.is_ready(switch) {
             return;
         }
         self.reviews.number = self.reviews.number.wrapping_add(1);
         let number = self.reviews.number;
-        let xid = self.next_xid();
-        self.put(Output::Barrier { switch, xid });
-        self.put(Output::ReviewRequest { switch, number });
-        let state = &mut self.switches[switch.index()];
+        let xid = self.context.next_xid();
+        self.context.put(Output::Barrier { switch, xid });
+        self.context.put(Output::ReviewRequest { switch, number });
+        let state = &mut self.context.switches[switch.index()];
         state.barriers.push_back(xid);
-        state.watch.begun = self.now;
+        state.watch.begun = self.context.now;
         state.watch.review = Some(Box::new(Review { number, heard: true, ..Review::default() }));
     }
 
     /// Whether a rule is gone that should not be: the controller did not delete it. It comes back with the review that this
     /// leads to.
     pub(crate) fn is_lost(&mut self, switch: NodeId, key: &RuleKey, cookie: u64, why: Removal) -> bool {
-        let told = why == Removal::Deleted && self.switches[switch.index()].session != Session::Down;
-        let Some(cookie) = Cookie::decode(cookie).filter(|_| told && self.config.is_watched()) else { return false };
-        let fixed = &self.switches[switch.index()].fixed;
+        let told = why == Removal::Deleted && self.context.switches[switch.index()].session != Session::Down;
+        let Some(cookie) = Cookie::decode(cookie).filter(|_| told && self.context.config.is_watched()) else {
+            return false;
+        };
+        let fixed = &self.context.switches[switch.index()].fixed;
         let flow = self.flows.get(cookie.flow);
         let lost = match cookie.kind {
             RuleKind::Default => fixed.defaults.routes.iter().any(|&(prefix, _)| key.matches.dst == Some(prefix)),
@@ -227,7 +231,7 @@ impl Controller {
             RuleKind::Hop => flow.is_some_and(|flow| self.carries(flow, cookie.plan, switch)),
         };
         if lost {
-            let watch = &mut self.switches[switch.index()].watch;
+            let watch = &mut self.context.switches[switch.index()].watch;
             watch.told = true;
             if cookie.kind == RuleKind::Source {
                 watch.suspects.insert((cookie.flow, cookie.plan));
@@ -239,7 +243,7 @@ impl Controller {
 
     /// Whether a flow is on a version that has a rule of its own at a switch.
     fn carries(&self, flow: &Flow, plan: u8, switch: NodeId) -> bool {
-        let stands = |version: &Version| !version.is_shared() && version.stands_at(&self.fabric, switch);
+        let stands = |version: &Version| !version.is_shared() && version.stands_at(&self.context.fabric, switch);
         flow.staying().any(|source| source.plan == plan) && flow.version(plan).is_some_and(stands)
     }
 
@@ -251,7 +255,7 @@ impl Controller {
         rules: Vec<Rule>,
         last: Option<(&Vec<Group>, &Vec<Meter>)>,
     ) {
-        let watch = &mut self.switches[switch.index()].watch;
+        let watch = &mut self.context.switches[switch.index()].watch;
         let Some(mut review) = watch.review.take_if(|review| review.number == number && review.scan.is_none()) else {
             // Of one that was given up.
             return;
@@ -261,18 +265,18 @@ impl Controller {
             self.found_again(switch, &mut review, rule);
         }
         let Some((groups, meters)) = last else {
-            self.switches[switch.index()].watch.review = Some(review);
+            self.context.switches[switch.index()].watch.review = Some(review);
             return;
         };
         self.review_fixed(switch, &mut review, groups);
         self.review_labels(switch, &mut review);
         self.review_meters(switch, meters);
-        let expected = self.switches[switch.index()].flow_rules.saturating_sub(review.added());
+        let expected = self.context.switches[switch.index()].flow_rules.saturating_sub(review.added());
         if review.counted == expected {
             return self.end_review(switch, *review);
         }
         review.scan = Some(FlowId(0));
-        self.switches[switch.index()].watch.review = Some(review);
+        self.context.switches[switch.index()].watch.review = Some(review);
         self.scan(switch, number);
     }
 
@@ -306,13 +310,13 @@ impl Controller {
     /// Whether a rule that was found is one that its flow has there, whatever it does.
     fn is_wanted(&self, switch: NodeId, flow: &Flow, cookie: Cookie, rule: &Rule) -> bool {
         if cookie.kind == RuleKind::Source {
-            let base = self.config.priorities.flow;
+            let base = self.context.config.priorities.flow;
             let same = |source: &crate::flows::SourceRule| {
                 source.plan == cookie.plan && base + u16::from(source.level) == rule.priority
             };
             return flow.tor() == switch && flow.sources.iter().any(same);
         }
-        flow.moving.is_some() || flow.version(cookie.plan).is_some_and(|at| at.stands_at(&self.fabric, switch))
+        flow.moving.is_some() || flow.version(cookie.plan).is_some_and(|at| at.stands_at(&self.context.fabric, switch))
     }
 
     /// Whether a rule that was found drains.
@@ -324,7 +328,7 @@ impl Controller {
     /// Whether a rule that is wanted does what it should. What drains or moves does as it did.
     fn is_as_planned(&self, switch: NodeId, cookie: Cookie, rule: &Rule) -> bool {
         let Some(flow) = self.flows.get(cookie.flow).filter(|flow| !flow.unverified) else { return true };
-        let planner = self.planner();
+        let planner = self.context.planner();
         if cookie.kind == RuleKind::Source {
             let Some(source) = flow.staying().find(|source| source.plan == cookie.plan) else { return false };
             let none = Version::new(source.plan, None);
@@ -337,7 +341,7 @@ impl Controller {
     }
 
     fn review_fixed(&mut self, switch: NodeId, review: &mut Review, groups: &[Group]) {
-        let state = &self.switches[switch.index()];
+        let state = &self.context.switches[switch.index()];
         // What was refused is read and sent again by itself.
         if review.fixed_changed || state.reread {
             return;
@@ -366,7 +370,7 @@ impl Controller {
 
     /// Looks through a slice of the flows for rules that the switch lacks.
     pub(crate) fn scan(&mut self, switch: NodeId, number: u32) {
-        let watch = &mut self.switches[switch.index()].watch;
+        let watch = &mut self.context.switches[switch.index()].watch;
         let Some(mut review) = watch.review.take_if(|review| review.number == number && review.scan.is_some()) else {
             return;
         };
@@ -388,8 +392,8 @@ impl Controller {
             Some(_) => {
                 review.scan = next;
                 review.heard = true;
-                self.switches[switch.index()].watch.review = Some(review);
-                self.timers.set(self.now.saturating_add(PAUSE), Timer::Scan { switch, number });
+                self.context.switches[switch.index()].watch.review = Some(review);
+                self.context.timers.set(self.context.now.saturating_add(PAUSE), Timer::Scan { switch, number });
             }
         }
     }
@@ -400,7 +404,7 @@ impl Controller {
         if flow.unverified || (flow.tor() != switch && flow.versions.is_empty()) {
             return;
         }
-        let planner = self.planner();
+        let planner = self.context.planner();
         for source in flow.staying() {
             let here = FlowRule { flow: id, plan: source.plan, source: true };
             if flow.tor() == switch && source.sent && !review.found.contains(&here) {
@@ -424,9 +428,9 @@ impl Controller {
         }
         if !source {
             review.restored += 1;
-            return self.add_rule(switch, rule, Purpose::Hop { flow: id });
+            return self.context.add_rule(switch, rule, Purpose::Hop { flow: id });
         }
-        if !self.switches[switch.index()].watch.suspects.contains(&(id, plan)) {
+        if !self.context.switches[switch.index()].watch.suspects.contains(&(id, plan)) {
             review.suspects.insert((id, plan));
             return;
         }
@@ -437,18 +441,18 @@ impl Controller {
             let bytes = source.map_or(0, |source| std::mem::take(&mut source.bytes));
             flow.count_past(bytes);
         }
-        self.add_rule(switch, rule, Purpose::Count { flow: id, plan });
+        self.context.add_rule(switch, rule, Purpose::Count { flow: id, plan });
     }
 
     fn end_review(&mut self, switch: NodeId, review: Review) {
         let Review { restored, surplus, again, fixed_changed, suspects, .. } = review;
-        self.counts.reviews += 1;
-        self.counts.restored += restored;
-        self.counts.surplus += surplus;
+        self.context.counts.reviews += 1;
+        self.context.counts.restored += restored;
+        self.context.counts.surplus += surplus;
         if restored + surplus > 0 {
-            self.put(Output::Repaired { at: switch, restored, surplus });
+            self.context.put(Output::Repaired { at: switch, restored, surplus });
         }
-        let watch = &mut self.switches[switch.index()].watch;
+        let watch = &mut self.context.switches[switch.index()].watch;
         let told = std::mem::take(&mut watch.told) || again;
         watch.untold = if told || restored == 0 { 0 } else { watch.untold.saturating_add(1) };
         watch.skip = (1u32 << watch.untold.saturating_sub(BELIEVED).min(5)) - 1;

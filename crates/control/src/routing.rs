@@ -24,24 +24,24 @@ impl Controller {
     /// Carries out [`pathloom_scheme::Action::Route`].
     pub(crate) fn route(&mut self, id: FlowId, path: Path, rate_bps: Option<u64>) {
         let settled = self.flows.get(id).is_some_and(|flow| !flow.closed && flow.moving.is_none());
-        let there = self.view.flows.get(&id).is_some_and(|view| view.route.as_ref() == Some(&path));
+        let there = self.context.view.flows.get(&id).is_some_and(|view| view.route.as_ref() == Some(&path));
         let fault = self.check_route(id, &path).err().filter(|_| !(settled && there));
         if let Some(why) = fault {
             return self.reject(id, why);
         }
-        let pending = self.view.flows.get(&id).is_some_and(|view| view.pending.as_ref() == Some(&path));
+        let pending = self.context.view.flows.get(&id).is_some_and(|view| view.pending.as_ref() == Some(&path));
         let asked = pending || self.comes_next(id, &path);
         // Before anything is undone for it.
         if !asked && !there && self.flows.free_plan(id, &self.draining).is_none() {
             return self.reject(id, Rejection::Draining);
         }
-        let Some(view) = self.view.flows.get_mut(&id) else { return };
+        let Some(view) = self.context.view.flows.get_mut(&id) else { return };
         view.allocated_bps = rate_bps.into();
         if asked {
             return;
         }
         self.supersede(id);
-        let Some(view) = self.view.flows.get_mut(&id) else { return };
+        let Some(view) = self.context.view.flows.get_mut(&id) else { return };
         if view.route.as_ref() == Some(&path) {
             return self.tell(Event::RouteConfirmed { flow: id });
         }
@@ -57,23 +57,23 @@ impl Controller {
 
     pub(crate) fn check_route(&self, id: FlowId, path: &Path) -> Result<(), Rejection> {
         let flow = self.flows.get(id).filter(|flow| !flow.closed).ok_or(Rejection::UnknownFlow)?;
-        match path.check(&self.fabric) {
+        match path.check(&self.context.fabric) {
             Ok(()) => {}
             Err(PathError::Broken { .. } | PathError::Loop { .. }) => return Err(Rejection::Malformed),
             Err(PathError::Host { .. } | PathError::Unknown { .. }) => return Err(Rejection::Malformed),
         }
         let ends = match (path.links().first(), path.links().last()) {
-            (Some(&first), Some(&last)) => (self.fabric.link(first).from, self.fabric.link(last).to),
+            (Some(&first), Some(&last)) => (self.context.fabric.link(first).from, self.context.fabric.link(last).to),
             _ => (flow.key.src.tor, flow.key.src.tor),
         };
         if ends != (flow.key.src.tor, flow.key.dst.tor) {
             return Err(Rejection::WrongEnds);
         }
-        if let Some(&link) = path.links().iter().find(|&&link| !self.view.links.is_up(link)) {
+        if let Some(&link) = path.links().iter().find(|&&link| !self.context.view.links.is_up(link)) {
             return Err(Rejection::LinkDown(link));
         }
-        let later = path.links().iter().map(|&link| self.fabric.link(link).to);
-        if let Some(switch) = std::iter::once(flow.tor()).chain(later).find(|&switch| !self.is_ready(switch)) {
+        let later = path.links().iter().map(|&link| self.context.fabric.link(link).to);
+        if let Some(switch) = std::iter::once(flow.tor()).chain(later).find(|&switch| !self.context.is_ready(switch)) {
             return Err(Rejection::SwitchGone(switch));
         }
         match self.full_switch(flow.tor(), path) {
@@ -84,21 +84,16 @@ impl Controller {
 
     /// A switch that has no room for one rule more, of those that would need it for a path.
     fn full_switch(&self, tor: NodeId, path: &Path) -> Option<NodeId> {
-        self.config.rule_limit?;
-        let needing = match self.needs.rules {
-            RuleSharing::PerFlow => path.links().iter().map(|&link| self.fabric.link(link).to).collect(),
+        self.context.config.rule_limit?;
+        let needing = match self.context.needs.rules {
+            RuleSharing::PerFlow => path.links().iter().map(|&link| self.context.fabric.link(link).to).collect(),
             RuleSharing::PerPath => self.labels_missing(path),
         };
-        std::iter::once(tor).chain(needing).find(|&switch| !self.has_room(switch))
-    }
-
-    /// Whether one rule more fits into a switch, as far as it is known.
-    pub(crate) fn has_room(&self, switch: NodeId) -> bool {
-        self.config.rule_limit.is_none_or(|limit| self.switches[switch.index()].rules() < limit)
+        std::iter::once(tor).chain(needing).find(|&switch| !self.context.has_room(switch))
     }
 
     pub(crate) fn reject(&mut self, id: FlowId, why: Rejection) {
-        self.counts.rejected += 1;
+        self.context.counts.rejected += 1;
         self.note(id, Decision::Rejected { why });
         self.tell(Event::RouteRejected { flow: id, why });
     }
@@ -110,7 +105,7 @@ impl Controller {
         self.moves = self.moves.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let number = self.moves;
         let in_place = self.in_place(id, &path);
-        let shares = self.needs.rules == RuleSharing::PerPath;
+        let shares = self.context.needs.rules == RuleSharing::PerPath;
         let label = if shares { self.take_label(&path) } else { None };
         let level = self.free_level(id);
         let Some(flow) = self.flows.get_mut(id) else { return };
@@ -124,7 +119,7 @@ impl Controller {
             None => (Version { tag: label.unwrap_or(version.tag), ..version }, level, How::Tagged),
         };
         flow.versions.push(version);
-        flow.moving = Some(Box::new(Move { number, plan, level, phase: 0, begun: self.now, waiting: 0, how }));
+        flow.moving = Some(Box::new(Move { number, plan, level, phase: 0, begun: self.context.now, waiting: 0, how }));
         self.enter_phase(id);
     }
 
@@ -185,17 +180,17 @@ impl Controller {
         let version = flow.version(plan)?.clone();
         if phase == 1 {
             flow.sources.push(SourceRule { plan, level, bytes: 0, sent: true, confirmed: false, leaving: false });
-            let rule = self.planner().source(&key, &version, level);
-            self.add_rule(key.src.tor, rule, purpose);
-            self.count_rules(key.src.tor, 1);
+            let rule = self.context.planner().source(&key, &version, level);
+            self.context.add_rule(key.src.tor, rule, purpose);
+            self.context.count_rules(key.src.tor, 1);
             return Some(1);
         }
-        let fabric = self.fabric.clone();
-        let planner = Planner { fabric: &fabric, ..self.planner() };
+        let fabric = self.context.fabric.clone();
+        let planner = Planner { fabric: &fabric, ..self.context.planner() };
         let mut count = 0;
         for (switch, rule) in planner.hops(&key, &version) {
-            self.add_rule(switch, rule, purpose);
-            self.count_rules(switch, 1);
+            self.context.add_rule(switch, rule, purpose);
+            self.context.count_rules(switch, 1);
             count += 1;
         }
         Some(count)
@@ -208,37 +203,37 @@ impl Controller {
         }
         let Some(version) = flow.version(moving.plan) else { return false };
         let old = flow.staying().filter(|rule| rule.plan != moving.plan).map(|rule| rule.level);
-        self.planner().phase(moving.phase, &flow.key, (version, moving.level), old, steps)
+        self.context.planner().phase(moving.phase, &flow.key, (version, moving.level), old, steps)
     }
 
     fn take_step(&mut self, id: FlowId, number: NonZeroU32, step: Step) {
         let purpose = Purpose::Step { flow: id, number };
         match step {
             Step::Add(switch, rule) => {
-                if let Some((plan, level)) = source_step(&rule, self.config.priorities.flow) {
+                if let Some((plan, level)) = source_step(&rule, self.context.config.priorities.flow) {
                     let Some(flow) = self.flows.get_mut(id) else { return };
                     let (bytes, sent, confirmed, leaving) = (0, true, false, false);
                     flow.sources.push(SourceRule { plan, level, bytes, sent, confirmed, leaving });
                 }
-                self.add_rule(switch, rule, purpose);
-                self.count_rules(switch, 1);
+                self.context.add_rule(switch, rule, purpose);
+                self.context.count_rules(switch, 1);
             }
             Step::Delete(switch, key) if key.matches.tag.is_some() => {
-                let xid = self.delete_rule(switch, key);
-                self.await_answer(switch, xid, purpose);
+                let xid = self.context.delete_rule(switch, key);
+                self.context.await_answer(switch, xid, purpose);
             }
             Step::Delete(switch, key) => {
-                let base = self.config.priorities.flow;
+                let base = self.context.config.priorities.flow;
                 let Some(flow) = self.flows.get_mut(id) else { return };
                 let acts = |source: &&mut SourceRule| base + u16::from(source.level) == key.priority;
                 let leaving = flow.sources.iter_mut().find(|source| !source.leaving && acts(source));
                 let Some(leaving) = leaving else { return };
                 leaving.leaving = true;
                 let gone = Purpose::Gone { flow: id, plan: leaving.plan };
-                let xid = self.delete_rule(switch, key);
-                self.await_answer(switch, xid, gone);
-                self.await_answer(switch, xid, purpose);
-                self.count_rules(switch, -1);
+                let xid = self.context.delete_rule(switch, key);
+                self.context.await_answer(switch, xid, gone);
+                self.context.await_answer(switch, xid, purpose);
+                self.context.count_rules(switch, -1);
             }
         }
     }
@@ -246,7 +241,7 @@ impl Controller {
     pub(crate) fn finish_move(&mut self, id: FlowId) {
         let told = self.finish_quietly(id);
         if told {
-            if let Some(view) = self.view.flows.get_mut(&id) {
+            if let Some(view) = self.context.view.flows.get_mut(&id) {
                 view.pending = None;
             }
             self.tell(Event::RouteConfirmed { flow: id });
@@ -259,17 +254,17 @@ impl Controller {
         let Some(moving) = flow.moving.take() else { return false };
         let closed = flow.closed;
         let path = flow.version(moving.plan).and_then(|version| version.path.clone());
-        let took = self.now.saturating_sub(moving.begun);
-        let of_controller = self.is_of_controller(id);
-        let news = self.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
+        let took = self.context.now.saturating_sub(moving.begun);
+        let of_controller = self.context.is_of_controller(id);
+        let news = self.context.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
             if of_controller {
                 // No route of the scheme's.
             } else if view.route.is_some() {
-                self.counts.reroutes += 1;
-                self.counts.reroutes_in_place += u64::from(matches!(moving.how, How::InPlace(_)));
+                self.context.counts.reroutes += 1;
+                self.context.counts.reroutes_in_place += u64::from(matches!(moving.how, How::InPlace(_)));
                 self.set_up.add(took);
             } else {
-                self.counts.routes += 1;
+                self.context.counts.routes += 1;
                 self.set_up.add(took);
             }
             view.route = path;
@@ -289,11 +284,11 @@ impl Controller {
         } else {
             let moving = flow.moving.take();
             let path = moving.and_then(|moving| flow.version(moving.plan)).and_then(|version| version.path.clone());
-            if let Some(view) = self.view.flows.get_mut(&id) {
+            if let Some(view) = self.context.view.flows.get_mut(&id) {
                 view.route = path;
             }
         }
-        if let Some(view) = self.view.flows.get_mut(&id) {
+        if let Some(view) = self.context.view.flows.get_mut(&id) {
             view.pending = None;
         }
     }
@@ -318,7 +313,7 @@ impl Controller {
     /// Gives up the move under way and says why. The flow stays where it was.
     pub(crate) fn give_up(&mut self, id: FlowId, why: Rejection) {
         self.undo_move(id);
-        if let Some(view) = self.view.flows.get_mut(&id) {
+        if let Some(view) = self.context.view.flows.get_mut(&id) {
             view.pending = None;
             view.allocated_bps = None.into();
             self.reject(id, why);
@@ -334,7 +329,7 @@ impl Controller {
         }
         self.leave_paths(id);
         self.lead_later(id);
-        if let Some(view) = self.view.flows.get_mut(&id) {
+        if let Some(view) = self.context.view.flows.get_mut(&id) {
             view.allocated_bps = None.into();
         }
         self.fresh.push(id);
@@ -351,14 +346,14 @@ impl Controller {
         for plan in on_paths {
             self.leave(id, plan);
         }
-        if let Some(view) = self.view.flows.get_mut(&id) {
+        if let Some(view) = self.context.view.flows.get_mut(&id) {
             view.route = None;
         }
     }
 
     /// The level of the next rule of a flow at its source ToR. Flows that may move in place need room below.
     fn free_level(&self, id: FlowId) -> u8 {
-        let in_place = self.needs.migration == Migration::Sfmm;
+        let in_place = self.context.needs.migration == Migration::Sfmm;
         let level = |flow: &Flow| if in_place { flow.highest_free_level() } else { flow.free_level() };
         self.flows.get(id).map_or(0, level)
     }
@@ -367,18 +362,18 @@ impl Controller {
     pub(crate) fn add_count(&mut self, id: FlowId) {
         let level = self.free_level(id);
         let Some(tor) = self.flows.get(id).map(Flow::tor) else { return };
-        if !self.has_room(tor) {
+        if !self.context.has_room(tor) {
             return self.count_later(id);
         }
         let Some(plan) = self.flows.take_plan(id, &self.draining) else { return self.count_later(id) };
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let sent = self.switches[tor.index()].session == Session::Ready;
+        let sent = self.context.switches[tor.index()].session == Session::Ready;
         flow.sources.push(SourceRule { plan, level, bytes: 0, sent, confirmed: false, leaving: false });
         let key = flow.key;
-        self.count_rules(tor, 1);
+        self.context.count_rules(tor, 1);
         if sent {
-            let rule = self.planner().source(&key, &Version::new(plan, None), level);
-            self.add_rule(tor, rule, Purpose::Count { flow: id, plan });
+            let rule = self.context.planner().source(&key, &Version::new(plan, None), level);
+            self.context.add_rule(tor, rule, Purpose::Count { flow: id, plan });
         }
     }
 
@@ -394,11 +389,11 @@ impl Controller {
         if never_sent {
             flow.sources.remove(index);
         }
-        self.count_rules(tor, -1);
-        if self.is_ready(tor) && !never_sent {
-            let rule = self.planner().source_key(&key, level);
-            let xid = self.delete_rule(tor, rule);
-            self.await_answer(tor, xid, Purpose::Gone { flow: id, plan });
+        self.context.count_rules(tor, -1);
+        if self.context.is_ready(tor) && !never_sent {
+            let rule = self.context.planner().source_key(&key, level);
+            let xid = self.context.delete_rule(tor, rule);
+            self.context.await_answer(tor, xid, Purpose::Gone { flow: id, plan });
         }
     }
 
@@ -428,7 +423,7 @@ impl Controller {
                 }
             }
             Purpose::Fixed => {
-                let state = &mut self.switches[switch.index()];
+                let state = &mut self.context.switches[switch.index()];
                 state.refusals = if state.reread { state.refusals } else { 0 };
             }
             Purpose::Label { label } => self.label_confirmed(switch, label),
@@ -455,20 +450,20 @@ impl Controller {
         if flow.versions.iter().all(|version| flow.is_entered(version.plan)) {
             return;
         }
-        let done = flow.abandoned(&self.fabric);
+        let done = flow.abandoned(&self.context.fabric);
         let (key, versions) = (flow.key, flow.versions.clone());
         flow.versions.retain(|version| !done.contains(&version.plan));
         for version in versions.iter().filter(|version| done.contains(&version.plan)) {
             let rules = self.rules_of(&key, version);
-            let planner = self.planner();
+            let planner = self.context.planner();
             // A packet may have gone by parts of all versions with its tag.
             let paths =
                 versions.iter().filter(|other| other.tag == version.tag).filter_map(|other| other.path.as_ref());
             let worst = paths.map(|path| planner.worst_delay(&key, path)).fold(Nanos::ZERO, Nanos::saturating_add);
-            let at = self.now.saturating_add(self.config.drain.unwrap_or(worst));
+            let at = self.context.now.saturating_add(self.context.config.drain.unwrap_or(worst));
             let (five_tuple, plan) = (key.five_tuple, version.plan);
             self.draining.insert((five_tuple, plan), rules);
-            self.timers.set(at, Timer::Drained { five_tuple, plan });
+            self.context.timers.set(at, Timer::Drained { five_tuple, plan });
         }
     }
 
@@ -493,7 +488,7 @@ impl Controller {
         let plan = moving.plan;
         if moving.phase > 0 {
             flow.sources.retain(|source| source.plan != plan);
-            self.count_rules(switch, -1);
+            self.context.count_rules(switch, -1);
         }
         self.give_up(id, Rejection::Refused(switch, why));
     }
@@ -505,7 +500,7 @@ impl Controller {
         flow.sources.retain(|source| source.plan != plan || source.leaving);
         let tor = flow.tor();
         if flow.sources.len() < before {
-            self.count_rules(tor, -1);
+            self.context.count_rules(tor, -1);
         }
         self.count_later(id);
     }
@@ -518,8 +513,8 @@ impl Controller {
         if refusals >= MOST_REFUSALS {
             return self.finish(id);
         }
-        let at = self.now.saturating_add(Nanos(COUNT_AGAIN.0 << refusals));
-        self.timers.set(at, Timer::Count { flow: id });
+        let at = self.context.now.saturating_add(Nanos(COUNT_AGAIN.0 << refusals));
+        self.context.timers.set(at, Timer::Count { flow: id });
     }
 
     /// Gives every flow that has no rule at its source ToR, and none under way, a counting rule.
@@ -565,7 +560,7 @@ impl Controller {
             if cut.is_empty() {
                 continue;
             }
-            self.counts.rescued += 1;
+            self.context.counts.rescued += 1;
             let uncounted = flow.moving.is_none() && !flow.closed && cut.len() == flow.staying().count();
             self.note(id, Decision::Rescued { link: dead });
             if uncounted {
@@ -574,7 +569,7 @@ impl Controller {
             for plan in cut {
                 self.leave(id, plan);
             }
-            if let Some(view) = self.view.flows.get_mut(&id) {
+            if let Some(view) = self.context.view.flows.get_mut(&id) {
                 view.route = None;
             }
         }

@@ -15,21 +15,21 @@ const READ_AGAIN: Nanos = Nanos::from_secs(1);
 impl Controller {
     /// Tables are never wiped: what the switch has is read first, and then only the difference is sent.
     pub(crate) fn switch_up(&mut self, switch: NodeId, ports_down: &[PortNo]) {
-        if self.switches[switch.index()].session != Session::Down {
+        if self.context.switches[switch.index()].session != Session::Down {
             self.switch_down(switch);
         }
-        self.switches[switch.index()].session = Session::Reading;
-        for port in (1..=self.fabric.node(switch).ports.len() as u32).map(PortNo) {
+        self.context.switches[switch.index()].session = Session::Reading;
+        for port in (1..=self.context.fabric.node(switch).ports.len() as u32).map(PortNo) {
             self.port_status(switch, port, !ports_down.contains(&port));
         }
-        self.put(Output::DumpRequest { switch });
+        self.context.put(Output::DumpRequest { switch });
     }
 
     /// What was not confirmed may have arrived or not. Moves that had not reached their source ToR are given up; others
     /// are taken up again when the source ToR is back.
     pub(crate) fn switch_down(&mut self, switch: NodeId) {
-        self.switches[switch.index()].close();
-        self.polling.lost(self.now, switch);
+        self.context.switches[switch.index()].close();
+        self.polling.lost(self.context.now, switch);
         self.forget_orphan_rules(switch);
         self.labels_unsure(switch);
         self.stage_lost(switch);
@@ -37,7 +37,7 @@ impl Controller {
             let Some(flow) = self.flows.get(id) else { return false };
             let Some(moving) = flow.moving.as_ref().filter(|moving| moving.phase == 0) else { return false };
             let path = flow.version(moving.plan).and_then(|version| version.path.as_ref());
-            let visits = |link: &LinkId| self.fabric.link(*link).to == switch;
+            let visits = |link: &LinkId| self.context.fabric.link(*link).to == switch;
             flow.tor() == switch || path.is_some_and(|path| path.links().iter().any(visits))
         };
         let in_place = |&id: &FlowId| self.flows.get(id).is_some_and(|flow| self.moves_in_place_at(flow, switch));
@@ -52,15 +52,15 @@ impl Controller {
     }
 
     pub(crate) fn port_status(&mut self, switch: NodeId, port: PortNo, up: bool) {
-        let Some(link) = self.fabric.out_link(switch, port) else {
-            self.counts.nonsense += 1;
+        let Some(link) = self.context.fabric.out_link(switch, port) else {
+            self.context.counts.nonsense += 1;
             return;
         };
         self.port_changed(link);
-        match self.cables.report(self.now, link, up, &self.view.links) {
+        match self.cables.report(self.context.now, link, up, &self.context.view.links) {
             Report::Same => {}
             Report::Now(up) => self.set_link(link, up),
-            Report::Later { at, changes } => self.timers.set(at, Timer::LinkQuiet { link, changes }),
+            Report::Later { at, changes } => self.context.timers.set(at, Timer::LinkQuiet { link, changes }),
         }
     }
 
@@ -71,12 +71,13 @@ impl Controller {
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {
-        let useless = self.fabric.link(link).settings.rate_bps == 0 || self.drains.covers(&self.fabric, link);
+        let useless =
+            self.context.fabric.link(link).settings.rate_bps == 0 || self.drains.covers(&self.context.fabric, link);
         if up && useless {
             return;
         }
         // A host's link reports from the switch's end alone.
-        if !self.view.links.set_cable(link, up) || !self.fabric.is_switch_link(link) {
+        if !self.context.view.links.set_cable(link, up) || !self.context.fabric.is_switch_link(link) {
             return;
         }
         self.stale = true;
@@ -90,8 +91,8 @@ impl Controller {
     }
 
     pub(crate) fn refused(&mut self, switch: NodeId, xid: u32, why: Refusal) {
-        self.counts.refused += 1;
-        let awaited = &mut self.switches[switch.index()].awaited;
+        self.context.counts.refused += 1;
+        let awaited = &mut self.context.switches[switch.index()].awaited;
         let purposes: Vec<Purpose> =
             awaited.iter().filter(|&&(sent, _)| sent == xid).map(|&(_, purpose)| purpose).collect();
         awaited.retain(|&(sent, _)| sent != xid);
@@ -108,11 +109,11 @@ impl Controller {
                 // No message has its number.
                 Purpose::Stage { number } => self.staged(switch, number),
                 Purpose::Fixed => {
-                    let state = &mut self.switches[switch.index()];
+                    let state = &mut self.context.switches[switch.index()];
                     if !std::mem::replace(&mut state.reread, true) {
                         let wait = Nanos(READ_AGAIN.0 << state.refusals.min(6));
                         state.refusals += 1;
-                        self.timers.set(self.now.saturating_add(wait), Timer::Reread { switch });
+                        self.context.timers.set(self.context.now.saturating_add(wait), Timer::Reread { switch });
                     }
                 }
             }
@@ -121,8 +122,8 @@ impl Controller {
 
     /// Reads the rules of a switch again, to add what it refused.
     pub(crate) fn reread(&mut self, switch: NodeId) {
-        if self.is_ready(switch) && self.switches[switch.index()].reread {
-            self.put(Output::DumpRequest { switch });
+        if self.context.is_ready(switch) && self.context.switches[switch.index()].reread {
+            self.context.put(Output::DumpRequest { switch });
         }
     }
 }

@@ -118,22 +118,22 @@ impl Controller {
         let flows = self.flows.iter().map(|(id, flow)| self.flow_record(id, flow, &mut draining)).collect();
         Snapshot {
             form: FORM,
-            taken: self.now,
-            epoch: self.config.epoch,
+            taken: self.context.now,
+            epoch: self.context.config.epoch,
             serial: self.flows.serial(),
-            fabric: self.fabric.spec().to_owned(),
-            nodes: self.fabric.nodes().len(),
+            fabric: self.context.fabric.spec().to_owned(),
+            nodes: self.context.fabric.nodes().len(),
             scheme: self.scheme.name().to_owned(),
             state: self.scheme.save(),
-            defaults: self.view.defaults,
-            links: self.view.links.clone(),
+            defaults: self.context.view.defaults,
+            links: self.context.view.links.clone(),
             cables: self.cables.clone(),
             drains: self.drains.clone(),
-            places: self.places.singles(),
+            places: self.context.places.singles(),
             flows,
             draining,
             assignments: self.assignments.save(),
-            counts: self.counts,
+            counts: self.context.counts,
         }
     }
 
@@ -141,7 +141,7 @@ impl Controller {
         let mut record = FlowRecord {
             id,
             five_tuple: flow.key.five_tuple,
-            view: self.view.flows.get(&id).filter(|_| !flow.closed).cloned(),
+            view: self.context.view.flows.get(&id).filter(|_| !flow.closed).cloned(),
             sources: flow.sources.to_vec(),
             versions: flow.versions.to_vec(),
             plans: flow.plans,
@@ -186,17 +186,17 @@ impl Controller {
         snapshot.check(&fabric, scheme.as_ref())?;
         scheme.restore(snapshot.state)?;
         let mut controller = Controller::new(config, fabric, scheme);
-        controller.now = now.max(snapshot.taken);
-        controller.counts = snapshot.counts;
-        controller.view.defaults = snapshot.defaults;
-        controller.view.links = snapshot.links;
+        controller.context.now = now.max(snapshot.taken);
+        controller.context.counts = snapshot.counts;
+        controller.context.view.defaults = snapshot.defaults;
+        controller.context.view.links = snapshot.links;
         controller.cables = snapshot.cables;
         controller.drains = snapshot.drains;
-        controller.places = Places::restored(&controller.fabric, snapshot.places);
+        controller.context.places = Places::restored(&controller.context.fabric, snapshot.places);
         // What was to be moved may not have been.
-        controller.timers.set(controller.now, Timer::Drain);
+        controller.context.timers.set(controller.context.now, Timer::Drain);
         controller.hold_back_again();
-        if controller.config.epoch == snapshot.epoch {
+        if controller.context.config.epoch == snapshot.epoch {
             controller.flows.skip_to(snapshot.serial);
         }
         for record in snapshot.flows {
@@ -205,12 +205,15 @@ impl Controller {
         for (five_tuple, plan, rules) in snapshot.draining {
             for (switch, key) in &rules {
                 if !controller.claim_unknown(*switch, key) {
-                    controller.count_rules(*switch, 1);
+                    controller.context.count_rules(*switch, 1);
                 }
             }
-            let drain = controller.unknown_drain(&five_tuple);
+            let drain = controller.context.unknown_drain(&five_tuple);
             controller.draining.insert((five_tuple, plan), rules);
-            controller.timers.set(controller.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
+            controller
+                .context
+                .timers
+                .set(controller.context.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
         }
         controller.restore_assignments(snapshot.assignments);
         Ok(controller)
@@ -218,29 +221,29 @@ impl Controller {
 
     /// Cables that had flapped are held back once more: the snapshot does not have until when they were to be.
     fn hold_back_again(&mut self) {
-        let at = self.now.saturating_add(LONGEST_WAIT);
-        for (link, changes) in self.cables.idle(&self.view.links) {
-            self.timers.set(at, Timer::LinkQuiet { link, changes });
+        let at = self.context.now.saturating_add(LONGEST_WAIT);
+        for (link, changes) in self.cables.idle(&self.context.view.links) {
+            self.context.timers.set(at, Timer::LinkQuiet { link, changes });
         }
     }
 
     fn remember(&mut self, record: FlowRecord) -> Result<(), RestoreError> {
         let FlowRecord { id, five_tuple, .. } = record;
-        let attachments = (self.attachment(five_tuple.src), self.attachment(five_tuple.dst));
+        let attachments = (self.context.attachment(five_tuple.src), self.context.attachment(five_tuple.dst));
         let (Some(src), Some(dst)) = attachments else { return Err(RestoreError::UnknownAddress { five_tuple }) };
         let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
-        record.meter.into_iter().for_each(|meter| self.switches[src.tor.index()].meters.mark(meter));
+        record.meter.into_iter().for_each(|meter| self.context.switches[src.tor.index()].meters.mark(meter));
         for _ in record.sources.iter().filter(|source| !source.leaving) {
-            self.count_rules(src.tor, 1);
+            self.context.count_rules(src.tor, 1);
         }
-        let planner = self.planner();
+        let planner = self.context.planner();
         let hops: Vec<NodeId> = record
             .versions
             .iter()
             .flat_map(|version| planner.hops(&key, version).map(|(at, _)| at).collect::<Vec<_>>())
             .collect();
         for switch in hops {
-            self.count_rules(switch, 1);
+            self.context.count_rules(switch, 1);
         }
         record.versions.iter().for_each(|version| self.claim_version(version));
         let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
@@ -257,7 +260,7 @@ impl Controller {
             ..Flow::new(key)
         });
         if let Some(view) = record.view {
-            self.view.flows.insert(id, view);
+            self.context.view.flows.insert(id, view);
         }
         Ok(())
     }

@@ -34,27 +34,36 @@ impl Controller {
     /// Another scheme is in charge: what it has to hear of may stand already.
     pub(crate) fn start_sweeps(&mut self) {
         self.sweeps.number = self.sweeps.number.wrapping_add(1);
-        if self.config.sweep.is_some() {
+        if self.context.config.sweep.is_some() {
             let number = self.sweeps.number;
-            self.timers.set(self.now.saturating_add(FIRST), Timer::Sweep { number });
+            self.context.timers.set(self.context.now.saturating_add(FIRST), Timer::Sweep { number });
         }
     }
 
     /// The next sweep begins.
     pub(crate) fn sweep(&mut self, number: u32) {
-        let Some(period) = self.config.sweep.filter(|_| number == self.sweeps.number) else { return };
+        let Some(period) = self.context.config.sweep.filter(|_| number == self.sweeps.number) else { return };
         let Some(dscp) = self.swept() else { return };
-        for tor in self.fabric.clone().tors().iter().copied().filter(|&tor| self.is_ready(tor)).collect::<Vec<_>>() {
+        for tor in self
+            .context
+            .fabric
+            .clone()
+            .tors()
+            .iter()
+            .copied()
+            .filter(|&tor| self.context.is_ready(tor))
+            .collect::<Vec<_>>()
+        {
             if let Some(rule) = self.sweeper(tor, dscp) {
-                let xid = self.next_xid();
-                self.switches[tor.index()].watch.touch(|| rule.key(), true);
+                let xid = self.context.next_xid();
+                self.context.switches[tor.index()].watch.touch(|| rule.key(), true);
                 // One that is refused makes no difference to what is forwarded.
-                self.put(Output::AddRule { switch: tor, xid, rule });
+                self.context.put(Output::AddRule { switch: tor, xid, rule });
             }
         }
         self.sweeps.open = true;
-        self.timers.set(self.now.saturating_add(WINDOW), Timer::SweepOver);
-        self.timers.set(self.now.saturating_add(period), Timer::Sweep { number });
+        self.context.timers.set(self.context.now.saturating_add(WINDOW), Timer::SweepOver);
+        self.context.timers.set(self.context.now.saturating_add(period), Timer::Sweep { number });
     }
 
     /// The sweep ends.
@@ -63,9 +72,18 @@ impl Controller {
             return;
         }
         let Some(dscp) = self.swept() else { return };
-        for tor in self.fabric.clone().tors().iter().copied().filter(|&tor| self.is_ready(tor)).collect::<Vec<_>>() {
+        for tor in self
+            .context
+            .fabric
+            .clone()
+            .tors()
+            .iter()
+            .copied()
+            .filter(|&tor| self.context.is_ready(tor))
+            .collect::<Vec<_>>()
+        {
             if let Some(rule) = self.sweeper(tor, dscp) {
-                self.delete_rule(tor, rule.key());
+                self.context.delete_rule(tor, rule.key());
             }
         }
     }
@@ -73,7 +91,7 @@ impl Controller {
     /// Which code point the packets to be copied bear, if only some are; `None` if the scheme is told of no flows that
     /// could be found so.
     fn swept(&self) -> Option<Option<u8>> {
-        match self.needs.detection {
+        match self.context.needs.detection {
             Detection::Label => Some(Some(LONG_FLOW_DSCP)),
             Detection::Measured { .. } | Detection::Any { .. } => Some(None),
             Detection::Nothing | Detection::Announced => None,
@@ -81,11 +99,11 @@ impl Controller {
     }
 
     fn sweeper(&self, tor: NodeId, dscp: Option<u8>) -> Option<Rule> {
-        let src = Some(self.fabric.tor_prefix(tor)?);
+        let src = Some(self.context.fabric.tor_prefix(tor)?);
         let matches = Match { src, proto: Some(PROTO_TCP), dscp, ..Match::default() };
-        let priority = self.config.priorities.unknown;
+        let priority = self.context.config.priorities.unknown;
         let mut rule = tables::rule(LONG_FLOWS, priority, matches, [RuleAction::Copy].into(), Some(DEFAULTS));
-        rule.cookie = Cookie::fixed(RuleKind::Detection, self.config.epoch).encode();
+        rule.cookie = Cookie::fixed(RuleKind::Detection, self.context.config.epoch).encode();
         rule.hard_timeout_s = LONGEST_S;
         Some(rule)
     }

@@ -86,10 +86,10 @@ impl Controller {
 
     /// How a flow could move to `path` in place, and the tag that it keeps; `None` if it must be moved by tags.
     pub(crate) fn in_place(&mut self, id: FlowId, path: &Path) -> Option<(InPlace, u16)> {
-        if self.needs.migration != Migration::Sfmm || self.needs.rules != RuleSharing::PerFlow {
+        if self.context.needs.migration != Migration::Sfmm || self.context.needs.rules != RuleSharing::PerFlow {
             return None;
         }
-        let priorities = &self.config.priorities;
+        let priorities = &self.context.config.priorities;
         if priorities.hop(true) == priorities.hop(false) {
             // There is nothing below priority 0.
             return None;
@@ -107,8 +107,8 @@ impl Controller {
             self.loads = Some(self.link_loads());
         }
         let loads = self.loads.as_ref()?;
-        let bottleneck = order::bottleneck(&self.fabric, before, path, loads)?;
-        let order = (self.order)(&self.fabric, before, path, bottleneck)?;
+        let bottleneck = order::bottleneck(&self.context.fabric, before, path, loads)?;
+        let order = (self.order)(&self.context.fabric, before, path, bottleneck)?;
         Some((InPlace { old: old.plan, order, copy: None, next: None }, old.tag))
     }
 
@@ -116,7 +116,7 @@ impl Controller {
     /// ones.
     fn drains_on(&self, flow: &Flow, tag: u16, path: &Path) -> bool {
         let tuple = flow.key.five_tuple;
-        let visited = order::switches(&self.fabric, path);
+        let visited = order::switches(&self.context.fabric, path);
         let blocks = |&(switch, key): &(NodeId, pathloom_model::rules::RuleKey)| {
             key.matches.tag == Some(tag) && visited.contains(&switch)
         };
@@ -126,8 +126,8 @@ impl Controller {
 
     /// What each link carries of the flows routed over it, as far as it is known, in bits per second.
     fn link_loads(&self) -> Vec<u64> {
-        let mut loads = vec![0u64; self.fabric.links().len()];
-        for flow in self.view.flows.values() {
+        let mut loads = vec![0u64; self.context.fabric.links().len()];
+        for flow in self.context.view.flows.values() {
             let rate_bps = flow.load_bps();
             for link in flow.route.iter().flat_map(Path::links) {
                 loads[link.index()] = loads[link.index()].saturating_add(rate_bps);
@@ -138,7 +138,7 @@ impl Controller {
 
     /// The steps of the phase that a move in place is in; `None` when it is there.
     pub(crate) fn steps_in_place(&self, flow: &Flow, moving: &Move, way: &InPlace) -> Option<Vec<Step>> {
-        let planner = self.planner();
+        let planner = self.context.planner();
         let (key, tor) = (&flow.key, flow.tor());
         let adds = |version: &Version| planner.hops(key, version).map(|(at, rule)| Step::Add(at, rule)).collect();
         let source_of = |plan: u8| flow.staying().find(|source| source.plan == plan);
@@ -199,7 +199,9 @@ impl Controller {
         }
         let Some(flow) = self.flows.get(id) else { return false };
         let path = flow.version(moving_plan).and_then(|version| version.path.as_ref());
-        let roomy = path.is_some_and(|path| order::switches(&self.fabric, path).iter().all(|&at| self.has_room(at)));
+        let roomy = path.is_some_and(|path| {
+            order::switches(&self.context.fabric, path).iter().all(|&at| self.context.has_room(at))
+        });
         let plan = if roomy { self.flows.take_plan(id, &self.draining) } else { None };
         let Some(plan) = plan else {
             // The low rules have to do.
@@ -226,7 +228,7 @@ impl Controller {
         let gone: Vec<NodeId> = switches.iter().copied().filter(|&at| at != tor && !old.cut.contains(&at)).collect();
         old.cut = old.cut.iter().chain(&gone).copied().collect();
         for at in gone {
-            self.count_rules(at, -1);
+            self.context.count_rules(at, -1);
         }
     }
 
@@ -240,8 +242,8 @@ impl Controller {
         let Some(index) = flow.versions.iter().position(|version| version.plan == low) else { return };
         let version = flow.versions.remove(index);
         let key = flow.key;
-        let hops: Vec<NodeId> = self.planner().hops(&key, &version).map(|(at, _)| at).collect();
-        hops.into_iter().for_each(|at| self.count_rules(at, -1));
+        let hops: Vec<NodeId> = self.context.planner().hops(&key, &version).map(|(at, _)| at).collect();
+        hops.into_iter().for_each(|at| self.context.count_rules(at, -1));
     }
 
     /// Ends a move in place early. Before it cuts over, it is undone. In between, the flow goes back to the default
@@ -275,12 +277,12 @@ impl Controller {
         let copy = flow.versions.remove(index);
         let key = flow.key;
         self.leave(id, plan);
-        let hop = self.planner().hop_key(key.five_tuple, &copy);
-        let hops: Vec<NodeId> = self.planner().hops(&key, &copy).map(|(at, _)| at).collect();
+        let hop = self.context.planner().hop_key(key.five_tuple, &copy);
+        let hops: Vec<NodeId> = self.context.planner().hops(&key, &copy).map(|(at, _)| at).collect();
         for at in hops {
-            self.count_rules(at, -1);
-            if self.is_ready(at) {
-                self.delete_rule(at, hop);
+            self.context.count_rules(at, -1);
+            if self.context.is_ready(at) {
+                self.context.delete_rule(at, hop);
             }
         }
     }
@@ -293,13 +295,13 @@ impl Controller {
             Some(Stage::Before) => self.give_up(id, why),
             Some(Stage::Between) => {
                 let next = self.end_in_place(id);
-                if let Some(view) = self.view.flows.get_mut(&id) {
+                if let Some(view) = self.context.view.flows.get_mut(&id) {
                     view.pending = None;
                 }
                 match next {
                     Some(next) => self.go_on_to(id, next),
-                    None if self.view.flows.contains_key(&id) => {
-                        if let Some(view) = self.view.flows.get_mut(&id) {
+                    None if self.context.view.flows.contains_key(&id) => {
+                        if let Some(view) = self.context.view.flows.get_mut(&id) {
                             view.allocated_bps = None.into();
                         }
                         self.reject(id, why);
@@ -322,13 +324,13 @@ impl Controller {
         }
         match self.check_route(id, &path) {
             Ok(()) => {
-                if let Some(view) = self.view.flows.get_mut(&id) {
+                if let Some(view) = self.context.view.flows.get_mut(&id) {
                     view.pending = Some(path.clone());
                 }
                 self.start_move(id, path);
             }
             Err(why) => {
-                if let Some(view) = self.view.flows.get_mut(&id) {
+                if let Some(view) = self.context.view.flows.get_mut(&id) {
                     view.pending = None;
                 }
                 self.reject(id, why);
@@ -347,7 +349,7 @@ impl Controller {
         if let How::InPlace(way) = &mut moving.how {
             way.next = Some(path.clone()).filter(|_| !there);
         }
-        if let Some(view) = self.view.flows.get_mut(&id) {
+        if let Some(view) = self.context.view.flows.get_mut(&id) {
             view.pending = Some(path.clone());
         }
         true
@@ -366,7 +368,7 @@ impl Controller {
         let Some(moving) = flow.moving.as_ref().filter(|moving| moving.stage().is_some()) else { return false };
         let plans = [Some(moving.plan), moving.old_plan()];
         let mut paths = plans.into_iter().flatten().filter_map(|plan| flow.version(plan)?.path.as_ref());
-        paths.any(|path| order::switches(&self.fabric, path).contains(&switch))
+        paths.any(|path| order::switches(&self.context.fabric, path).contains(&switch))
     }
 
     /// Whether the low rule at the source ToR that ran out is still needed: its flow was silent while it moved.
