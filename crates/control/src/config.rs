@@ -1,7 +1,7 @@
 //! Settings of a controller.
 
 use crate::assignments::AssignmentLimits;
-use crate::pacing::Enforcement;
+use crate::limits::Enforcement;
 use pathloom_model::Nanos;
 use pathloom_scheme::{Detection, Migration, Needs, RuleSharing};
 use serde::{Deserialize, Serialize};

@@ -235,6 +235,14 @@ impl Context {
         }
     }
 
+    /// A switch has refused a message: gives what that was for.
+    pub(crate) fn take_refused(&mut self, switch: NodeId, xid: u32) -> Vec<Purpose> {
+        let awaited = &mut self.switches[switch.index()].awaited;
+        let purposes = awaited.iter().filter(|&&(sent, _)| sent == xid).map(|&(_, purpose)| purpose).collect();
+        awaited.retain(|&(sent, _)| sent != xid);
+        purposes
+    }
+
     /// Changes the number of flow rules that a switch should have.
     pub(crate) fn count_rules(&mut self, switch: NodeId, added: i32) {
         let state = &mut self.switches[switch.index()];

@@ -7,8 +7,8 @@
 use crate::aggregate::{blocks, Aggregator, Leaf};
 use crate::config::Config;
 use crate::cookies::{Cookie, RuleKind};
+use crate::fan_out::FanOut;
 use crate::places::Places;
-use crate::spread::Spread;
 use crate::tables;
 use pathloom_model::rules::{Actions, Bucket, Group, GroupId, GroupKind, Match, Rule, RuleAction};
 use pathloom_model::search::{spanning_tree, RouteTable};
@@ -43,23 +43,23 @@ pub(crate) struct DefaultTable {
 }
 
 /// The shortest paths that default routes are made of.
-pub(crate) struct Routes {
+pub(crate) struct NextHops {
     how: DefaultRoutes,
     /// [`LinkState::version`] of the state that they were made for.
     version: u64,
     table: RouteTable,
     /// For routes per host alone.
-    spread: Option<Spread>,
+    fan_out: Option<FanOut>,
 }
 
-impl Routes {
-    pub(crate) fn new(fabric: &Fabric, links: &LinkState, how: DefaultRoutes) -> Routes {
+impl NextHops {
+    pub(crate) fn new(fabric: &Fabric, links: &LinkState, how: DefaultRoutes) -> NextHops {
         let table = match how {
             DefaultRoutes::SpanningTree => RouteTable::new(fabric, &spanning_tree(fabric, links)),
             _ => RouteTable::new(fabric, links),
         };
-        let spread = (how == DefaultRoutes::PerHost).then(|| Spread::new(fabric, links, &table));
-        Routes { how, version: links.version(), table, spread }
+        let fan_out = (how == DefaultRoutes::PerHost).then(|| FanOut::new(fabric, links, &table));
+        NextHops { how, version: links.version(), table, fan_out }
     }
 
     /// Whether they were made for this state and kind.
@@ -82,7 +82,7 @@ pub(crate) struct Compiler {
 enum Wanted {
     Drop,
     Port(PortNo),
-    /// Spread over the links of this group of the [`RouteTable`].
+    /// FanOut over the links of this group of the [`RouteTable`].
     Set(u32),
 }
 
@@ -91,7 +91,7 @@ impl Compiler {
     pub(crate) fn compile(
         &mut self,
         (fabric, places): (&Fabric, &Places),
-        routes: &Routes,
+        routes: &NextHops,
         switch: NodeId,
         standing: &SpreadGroups,
     ) -> DefaultTable {
@@ -147,7 +147,7 @@ impl Compiler {
     fn remote(
         &mut self,
         fabric: &Fabric,
-        routes: &Routes,
+        routes: &NextHops,
         (switch, tor): (NodeId, usize),
         prefix: Prefix,
         hosts: std::ops::Range<usize>,
@@ -166,7 +166,7 @@ impl Compiler {
             (DefaultRoutes::PerHost, ways) => {
                 // OFPT §4.3: the servers of a rack take the spines in turn. What an earlier switch has spread already
                 // is spread further here, not again.
-                let before = routes.spread.as_ref().map_or(1, |spread| spread.at(switch, tor)) as usize;
+                let before = routes.fan_out.as_ref().map_or(1, |fan_out| fan_out.at(switch, tor)) as usize;
                 let turn = |host: usize| (host / before + tor) % ways;
                 if (1..hosts.len()).all(|host| turn(host) == turn(0)) {
                     return self.leaf(prefix, port(turn(0)));
@@ -183,7 +183,7 @@ impl Compiler {
         &mut self,
         fabric: &Fabric,
         places: &Places,
-        routes: &Routes,
+        routes: &NextHops,
         switch: NodeId,
         rules: &mut Vec<(Prefix, u32)>,
     ) {
@@ -226,7 +226,7 @@ impl Compiler {
     fn name_groups(
         &self,
         fabric: &Fabric,
-        routes: &Routes,
+        routes: &NextHops,
         rules: Vec<(Prefix, u32)>,
         standing: &SpreadGroups,
     ) -> DefaultTable {

@@ -9,10 +9,14 @@
 //! A switch without a session cannot be told, and goes on as it was. Nobody waits for it, but what it may still send over
 //! is not safe to pull before it is back and has confirmed.
 
-use crate::controller::Controller;
+use crate::assignments::Assignments;
+use crate::base_rules::BaseRules;
+use crate::context::Context;
 use crate::io::Target;
+use crate::links::Cables;
 use crate::plan::Version;
-use crate::reasons::Decision;
+use crate::reasons::{note, Decision};
+use crate::routes::Routes;
 use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId, Path};
@@ -25,13 +29,13 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 
 /// What is out of service.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Drains {
+pub(crate) struct OutOfService {
     switches: BTreeSet<NodeId>,
     /// One direction of each cable, the lower one.
     cables: BTreeSet<LinkId>,
 }
 
-impl Drains {
+impl OutOfService {
     /// Whether a link is out of service, by itself or with a switch at an end of it.
     pub(crate) fn covers(&self, fabric: &Fabric, link: LinkId) -> bool {
         let ends = fabric.link(link);
@@ -101,82 +105,119 @@ pub enum DrainError {
     Already,
 }
 
-impl Controller {
-    /// Whether a switch or a cable may be taken out of service (`out`), or back into it.
-    pub fn check_drain(&self, target: Target, out: bool) -> Result<(), DrainError> {
-        let known = match target {
-            Target::Switch(switch) => self.context.is_switch(switch),
-            Target::Cable(link) => {
-                link.index() < self.context.fabric.links().len() && self.context.fabric.is_switch_link(link)
+/// What is out of service, and which switches have still to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Drains {
+    pub out: OutOfService,
+    staged: Staged,
+}
+
+impl Drains {
+    /// As a snapshot says.
+    pub(crate) fn restored(out: OutOfService) -> Drains {
+        Drains { out, staged: Staged::default() }
+    }
+
+    /// Sends every switch what has changed since it was last told, if something may have.
+    pub(crate) fn tell_all(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
+        if !base.stale {
+            return;
+        }
+        let fabric = cx.fabric.clone();
+        if !fabric.switches().iter().any(|&switch| cx.is_ready(switch)) {
+            return;
+        }
+        base.stale = false;
+        self.unstage();
+        for &switch in fabric.switches() {
+            if cx.is_ready(switch) {
+                self.tell_switch(cx, base, assignments, switch);
             }
+        }
+    }
+
+    /// Whether a switch is out of service.
+    pub(crate) fn is_switch_drained(&self, switch: NodeId) -> bool {
+        self.out.switches.contains(&switch)
+    }
+
+    /// Whether default routes are still being changed for what has left service or come back.
+    pub(crate) fn is_staging(&self) -> bool {
+        !self.staged.is_over()
+    }
+
+    /// Whether a switch or a cable may be taken out of service (`out`), or back into it.
+    pub(crate) fn check(&self, cx: &Context, target: Target, out: bool) -> Result<(), DrainError> {
+        let known = match target {
+            Target::Switch(switch) => cx.is_switch(switch),
+            Target::Cable(link) => link.index() < cx.fabric.links().len() && cx.fabric.is_switch_link(link),
         };
         if !known {
             return Err(DrainError::NotOurs);
         }
-        if self.drains.has(target) == out {
+        if self.out.has(target) == out {
             return Err(DrainError::Already);
         }
         if !out {
             return Ok(());
         }
         let without = match target {
-            Target::Switch(switch) if self.context.fabric.tor_index(switch).is_some() => {
+            Target::Switch(switch) if cx.fabric.tor_index(switch).is_some() => {
                 return Err(DrainError::HasHosts(switch))
             }
-            Target::Switch(switch) => self.context.fabric.switch_ports(switch).iter().map(|port| port.link).collect(),
+            Target::Switch(switch) => cx.fabric.switch_ports(switch).iter().map(|port| port.link).collect(),
             Target::Cable(link) => vec![link],
         };
         let leaves = |link: LinkId| without.iter().any(|gone| gone.cable() == link.cable());
-        let up = |link: LinkId| self.context.view.links.is_up(link);
-        let (before, after) = (self.parts(up), self.parts(|link| up(link) && !leaves(link)));
+        let up = |link: LinkId| cx.view.links.is_up(link);
+        let (before, after) = (self.parts(cx, up), self.parts(cx, |link| up(link) && !leaves(link)));
         // ToRs that were in one part have to be in one part afterwards.
         let mut parts: BTreeMap<Option<NodeId>, Option<NodeId>> = BTreeMap::new();
         let torn = |tor: &&NodeId| {
             let part = after[tor.index()];
             *parts.entry(before[tor.index()]).or_insert(part) != part
         };
-        self.context.fabric.tors().iter().find(torn).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
+        cx.fabric.tors().iter().find(torn).map_or(Ok(()), |&tor| Err(DrainError::CutsOff(tor)))
     }
 
-    /// Carries out [`crate::Input::Drain`].
-    pub(crate) fn drain(&mut self, target: Target, out: bool) {
-        if self.check_drain(target, out).is_err() {
-            self.context.counts.nonsense += 1;
-            return;
-        }
-        let before = self.drains.clone();
-        self.drains.set(target, out);
-        let fabric = self.context.fabric.clone();
+    /// Takes something out of service, or back. The scheme and the default routes are told; flows are left where they are.
+    pub(crate) fn drain(&mut self, cx: &mut Context, base: &BaseRules, cables: &Cables, target: Target, out: bool) {
+        let before = self.out.clone();
+        self.out.set(target, out);
+        let fabric = cx.fabric.clone();
         let changed: Vec<LinkId> = fabric
             .switch_cables()
-            .filter(|&link| before.covers(&fabric, link) != self.drains.covers(&fabric, link))
-            .filter(|&link| self.cables.is_up(link) && fabric.link(link).settings.rate_bps > 0)
+            .filter(|&link| before.covers(&fabric, link) != self.out.covers(&fabric, link))
+            .filter(|&link| cables.is_up(link) && fabric.link(link).settings.rate_bps > 0)
             .collect();
         let ends = match target {
             Target::Switch(switch) => vec![switch],
             Target::Cable(link) => vec![fabric.link(link).from, fabric.link(link).to],
         };
         let touched = |link: LinkId| changed.iter().any(|other| other.cable() == link.cable());
-        let hops = self.hops(&ends, |link| self.context.view.links.is_up(link) || touched(link));
+        let hops = self.hops(cx, &ends, |link| cx.view.links.is_up(link) || touched(link));
         for &link in &changed {
-            self.context.view.links.set_cable(link, !out);
+            cx.view.links.set_cable(link, !out);
             for link in [link.min(link.reverse()), link.max(link.reverse())] {
-                self.tell(Event::LinkChanged { link, up: !out });
+                cx.events.push_back(Event::LinkChanged { link, up: !out });
             }
         }
-        self.stage(target, out, &hops);
-        self.reassign();
-        if out {
-            self.context.timers.set(self.context.now.saturating_add(PATIENCE), Timer::Drain);
+        if !base.stale {
+            self.stage(cx, target, out, &hops);
         }
     }
 
+    /// The scheme has some time now to move its flows off what has left service.
+    pub(crate) fn leave_time(&self, cx: &mut Context) {
+        cx.timers.set(cx.now.saturating_add(PATIENCE), Timer::Drain);
+    }
+
     /// Which part of the fabric each node is in, named by the first ToR in it: it may have fallen apart.
-    fn parts(&self, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
-        let mut parts = vec![None; self.context.fabric.nodes().len()];
-        for &tor in self.context.fabric.tors() {
+    fn parts(&self, cx: &Context, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
+        let mut parts = vec![None; cx.fabric.nodes().len()];
+        for &tor in cx.fabric.tors() {
             if parts[tor.index()].is_none() {
-                let reached = self.hops(&[tor], &usable);
+                let reached = self.hops(cx, &[tor], &usable);
                 parts
                     .iter_mut()
                     .zip(reached)
@@ -188,12 +229,12 @@ impl Controller {
     }
 
     /// Hops from the nearest of some switches, by node.
-    fn hops(&self, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<Option<usize>> {
-        let mut hops = vec![None; self.context.fabric.nodes().len()];
+    fn hops(&self, cx: &Context, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<Option<usize>> {
+        let mut hops = vec![None; cx.fabric.nodes().len()];
         let mut queue: VecDeque<NodeId> = ends.iter().copied().collect();
         ends.iter().for_each(|end| hops[end.index()] = Some(0));
         while let Some(at) = queue.pop_front() {
-            for port in self.context.fabric.switch_ports(at) {
+            for port in cx.fabric.switch_ports(at) {
                 if hops[port.to.index()].is_none() && usable(port.link) {
                     hops[port.to.index()] = hops[at.index()].map(|hops| hops + 1);
                     queue.push_back(port.to);
@@ -204,12 +245,9 @@ impl Controller {
     }
 
     /// Has the default routes changed in order.
-    fn stage(&mut self, target: Target, out: bool, hops: &[Option<usize>]) {
-        if self.stale {
-            return;
-        }
+    fn stage(&mut self, cx: &Context, target: Target, out: bool, hops: &[Option<usize>]) {
         let mut left: Vec<Vec<NodeId>> = Vec::new();
-        for &switch in self.context.fabric.switches() {
+        for &switch in cx.fabric.switches() {
             // A switch that leaves service goes on with the routes it has: for packets that are still on their way.
             let leaving = out && target == Target::Switch(switch);
             if let Some(hops) = hops[switch.index()].filter(|_| !leaving) {
@@ -225,34 +263,40 @@ impl Controller {
     }
 
     /// Tells the next switches in order, when those before have confirmed.
-    pub(crate) fn next_stage(&mut self) {
+    pub(crate) fn next_stage(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
         while self.staged.waiting.is_empty() {
             let Some(switches) = self.staged.left.pop_front() else { return };
-            for switch in switches.into_iter().filter(|&switch| self.context.is_ready(switch)).collect::<Vec<_>>() {
-                self.tell_and_wait(switch);
+            for switch in switches.into_iter().filter(|&switch| cx.is_ready(switch)).collect::<Vec<_>>() {
+                self.tell_and_wait(cx, base, assignments, switch);
             }
         }
     }
 
     /// Brings a switch up to date, and waits for it to confirm if that takes a message.
-    fn tell_and_wait(&mut self, switch: NodeId) {
-        let before = self.context.last_xid();
-        self.bring_up_to_date(switch);
-        if self.context.last_xid() != before {
+    fn tell_and_wait(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments, switch: NodeId) {
+        let before = cx.last_xid();
+        base.bring_up_to_date(cx, assignments, switch);
+        if cx.last_xid() != before {
             self.staged.number = self.staged.number.wrapping_add(1);
-            let (xid, number) = (self.context.next_xid(), self.staged.number);
-            self.context.await_answer(switch, xid, Purpose::Stage { number });
+            let (xid, number) = (cx.next_xid(), self.staged.number);
+            cx.await_answer(switch, xid, Purpose::Stage { number });
             self.staged.waiting.insert(switch, number);
         }
     }
 
     /// Brings a switch up to date, in no order. Where something is out of service, it may have sent packets over that until
     /// now, and does so until it has confirmed.
-    pub(crate) fn tell_switch(&mut self, switch: NodeId) {
-        if self.drains.is_empty() {
-            self.bring_up_to_date(switch);
+    pub(crate) fn tell_switch(
+        &mut self,
+        cx: &mut Context,
+        base: &mut BaseRules,
+        assignments: &Assignments,
+        switch: NodeId,
+    ) {
+        if self.out.is_empty() {
+            base.bring_up_to_date(cx, assignments, switch);
         } else {
-            self.tell_and_wait(switch);
+            self.tell_and_wait(cx, base, assignments, switch);
         }
     }
 
@@ -262,26 +306,26 @@ impl Controller {
     }
 
     /// A switch has the default routes that it was told of by this number.
-    pub(crate) fn staged(&mut self, switch: NodeId, number: u32) {
+    pub(crate) fn stage_confirmed(&mut self, switch: NodeId, number: u32) {
         if self.staged.waiting.get(&switch) == Some(&number) {
             self.staged.waiting.remove(&switch);
         }
     }
 
     /// The session to a switch was lost: nobody waits for it.
-    pub(crate) fn stage_lost(&mut self, switch: NodeId) {
+    pub(crate) fn session_lost(&mut self, switch: NodeId) {
         self.staged.waiting.remove(&switch);
     }
 
     /// Puts flows back on the default routes that a scheme has left on what is out of service.
-    pub(crate) fn drain_rest(&mut self) {
-        if self.drains.is_empty() {
+    pub(crate) fn unroute_rest(&mut self, cx: &mut Context, routes: &mut Routes) {
+        if self.out.is_empty() {
             return;
         }
-        let crosses = |path: &Path| path.links().iter().any(|&link| self.drains.covers(&self.context.fabric, link));
+        let crosses = |path: &Path| path.links().iter().any(|&link| self.out.covers(&cx.fabric, link));
         let mut left: Vec<FlowId> = Vec::new();
         let mut moving = !self.staged.is_over();
-        for (id, flow) in self.routed().filter_map(|id| Some((id, self.flows.get(id)?))) {
+        for (id, flow) in routes.routed().filter_map(|id| Some((id, routes.flows.get(id)?))) {
             let hit = |version: &Version| version.path.as_ref().is_some_and(crosses);
             let stays = |version: &Version| flow.staying().any(|source| source.plan == version.plan);
             let mut hits = flow.versions.iter().filter(|version| hit(version)).peekable();
@@ -292,72 +336,47 @@ impl Controller {
             }
         }
         if moving || !left.is_empty() {
-            self.context.timers.set(self.context.now.saturating_add(PATIENCE), Timer::Drain);
+            cx.timers.set(cx.now.saturating_add(PATIENCE), Timer::Drain);
         }
         // Only now does every default route lead past it.
         if self.staged.is_over() {
             for id in left {
-                self.note(id, Decision::Drained);
-                self.unroute(id);
+                note(cx, &mut routes.flows, id, Decision::Drained);
+                routes.unroute(cx, id);
             }
         }
     }
 
-    /// Whether a link is out of service, or a switch at an end of it.
-    pub fn is_drained(&self, link: LinkId) -> bool {
-        self.drains.covers(&self.context.fabric, link)
-    }
-
-    /// Whether a switch is out of service.
-    pub fn is_switch_drained(&self, switch: NodeId) -> bool {
-        self.drains.switches.contains(&switch)
-    }
-
-    /// Whether default routes are still being changed for what has left service or come back.
-    pub fn is_staging(&self) -> bool {
-        !self.staged.is_over()
-    }
-
     /// Whether packets may still cross a link that is out of service, without a path of their own that is known: as long as
     /// it is not certain that no switch has rules that lead over it.
-    pub fn may_be_crossed(&self, link: LinkId) -> bool {
-        self.is_staging() || self.is_anything_unread() || self.senders(link).any(|at| !self.is_as_told(at))
+    pub(crate) fn may_be_crossed(&self, cx: &Context, routes: &Routes, link: LinkId) -> bool {
+        self.is_staging()
+            || self.is_anything_unread(cx, routes)
+            || self.senders(cx, link).any(|at| !Drains::is_as_told(cx, at))
     }
 
     /// Whether there may be flows whose paths are not known, for they were set up before the controller started: a ToR has
     /// not been asked yet, or it cannot be told where its flows go.
-    fn is_anything_unread(&self) -> bool {
-        !self.orphans.is_empty()
-            || self.context.fabric.tors().iter().any(|tor| !self.context.switches[tor.index()].read)
+    fn is_anything_unread(&self, cx: &Context, routes: &Routes) -> bool {
+        !routes.orphans.is_empty() || cx.fabric.tors().iter().any(|tor| !cx.switches[tor.index()].read)
     }
 
     /// Whether a switch has nothing but the default routes that it should have, as far as it has confirmed them.
-    fn is_as_told(&self, switch: NodeId) -> bool {
-        let state = &self.context.switches[switch.index()];
+    fn is_as_told(cx: &Context, switch: NodeId) -> bool {
+        let state = &cx.switches[switch.index()];
         state.session == Session::Ready && !state.reread
     }
 
     /// The switches whose default routes decide whether packets cross a link: its ends. A switch that is out of service
     /// keeps those that it had ([`Controller::stage`]), so that its neighbours decide in its place.
-    fn senders(&self, link: LinkId) -> impl Iterator<Item = NodeId> + '_ {
-        let ends = self.context.fabric.link(link);
+    fn senders<'a>(&'a self, cx: &'a Context, link: LinkId) -> impl Iterator<Item = NodeId> + 'a {
+        let ends = cx.fabric.link(link);
         let (mut open, mut seen) = (vec![ends.from, ends.to], BTreeSet::new());
         while let Some(at) = open.pop() {
             if seen.insert(at) && self.is_switch_drained(at) {
-                open.extend(self.context.fabric.switch_ports(at).iter().map(|port| port.to));
+                open.extend(cx.fabric.switch_ports(at).iter().map(|port| port.to));
             }
         }
         seen.into_iter().filter(|&at| !self.is_switch_drained(at))
-    }
-
-    /// Number of flows with rules for a path over each link, by link, with those that move away from it.
-    pub fn flows_on_links(&self) -> Vec<u32> {
-        let mut flows = vec![0; self.context.fabric.links().len()];
-        for flow in self.routed().filter_map(|id| self.flows.get(id)) {
-            let links = flow.versions.iter().filter_map(|version| version.path.as_ref()).flat_map(Path::links);
-            let links: BTreeSet<LinkId> = links.copied().collect();
-            links.into_iter().for_each(|link| flows[link.index()] += 1);
-        }
-        flows
     }
 }

@@ -1,7 +1,7 @@
 //! What another scheme would do with the flows that stand: on a copy of what the controller knows, with nothing sent.
 
 use crate::cookies::is_way_back;
-use crate::defaults::{Choice, Compiler, DefaultTable, Routes};
+use crate::defaults::{Choice, Compiler, DefaultTable, NextHops};
 use crate::places::Places;
 use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, PortNo};
 use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, View};
@@ -140,7 +140,7 @@ impl Run {
 /// a hash of ours stands in: right for all flows together, not for each of them.
 pub struct DefaultPaths<'a> {
     fabric: &'a Fabric,
-    routes: Routes,
+    routes: NextHops,
     compiler: Compiler,
     tables: BTreeMap<NodeId, DefaultTable>,
 }
@@ -148,7 +148,7 @@ pub struct DefaultPaths<'a> {
 impl<'a> DefaultPaths<'a> {
     /// On the links that are up.
     pub fn new(fabric: &'a Fabric, links: &LinkState, how: DefaultRoutes) -> DefaultPaths<'a> {
-        let routes = Routes::new(fabric, links, how);
+        let routes = NextHops::new(fabric, links, how);
         DefaultPaths { fabric, routes, compiler: Compiler::default(), tables: BTreeMap::new() }
     }
 

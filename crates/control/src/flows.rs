@@ -1,9 +1,10 @@
 //! The flows a controller knows, and the rules each of them has.
 
 use crate::cookies::{flow_id, PLANS};
-use crate::few::Few;
 use crate::plan::{plan_of_tag, FlowKey, Version, LEVELS};
 use crate::reasons::Placed;
+use crate::routes::Move;
+use crate::short_list::ShortList;
 use hashbrown::hash_table::{Entry, HashTable};
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
@@ -13,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::iter::successors;
-use std::num::NonZeroU32;
 use std::ops::BitOr;
 
 /// Rules of abandoned versions, by five-tuple and plan, that stay until the packets under way have passed. By five-tuple:
@@ -35,47 +35,6 @@ pub(crate) struct SourceRule {
     pub confirmed: bool,
     /// Whether its deletion was sent, or waits for the switch's session.
     pub leaving: bool,
-}
-
-/// How a move goes.
-#[derive(Clone, Debug)]
-pub(crate) enum How {
-    /// By tags ([`crate::plan`]).
-    Tagged,
-    /// In place ([`crate::sfmm`]).
-    InPlace(Box<InPlace>),
-}
-
-/// A move in place.
-#[derive(Clone, Debug)]
-pub(crate) struct InPlace {
-    /// The version it leads away from.
-    pub old: u8,
-    /// Switches on both paths, in the order in which the old rules are deleted there.
-    pub order: Vec<NodeId>,
-    /// Plan of the copies with normal priority, and their level at the source ToR.
-    pub copy: Option<(u8, u8)>,
-    /// A path that was asked for when the flow was between two others.
-    pub next: Option<Path>,
-}
-
-/// A move under way.
-#[derive(Clone, Debug)]
-pub(crate) struct Move {
-    /// Number of the move, so that late confirmations of an abandoned one are known.
-    pub number: NonZeroU32,
-    /// The version it leads to.
-    pub plan: u8,
-    /// Level that the new rule at the source ToR gets.
-    pub level: u8,
-    /// Phase under way.
-    pub phase: u8,
-    /// When it was asked for.
-    pub begun: Nanos,
-    /// Confirmations that the phase still waits for.
-    pub waiting: u32,
-    /// How it goes.
-    pub how: How,
 }
 
 /// What few flows have: those that were moved, and those that were told to wait or to send at a pace.
@@ -101,9 +60,9 @@ pub(crate) struct Flow {
     /// Whether the scheme was told that it ended; its rules stay until nothing more comes.
     pub closed: bool,
     /// Its rules at the source ToR.
-    pub sources: Few<SourceRule>,
+    pub sources: ShortList<SourceRule>,
     /// Versions with rules at later switches. Every path version of `sources` and `moving` is among them.
-    pub versions: Few<Version>,
+    pub versions: ShortList<Version>,
     /// The move under way: a flow has none for nearly all of its time.
     pub moving: Option<Box<Move>>,
     /// Plans made so far, modulo [`PLANS`].
@@ -128,8 +87,8 @@ impl Flow {
         Flow {
             key,
             closed: false,
-            sources: Few::None,
-            versions: Few::None,
+            sources: ShortList::None,
+            versions: ShortList::None,
             moving: None,
             plans: 0,
             measured_bytes: Known::from(0u64),

@@ -6,8 +6,8 @@
 //! or of its last part, and no label leads round. A rule stands as long as some version of a flow's route needs it, and
 //! until the packets of the last of them have drained. Two trees have the same label if they have no switch in common.
 
+use crate::context::Context;
 use crate::context::UNKNOWN_DRAIN;
-use crate::controller::Controller;
 use crate::cookies::{Cookie, RuleKind};
 use crate::plan::{FlowKey, Version};
 use crate::switches::Purpose;
@@ -131,86 +131,86 @@ fn read(rule: &Rule) -> Option<(u16, Next)> {
     }
 }
 
-impl Controller {
+impl Labels {
     /// The label for a path on which flows share rules, now needed by one more version. `None` if the flow needs rules of
     /// its own, because all labels are taken.
-    pub(crate) fn take_label(&mut self, path: &Path) -> Option<u16> {
-        let hops = hops(&self.context.fabric, path);
-        let label = self.labels.choose(&hops)?;
-        self.claim(&hops, label);
+    pub(crate) fn take(&mut self, cx: &mut Context, path: &Path) -> Option<u16> {
+        let hops = hops(&cx.fabric, path);
+        let label = self.choose(&hops)?;
+        self.claim(cx, &hops, label);
         Some(label)
     }
 
     /// The switches of a path that would need a rule more for it.
-    pub(crate) fn labels_missing(&self, path: &Path) -> Vec<NodeId> {
-        let hops = hops(&self.context.fabric, path);
-        let label = self.labels.choose(&hops);
-        let missing = |&at: &NodeId| label.is_none_or(|label| !self.labels.0.contains_key(&(at, label)));
+    pub(crate) fn missing(&self, cx: &Context, path: &Path) -> Vec<NodeId> {
+        let hops = hops(&cx.fabric, path);
+        let label = self.choose(&hops);
+        let missing = |&at: &NodeId| label.is_none_or(|label| !self.0.contains_key(&(at, label)));
         hops.iter().map(|&(at, _)| at).filter(missing).collect()
     }
 
     /// Claims the rules of a version that a snapshot or a switch tells of.
-    pub(crate) fn claim_version(&mut self, version: &Version) {
+    pub(crate) fn claim_version(&mut self, cx: &mut Context, version: &Version) {
         if let Some(path) = version.path.as_ref().filter(|_| version.is_shared()) {
-            let hops = hops(&self.context.fabric, path);
-            self.claim(&hops, version.tag);
+            let hops = hops(&cx.fabric, path);
+            self.claim(cx, &hops, version.tag);
         }
     }
 
-    fn claim(&mut self, hops: &[(NodeId, Next)], label: u16) {
+    fn claim(&mut self, cx: &mut Context, hops: &[(NodeId, Next)], label: u16) {
         for &(at, next) in hops {
             let fresh = LabelRule::new(Some(next));
-            let known = self.labels.0.contains_key(&(at, label));
-            let rule = self.labels.0.entry((at, label)).or_insert(fresh);
+            let known = self.0.contains_key(&(at, label));
+            let rule = self.0.entry((at, label)).or_insert(fresh);
             rule.users += 1;
             rule.next = rule.next.or(Some(next));
             if !known {
-                self.context.count_rules(at, 1);
-                self.send_label(at, label);
+                cx.count_rules(at, 1);
+                self.send(cx, at, label);
             }
         }
     }
 
     /// One more version waits for a rule to go whose action is not known.
-    pub(crate) fn claim_unknown(&mut self, switch: NodeId, key: &RuleKey) -> bool {
+    pub(crate) fn claim_unknown(&mut self, cx: &mut Context, switch: NodeId, key: &RuleKey) -> bool {
         let Some(label) = label_of(key) else { return false };
         let fresh = LabelRule::new(None);
-        if !self.labels.0.contains_key(&(switch, label)) {
-            self.context.count_rules(switch, 1);
+        if !self.0.contains_key(&(switch, label)) {
+            cx.count_rules(switch, 1);
         }
-        self.labels.0.entry((switch, label)).or_insert(fresh).users += 1;
+        self.0.entry((switch, label)).or_insert(fresh).users += 1;
         true
     }
 
     /// Adds the rule of a label at a switch, if that can be told things now.
-    fn send_label(&mut self, switch: NodeId, label: u16) {
-        let next = self.labels.next(switch, label);
-        let (true, Some(next)) = (self.context.is_ready(switch), next) else { return };
+    fn send(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
+        let next = self.next(switch, label);
+        let (true, Some(next)) = (cx.is_ready(switch), next) else { return };
         let (actions, goto) = match next {
             Next::Port(port) => ([RuleAction::Output(port)].into(), None),
             Next::Home => (Actions::from([RuleAction::PopTag]), Some(DEFAULTS)),
         };
-        let key = label_key(self.context.config.priorities.flow, label);
+        let key = label_key(cx.config.priorities.flow, label);
         let mut rule = tables::rule(key.table, key.priority, key.matches, actions, goto);
-        rule.cookie = Cookie::fixed(RuleKind::Label, self.context.config.epoch).encode();
-        rule.notify_removal = self.context.config.is_watched();
-        let xid = self.context.next_xid();
-        self.context.switches[switch.index()].watch.touch(|| key, true);
-        if let Some(known) = self.labels.0.get_mut(&(switch, label)) {
+        rule.cookie = Cookie::fixed(RuleKind::Label, cx.config.epoch).encode();
+        rule.notify_removal = cx.config.is_watched();
+        let xid = cx.next_xid();
+        cx.switches[switch.index()].watch.touch(|| key, true);
+        if let Some(known) = self.0.get_mut(&(switch, label)) {
             (known.xid, known.confirmed) = (xid, false);
         }
-        self.context.put(crate::io::Output::AddRule { switch, xid, rule });
-        self.context.await_answer(switch, xid, Purpose::Label { label });
+        cx.put(crate::io::Output::AddRule { switch, xid, rule });
+        cx.await_answer(switch, xid, Purpose::Label { label });
     }
 
     /// A move waits for the rules of its version that are not confirmed yet: returns how many.
-    pub(crate) fn await_labels(&mut self, flow: FlowId, number: NonZeroU32, version: &Version) -> u32 {
+    pub(crate) fn await_rules(&mut self, cx: &mut Context, flow: FlowId, number: NonZeroU32, version: &Version) -> u32 {
         let Some(path) = &version.path else { return 0 };
         let mut waiting = 0;
-        for (at, _) in hops(&self.context.fabric, path) {
-            let rule = self.labels.0.get(&(at, version.tag)).copied();
+        for (at, _) in hops(&cx.fabric, path) {
+            let rule = self.0.get(&(at, version.tag)).copied();
             if let Some(rule) = rule.filter(|rule| !rule.confirmed) {
-                self.context.await_answer(at, rule.xid, Purpose::Step { flow, number });
+                cx.await_answer(at, rule.xid, Purpose::Step { flow, number });
                 waiting += 1;
             }
         }
@@ -218,117 +218,100 @@ impl Controller {
     }
 
     /// The rules of a version after its source ToR.
-    pub(crate) fn rules_of(&self, key: &FlowKey, version: &Version) -> Vec<(NodeId, RuleKey)> {
+    pub(crate) fn rules_of(&self, cx: &Context, key: &FlowKey, version: &Version) -> Vec<(NodeId, RuleKey)> {
         match &version.path {
             Some(path) if version.is_shared() => {
-                let rule = label_key(self.context.config.priorities.flow, version.tag);
-                hops(&self.context.fabric, path).into_iter().map(|(at, _)| (at, rule)).collect()
+                let rule = label_key(cx.config.priorities.flow, version.tag);
+                hops(&cx.fabric, path).into_iter().map(|(at, _)| (at, rule)).collect()
             }
-            _ => self.context.planner().hops(key, version).map(|(at, rule)| (at, rule.key())).collect(),
+            _ => cx.planner().hops(key, version).map(|(at, rule)| (at, rule.key())).collect(),
         }
     }
 
     /// Takes away a rule of a version that no packet meets any more, unless others need it too.
-    pub(crate) fn take_rule(&mut self, switch: NodeId, key: RuleKey) {
+    pub(crate) fn take_rule(&mut self, cx: &mut Context, switch: NodeId, key: RuleKey) {
         if let Some(label) = label_of(&key) {
-            let Some(rule) = self.labels.0.get_mut(&(switch, label)) else { return };
+            let Some(rule) = self.0.get_mut(&(switch, label)) else { return };
             rule.users = rule.users.saturating_sub(1);
             if rule.users > 0 {
                 return;
             }
             let absent = rule.absent;
-            self.labels.0.remove(&(switch, label));
+            self.0.remove(&(switch, label));
             if absent {
                 return;
             }
         }
-        self.context.count_rules(switch, -1);
-        if self.context.is_ready(switch) {
-            self.context.delete_rule(switch, key);
+        cx.count_rules(switch, -1);
+        if cx.is_ready(switch) {
+            cx.delete_rule(switch, key);
         }
     }
 
     /// A switch has the rule of a label.
-    pub(crate) fn label_confirmed(&mut self, switch: NodeId, label: u16) {
-        if let Some(rule) = self.labels.0.get_mut(&(switch, label)) {
+    pub(crate) fn confirm(&mut self, switch: NodeId, label: u16) {
+        if let Some(rule) = self.0.get_mut(&(switch, label)) {
             rule.confirmed = true;
         }
     }
 
-    /// A switch has no room for the rule of a label: flows that were on it ride the default routes. Moves that wait for it
-    /// are told by themselves.
-    pub(crate) fn label_refused(&mut self, switch: NodeId, label: u16) {
-        if !self.label_absent(switch, label) {
-            return;
-        }
-        let uses = |id: &FlowId| {
-            self.flows.get(*id).is_some_and(|flow| {
-                let waits =
-                    |version: &Version| flow.moving.as_ref().is_some_and(|m| m.plan == version.plan && m.phase == 0);
-                let needs = |version: &Version| version.tag == label && version.stands_at(&self.context.fabric, switch);
-                flow.versions.iter().any(|version| needs(version) && !waits(version))
-            })
-        };
-        let hit: Vec<FlowId> = self.routed().filter(uses).collect();
-        hit.into_iter().for_each(|id| self.unroute(id));
-    }
-
     /// Notes that a switch does not have the rule of a label; returns whether that is news.
-    fn label_absent(&mut self, switch: NodeId, label: u16) -> bool {
-        let Some(rule) = self.labels.0.get_mut(&(switch, label)).filter(|rule| !rule.absent) else { return false };
+    pub(crate) fn note_absent(&mut self, cx: &mut Context, switch: NodeId, label: u16) -> bool {
+        let Some(rule) = self.0.get_mut(&(switch, label)).filter(|rule| !rule.absent) else { return false };
         rule.absent = true;
-        self.context.count_rules(switch, -1);
+        cx.count_rules(switch, -1);
         true
     }
 
     /// The session to a switch was lost: it may have what was sent, or not.
-    pub(crate) fn labels_unsure(&mut self, switch: NodeId) {
+    pub(crate) fn session_lost(&mut self, switch: NodeId) {
         let all = (switch, 0)..=(switch, u16::MAX);
-        self.labels.0.range_mut(all).for_each(|(_, rule)| rule.confirmed = false);
+        self.0.range_mut(all).for_each(|(_, rule)| rule.confirmed = false);
     }
 
     /// Compares the rules of labels that a switch has with those that it should have.
-    pub(crate) fn reconcile_labels(&mut self, switch: NodeId, rules: &[Rule]) {
+    pub(crate) fn reconcile(&mut self, cx: &mut Context, switch: NodeId, rules: &[Rule]) {
         let kind = |rule: &&Rule| Cookie::decode(rule.cookie).is_some_and(|cookie| cookie.kind == RuleKind::Label);
         let mut found: BTreeMap<u16, Next> = BTreeMap::new();
         for rule in rules.iter().filter(kind) {
-            match read(rule).filter(|_| rule.priority == self.context.config.priorities.flow) {
+            match read(rule).filter(|_| rule.priority == cx.config.priorities.flow) {
                 Some((label, next)) => drop(found.insert(label, next)),
-                None => drop(self.context.delete_rule(switch, rule.key())),
+                None => drop(cx.delete_rule(switch, rule.key())),
             }
         }
         let all = (switch, 0)..=(switch, u16::MAX);
-        let known: Vec<(u16, LabelRule)> = self.labels.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
+        let known: Vec<(u16, LabelRule)> = self.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
         for (label, rule) in known {
             match (found.remove(&label), rule.next) {
                 (Some(there), wanted) if wanted.is_none_or(|wanted| wanted == there) => {
                     let same = LabelRule { next: Some(there), confirmed: true, absent: false, ..rule };
-                    self.labels.0.insert((switch, label), same);
-                    self.context.count_rules(switch, i32::from(rule.absent));
+                    self.0.insert((switch, label), same);
+                    cx.count_rules(switch, i32::from(rule.absent));
                 }
-                (_, Some(_)) if !rule.absent => self.send_label(switch, label),
-                _ => drop(self.label_absent(switch, label)),
+                (_, Some(_)) if !rule.absent => self.send(cx, switch, label),
+                _ => drop(self.note_absent(cx, switch, label)),
             }
         }
         for (label, next) in found {
             let unclaimed = LabelRule { confirmed: true, ..LabelRule::new(Some(next)) };
-            self.labels.0.insert((switch, label), unclaimed);
-            self.context.count_rules(switch, 1);
-            let at = self.context.now.saturating_add(self.context.config.drain.unwrap_or(UNKNOWN_DRAIN));
-            self.context.timers.set(at, Timer::Label { switch, label });
+            self.0.insert((switch, label), unclaimed);
+            cx.count_rules(switch, 1);
+            let at = cx.now.saturating_add(cx.config.drain.unwrap_or(UNKNOWN_DRAIN));
+            cx.timers.set(at, Timer::Label { switch, label });
         }
     }
 
     /// Whether a rule is the rule of a label that a switch should have.
-    pub(crate) fn wants_label(&self, switch: NodeId, key: &RuleKey) -> bool {
-        let rule = label_of(key).and_then(|label| self.labels.0.get(&(switch, label)));
+    pub(crate) fn wants(&self, switch: NodeId, key: &RuleKey) -> bool {
+        let rule = label_of(key).and_then(|label| self.0.get(&(switch, label)));
         rule.is_some_and(|rule| !rule.absent)
     }
 
     /// Compares the rules of labels that a review found with those that a switch should have, but for those that were
     /// `touched` since it began.
-    pub(crate) fn compare_labels(
+    pub(crate) fn compare(
         &mut self,
+        cx: &mut Context,
         switch: NodeId,
         rules: &[Rule],
         touched: impl Fn(&RuleKey) -> bool,
@@ -336,32 +319,32 @@ impl Controller {
         let mut compared = Compared::default();
         let mut found: BTreeMap<u16, Next> = BTreeMap::new();
         for rule in rules.iter().filter(|rule| !touched(&rule.key())) {
-            let label = read(rule).filter(|_| rule.priority == self.context.config.priorities.flow);
-            match label.filter(|_| self.wants_label(switch, &rule.key())) {
+            let label = read(rule).filter(|_| rule.priority == cx.config.priorities.flow);
+            match label.filter(|_| self.wants(switch, &rule.key())) {
                 Some((label, next)) => drop(found.insert(label, next)),
                 // One that was changed is replaced, and not deleted before.
-                None if self.wants_label(switch, &rule.key()) => {}
+                None if self.wants(switch, &rule.key()) => {}
                 None => {
-                    self.context.delete_rule(switch, rule.key());
+                    cx.delete_rule(switch, rule.key());
                     compared.surplus += 1;
                 }
             }
         }
         let all = (switch, 0)..=(switch, u16::MAX);
-        let known: Vec<(u16, LabelRule)> = self.labels.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
+        let known: Vec<(u16, LabelRule)> = self.0.range(all).map(|(&(_, label), &rule)| (label, rule)).collect();
         for (label, rule) in known {
-            if rule.absent || touched(&label_key(self.context.config.priorities.flow, label)) {
+            if rule.absent || touched(&label_key(cx.config.priorities.flow, label)) {
                 continue;
             }
             match (found.get(&label), rule.next) {
                 (Some(&there), wanted) if wanted.is_none_or(|wanted| wanted == there) => compared.found += 1,
                 (_, Some(_)) => {
-                    self.send_label(switch, label);
+                    self.send(cx, switch, label);
                     compared.found += 1;
                     compared.restored += 1;
                 }
                 // What it did is not known, and it only waits to be deleted.
-                (_, None) => drop(self.label_absent(switch, label)),
+                (_, None) => drop(self.note_absent(cx, switch, label)),
             }
         }
         compared
@@ -369,16 +352,16 @@ impl Controller {
 
     /// Nobody has claimed a rule that was found for so long that no packet can meet it, unless the rules of a switch that
     /// leads to it are not known yet.
-    pub(crate) fn label_unclaimed(&mut self, switch: NodeId, label: u16) {
-        if self.labels.0.get(&(switch, label)).is_none_or(|rule| rule.users > 0) {
+    pub(crate) fn delete_unclaimed(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
+        if self.0.get(&(switch, label)).is_none_or(|rule| rule.users > 0) {
             return;
         }
-        let silent = |&other: &NodeId| !self.context.is_ready(other);
-        if self.context.fabric.switches().iter().any(silent) {
-            let at = self.context.now.saturating_add(UNKNOWN_DRAIN);
-            return self.context.timers.set(at, Timer::Label { switch, label });
+        let silent = |&other: &NodeId| !cx.is_ready(other);
+        if cx.fabric.switches().iter().any(silent) {
+            let at = cx.now.saturating_add(UNKNOWN_DRAIN);
+            return cx.timers.set(at, Timer::Label { switch, label });
         }
-        self.take_rule(switch, label_key(self.context.config.priorities.flow, label));
+        self.take_rule(cx, switch, label_key(cx.config.priorities.flow, label));
     }
 }
 

@@ -6,9 +6,8 @@
 //! world replays in the other.
 
 mod aggregate;
-mod arrivals;
 mod assignments;
-mod bound;
+mod base_rules;
 mod config;
 mod context;
 mod controller;
@@ -18,33 +17,32 @@ mod defaults;
 mod detection;
 mod drain;
 mod dry_run;
-mod few;
-mod fixed;
+mod durations;
+mod fan_out;
 mod flows;
+mod in_charge;
 mod io;
 mod labels;
+mod limits;
 mod link_loads;
 mod links;
 mod log;
 mod orphans;
-mod pacing;
 mod places;
 pub mod plan;
 mod polling;
+mod queries;
 mod reasons;
-mod reconcile;
-mod returns;
 mod review;
-mod routing;
+mod routes;
 mod sessions;
 pub mod sfmm;
+mod short_list;
 mod snapshot;
-mod spread;
 mod sweep;
 mod switches;
 mod tables;
 mod timers;
-mod times;
 
 pub use assignments::{
     AssignError, Assigned, AssignmentId, AssignmentLimits, Assignments, ClaimKey, Owner, PathRequest, PathSearch,
@@ -56,10 +54,10 @@ pub use counts::Counts;
 pub use defaults::FIRST_GROUP;
 pub use drain::DrainError;
 pub use dry_run::{dry_run, DefaultPaths, DryRun};
+pub use durations::{DurationHistogram, DURATION_BOUNDS};
 pub use io::*;
+pub use limits::{Enforcement, FIRST_METER};
 pub use log::{read_log, replay, Divergence, LogError, Message, Record, ReplayError, SchemeChange};
-pub use pacing::{Enforcement, FIRST_METER};
 pub use reasons::{Cause, Decision, Reason};
 pub use snapshot::{RestoreError, Snapshot};
 pub use tables::{Table, CONTROL, DEFAULTS, LONG_FLOWS, TABLES};
-pub use times::{DurationHistogram, DURATION_BOUNDS};

@@ -1,7 +1,7 @@
 //! What links carry, from the counters of the switches' ports, for schemes that ask for it
 //! ([`pathloom_scheme::Needs::link_loads_every`]).
 
-use crate::controller::Controller;
+use crate::context::Context;
 use crate::io::{Output, PortStats};
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
@@ -42,56 +42,50 @@ impl LinkLoads {
         (time > Nanos::ZERO)
             .then(|| u64::try_from(bits * u128::from(NS_PER_S) / u128::from(time.0)).unwrap_or(u64::MAX))
     }
-}
 
-impl Controller {
     /// Reads the counters of all ports every `period` from now on. What was read before is forgotten.
-    pub(crate) fn read_ports_every(&mut self, period: Option<Nanos>) {
+    pub(crate) fn read_every(&mut self, cx: &mut Context, period: Option<Nanos>) {
         let period = period.map(|period| period.max(LEAST_PERIOD));
-        self.link_loads =
-            LinkLoads { period, due: period.map(|_| self.context.now), ..LinkLoads::new(&self.context.fabric) };
-        if self.context.view.link_load_bps.iter().any(|load| load.get().is_some()) {
-            self.context.view.link_load_bps.fill(Known::NOTHING);
+        *self = LinkLoads { period, due: period.map(|_| cx.now), ..LinkLoads::new(&cx.fabric) };
+        if cx.view.link_load_bps.iter().any(|load| load.get().is_some()) {
+            cx.view.link_load_bps.fill(Known::NOTHING);
         }
     }
 
     /// A port has changed, or may have: it may be another interface now, which counted for itself before.
-    pub(crate) fn port_changed(&mut self, out: LinkId) {
-        let from_host = self.context.fabric.is_host(self.context.fabric.link(out).to).then(|| out.reverse());
+    pub(crate) fn port_changed(&mut self, cx: &Context, out: LinkId) {
+        let from_host = cx.fabric.is_host(cx.fabric.link(out).to).then(|| out.reverse());
         for link in [Some(out), from_host].into_iter().flatten() {
-            self.link_loads.forget(link);
+            self.forget(link);
         }
     }
 
-    pub(crate) fn read_ports_if_due(&mut self) {
-        let Some(period) =
-            self.link_loads.period.filter(|_| self.link_loads.due.is_some_and(|due| due <= self.context.now))
-        else {
+    pub(crate) fn read_if_due(&mut self, cx: &mut Context) {
+        let Some(period) = self.period.filter(|_| self.due.is_some_and(|due| due <= cx.now)) else {
             return;
         };
-        self.link_loads.due = Some(self.context.now.saturating_add(period));
-        let fabric = self.context.fabric.clone();
+        self.due = Some(cx.now.saturating_add(period));
+        let fabric = cx.fabric.clone();
         for &switch in fabric.switches() {
-            if self.context.is_ready(switch) {
-                self.context.put(Output::PortStatsRequest { switch });
+            if cx.is_ready(switch) {
+                cx.put(Output::PortStatsRequest { switch });
             }
         }
     }
 
     /// A switch has told what its ports have sent; and, where a host is, what they have received: no other switch counts that.
-    pub(crate) fn port_stats(&mut self, switch: NodeId, rows: &[PortStats]) {
-        if self.link_loads.period.is_none() {
+    pub(crate) fn take_stats(&mut self, cx: &mut Context, switch: NodeId, rows: &[PortStats]) {
+        if self.period.is_none() {
             // Asked for by somebody else.
             return;
         }
         for row in rows {
-            let Some(out) = self.context.fabric.out_link(switch, row.port) else { continue };
-            let from_host =
-                self.context.fabric.is_host(self.context.fabric.link(out).to).then(|| (out.reverse(), row.rx_bytes));
+            let Some(out) = cx.fabric.out_link(switch, row.port) else { continue };
+            let from_host = cx.fabric.is_host(cx.fabric.link(out).to).then(|| (out.reverse(), row.rx_bytes));
             for (link, bytes) in [(out, row.tx_bytes)].into_iter().chain(from_host) {
-                let load_bps = self.link_loads.take(self.context.now, link.index(), bytes);
+                let load_bps = self.take(cx.now, link.index(), bytes);
                 if let Some(load_bps) = load_bps {
-                    self.context.view.link_load_bps[link.index()] = load_bps.into();
+                    cx.view.link_load_bps[link.index()] = load_bps.into();
                 }
             }
         }

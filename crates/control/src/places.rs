@@ -4,9 +4,8 @@
 //! Each is a default route of its own, above those that are worked out by ToR: a longer prefix always wins, and a prefix
 //! that is placed never has the length of one of the fabric's (see [`crate::Input::Place`]).
 
-use crate::controller::Controller;
+use crate::defaults::{Choice, DefaultTable};
 use pathloom_model::{Attachment, Fabric, NodeId, PortNo, Prefix};
-use pathloom_scheme::FlowId;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -28,7 +27,7 @@ impl Places {
         Some(Attachment { address, ..*found })
     }
 
-    /// Where an address is; see [`Controller::attachment`].
+    /// Where an address is; see [`crate::Controller::attachment`].
     pub(crate) fn attachment(&self, fabric: &Fabric, address: Ipv4Addr) -> Option<Attachment> {
         let single = || self.0.get(&Prefix::host(address)).copied();
         single().or_else(|| fabric.attachment(address).copied()).or_else(|| self.find(address))
@@ -65,6 +64,46 @@ impl Places {
         };
         Places(singles.into_iter().filter(known).map(|at| (Prefix::host(at.address), at)).collect())
     }
+
+    /// Single addresses that were placed, each with the switch and port that it is at.
+    pub(crate) fn ports<'a>(&'a self, fabric: &'a Fabric) -> impl Iterator<Item = (Ipv4Addr, NodeId, PortNo)> + 'a {
+        let singles = self.0.iter().filter(|(prefix, _)| prefix.len == 32);
+        singles.map(|(_, at)| (at.address, at.tor, fabric.link(at.uplink).to_port))
+    }
+
+    /// A prefix is at a host's port from now on, or at none of its own. Returns whether that is news; `None` if no host is there.
+    pub(crate) fn place(&mut self, fabric: &Fabric, prefix: Prefix, at: Option<(NodeId, PortNo)>) -> Option<bool> {
+        let prefix = Prefix::new(prefix.address, prefix.len.min(32));
+        let place = match at {
+            Some(at) => Some(attachment_at(fabric, prefix.address, at)?),
+            None => None,
+        };
+        // Where the fabric lays it out, it needs no route of its own.
+        let home = fabric.attachment(prefix.address).filter(|_| prefix.len == 32);
+        let place = place.filter(|at| home != Some(at));
+        if self.0.get(&prefix) == place.as_ref() {
+            return Some(false);
+        }
+        match place {
+            Some(at) => self.0.insert(prefix, at),
+            None => self.0.remove(&prefix),
+        };
+        Some(true)
+    }
+
+    /// Addresses that a ToR has routes for as if they had been placed there, by an earlier start of the controller: those of
+    /// which nothing else is known.
+    pub(crate) fn found_at(&self, fabric: &Fabric, tor: NodeId, found: &DefaultTable) -> Vec<(Prefix, PortNo)> {
+        let single = |&(prefix, choice): &(Prefix, Choice)| match choice {
+            Choice::Port(port) if prefix.len == 32 => Some((prefix, port)),
+            _ => None,
+        };
+        // What is remembered, or told by now, is newer.
+        let fresh = |&(prefix, port): &(Prefix, PortNo)| {
+            attachment_at(fabric, prefix.address, (tor, port)).is_some() && !self.0.contains_key(&prefix)
+        };
+        found.routes.iter().filter_map(single).filter(fresh).collect()
+    }
 }
 
 /// The host's port behind a port of a switch, as the place of an address.
@@ -72,68 +111,4 @@ fn attachment_at(fabric: &Fabric, address: Ipv4Addr, (switch, port): (NodeId, Po
     let down = fabric.nodes().get(switch.index()).and_then(|_| fabric.out_link(switch, port))?;
     let (uplink, host) = (down.reverse(), fabric.link(down).to);
     fabric.is_host(host).then_some(Attachment { address, host, tor: switch, uplink })
-}
-
-impl Controller {
-    /// Where an address is: where it was placed, where the fabric lays it out, or where a prefix was placed that it is in.
-    pub fn attachment(&self, address: Ipv4Addr) -> Option<Attachment> {
-        self.context.places.attachment(&self.context.fabric, address)
-    }
-
-    /// Single addresses that were placed, each with the switch and port that it is at.
-    pub fn placed(&self) -> impl Iterator<Item = (Ipv4Addr, NodeId, PortNo)> + '_ {
-        let singles = self.context.places.0.iter().filter(|(prefix, _)| prefix.len == 32);
-        singles.map(|(_, at)| (at.address, at.tor, self.context.fabric.link(at.uplink).to_port))
-    }
-
-    /// Carries out [`crate::Input::Place`].
-    pub(crate) fn place(&mut self, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
-        let prefix = Prefix::new(prefix.address, prefix.len.min(32));
-        let place = at.map(|at| attachment_at(&self.context.fabric, prefix.address, at));
-        if place == Some(None) {
-            self.context.counts.nonsense += 1;
-            return;
-        }
-        // Where the fabric lays it out, it needs no route of its own.
-        let home = self.context.fabric.attachment(prefix.address).filter(|_| prefix.len == 32);
-        let place = place.flatten().filter(|at| home != Some(at));
-        if self.context.places.0.get(&prefix) == place.as_ref() {
-            return;
-        }
-        match place {
-            Some(at) => self.context.places.0.insert(prefix, at),
-            None => self.context.places.0.remove(&prefix),
-        };
-        self.stale = true;
-        self.leave_old_places();
-        self.assignments_moved();
-    }
-
-    /// Ends the flows one of whose ends is elsewhere now: their paths lead to where it was.
-    fn leave_old_places(&mut self) {
-        let gone = |at: &Attachment| self.context.attachment(at.address).is_none_or(|now| now.uplink != at.uplink);
-        let moved = |flow: &crate::flows::Flow| gone(&flow.key.src) || gone(&flow.key.dst);
-        let moved: Vec<FlowId> = self.flows.iter().filter(|(_, flow)| moved(flow)).map(|(id, _)| id).collect();
-        for id in moved {
-            self.finish(id);
-            self.retire(id);
-        }
-    }
-
-    /// Before the first comparison with what a ToR has: addresses that an earlier start of the controller placed there.
-    pub(crate) fn adopt_places(&mut self, tor: NodeId) {
-        let routes = &self.context.switches[tor.index()].fixed.defaults.routes;
-        let single = |&(prefix, choice): &(Prefix, crate::defaults::Choice)| match choice {
-            crate::defaults::Choice::Port(port) if prefix.len == 32 => Some((prefix, port)),
-            _ => None,
-        };
-        let found: Vec<(Prefix, PortNo)> = routes.iter().filter_map(single).collect();
-        for (prefix, port) in found {
-            let here = attachment_at(&self.context.fabric, prefix.address, (tor, port));
-            // What is remembered, or told by now, is newer.
-            if here.is_some() && !self.context.places.0.contains_key(&prefix) {
-                self.place(prefix, Some((tor, port)));
-            }
-        }
-    }
 }

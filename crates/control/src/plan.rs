@@ -148,27 +148,6 @@ impl Planner<'_> {
         RuleKey { table: LONG_FLOWS, priority: self.priorities.hop(version.low), matches }
     }
 
-    /// The next phase of moving a flow to the path of `new`, when all phases before it are confirmed: appends its steps;
-    /// false when the flow is there. `new` gets `level`; `old` are the levels of its other rules at the source ToR at this
-    /// moment.
-    pub fn phase(
-        &self,
-        number: u8,
-        flow: &FlowKey,
-        (new, level): (&Version, u8),
-        old: impl Iterator<Item = u8>,
-        steps: &mut Vec<Step>,
-    ) -> bool {
-        let source = flow.src.tor;
-        match number {
-            0 => steps.extend(self.hops(flow, new).map(|(switch, rule)| Step::Add(switch, rule))),
-            1 => steps.push(Step::Add(source, self.source(flow, new, level))),
-            2 => steps.extend(old.map(|level| Step::Delete(source, self.source_key(flow, level)))),
-            _ => return false,
-        }
-        true
-    }
-
     /// How long packets of a version may be under way, if every queue before them is full.
     pub fn worst_delay(&self, flow: &FlowKey, path: &Path) -> Nanos {
         let access = [flow.src.uplink, flow.dst.uplink.reverse()];
@@ -214,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_touches_the_source_only_when_all_else_is_there() {
+    fn a_version_has_a_tag_from_its_source_tor_to_the_last_switch() {
         let fabric = fabric_from_spec("leaf-spine:spines=2,leaves=2,hosts=1").unwrap();
         let (src, dst) = (fabric.attachments()[0], fabric.attachments()[1]);
         let five_tuple = FiveTuple { src: src.address, dst: dst.address, proto: PROTO_TCP, src_port: 1, dst_port: 2 };
@@ -224,23 +203,8 @@ mod tests {
         let up = fabric.link_between(src.tor, spine).unwrap();
         let path = Path::new([up, fabric.link_between(spine, dst.tor).unwrap()]);
         let new = Version::new(5, Some(path));
-        let place = |step: &Step| match step {
-            Step::Add(switch, rule) => (*switch, true, rule.matches.tag),
-            Step::Delete(switch, key) => (*switch, false, key.matches.tag),
-        };
-        let phases: Vec<Vec<_>> = (0..u8::MAX)
-            .map_while(|number| {
-                let mut steps = Vec::new();
-                planner.phase(number, &flow, (&new, 1), [0, 2].into_iter(), &mut steps).then_some(steps)
-            })
-            .map(|steps| steps.iter().map(place).collect())
-            .collect();
-        let expected = [
-            vec![(spine, true, Some(7)), (dst.tor, true, Some(7))],
-            vec![(src.tor, true, None)],
-            vec![(src.tor, false, None), (src.tor, false, None)],
-        ];
-        assert_eq!(phases, expected);
+        let hops: Vec<_> = planner.hops(&flow, &new).map(|(switch, rule)| (switch, rule.matches.tag)).collect();
+        assert_eq!(hops, [(spine, Some(7)), (dst.tor, Some(7))]);
         let source = planner.source(&flow, &new, 1);
         assert_eq!(source.actions, [RuleAction::SetTag(7), RuleAction::Output(fabric.link(up).from_port)]);
         assert_eq!(source.key(), planner.source_key(&flow, 1));

@@ -1,7 +1,8 @@
 //! Reading the flow counters of the ToRs, in rounds.
 
-use crate::controller::Controller;
+use crate::context::Context;
 use crate::cookies::{is_bound, Cookie, RuleKind};
+use crate::flows::FlowTable;
 use crate::io::{Output, RuleStats};
 use pathloom_model::units::NS_PER_S;
 use pathloom_model::{Nanos, NodeId};
@@ -68,7 +69,7 @@ impl Polling {
     }
 
     /// The ToR cannot answer any more.
-    pub(crate) fn lost(&mut self, now: Nanos, switch: NodeId) {
+    pub(crate) fn session_lost(&mut self, now: Nanos, switch: NodeId) {
         if let Some(round) = self.round.as_mut() {
             if round.waiting.remove(&switch) && round.waiting.is_empty() {
                 round.deadline = now;
@@ -77,89 +78,87 @@ impl Polling {
     }
 }
 
-impl Controller {
+impl Polling {
     /// Carries out [`pathloom_scheme::Action::Measure`] and [`pathloom_scheme::Action::MeasureAgain`].
-    pub(crate) fn measure(&mut self, reading: Reading) {
-        if self.polling.round.is_none() {
-            self.start_round(reading);
-        } else if self.polling.wanted != Some(Reading::Round) {
-            self.polling.wanted = Some(reading);
+    pub(crate) fn measure(&mut self, cx: &mut Context, flows: &mut FlowTable, reading: Reading) {
+        if self.round.is_none() {
+            self.start_round(cx, flows, reading);
+        } else if self.wanted != Some(Reading::Round) {
+            self.wanted = Some(reading);
         }
     }
 
-    pub(crate) fn poll_if_due(&mut self) {
-        if self.polling.round.as_ref().is_some_and(|round| round.deadline <= self.context.now) {
-            self.finish_round();
+    pub(crate) fn poll_if_due(&mut self, cx: &mut Context, flows: &mut FlowTable) {
+        if self.round.as_ref().is_some_and(|round| round.deadline <= cx.now) {
+            self.finish_round(cx, flows);
         }
-        if self.polling.round.is_none() && self.polling.due.is_some_and(|due| due <= self.context.now) {
-            self.polling.due = self.polling.period.map(|period| self.context.now.saturating_add(period));
-            self.start_round(Reading::Round);
+        if self.round.is_none() && self.due.is_some_and(|due| due <= cx.now) {
+            self.due = self.period.map(|period| cx.now.saturating_add(period));
+            self.start_round(cx, flows, Reading::Round);
         }
     }
 
-    fn start_round(&mut self, reading: Reading) {
+    fn start_round(&mut self, cx: &mut Context, flows: &mut FlowTable, reading: Reading) {
         match reading {
-            Reading::Round => self.context.counts.polled(self.context.now),
-            Reading::Again => self.context.counts.polls_again += 1,
+            Reading::Round => cx.counts.polled(cx.now),
+            Reading::Again => cx.counts.polls_again += 1,
         }
-        let fabric = self.context.fabric.clone();
-        let asked = |&tor: &NodeId| self.flows.of_tor(tor) > 0 && self.context.is_ready(tor);
+        let fabric = cx.fabric.clone();
+        let asked = |&tor: &NodeId| flows.of_tor(tor) > 0 && cx.is_ready(tor);
         let waiting: BTreeSet<NodeId> = fabric.tors().iter().copied().filter(asked).collect();
-        let patience =
-            if waiting.is_empty() { EMPTY_ROUND } else { self.context.config.poll_patience.max(EMPTY_ROUND) };
+        let patience = if waiting.is_empty() { EMPTY_ROUND } else { cx.config.poll_patience.max(EMPTY_ROUND) };
         for &switch in &waiting {
-            self.context.put(Output::FlowStatsRequest { switch });
+            cx.put(Output::FlowStatsRequest { switch });
         }
-        self.polling.round =
-            Some(Round { started: self.context.now, deadline: self.context.now.saturating_add(patience), waiting });
+        self.round = Some(Round { started: cx.now, deadline: cx.now.saturating_add(patience), waiting });
     }
 
-    pub(crate) fn flow_stats(&mut self, switch: NodeId, rows: &[RuleStats]) {
+    pub(crate) fn flow_stats(&mut self, cx: &mut Context, flows: &mut FlowTable, switch: NodeId, rows: &[RuleStats]) {
         for row in rows {
             let Some(Cookie { kind: RuleKind::Source, flow, plan }) = Cookie::decode(row.cookie) else { continue };
-            let Some(known) = self.flows.get_mut(flow).filter(|known| known.key.src.tor == switch) else { continue };
+            let Some(known) = flows.get_mut(flow).filter(|known| known.key.src.tor == switch) else { continue };
             if let Some(source) = known.sources.iter_mut().find(|source| source.plan == plan) {
                 source.bytes = row.counters.bytes;
             }
         }
-        let Some(round) = self.polling.round.as_mut() else { return };
+        let Some(round) = self.round.as_mut() else { return };
         if round.waiting.remove(&switch) {
             let done = round.waiting.is_empty();
-            let read = &mut self.polling.read[switch.index()];
-            *read = (self.context.now, Some(read.0));
+            let read = &mut self.read[switch.index()];
+            *read = (cx.now, Some(read.0));
             if done {
-                self.finish_round();
+                self.finish_round(cx, flows);
             }
         }
     }
 
-    fn finish_round(&mut self) {
-        let Some(round) = self.polling.round.take() else { return };
-        let share = self.context.needs.detection.nic_share();
-        self.flows.for_each_mut(|id, flow| {
-            let (now, Some(before)) = self.polling.read[flow.key.src.tor.index()] else { return };
+    fn finish_round(&mut self, cx: &mut Context, flows: &mut FlowTable) {
+        let Some(round) = self.round.take() else { return };
+        let share = cx.needs.detection.nic_share();
+        flows.for_each_mut(|id, flow| {
+            let (now, Some(before)) = self.read[flow.key.src.tor.index()] else { return };
             let bytes = flow.bytes();
             let last = flow.measured_bytes.replace(bytes);
-            let Some(view) = self.context.view.flows.get_mut(&id).filter(|_| !flow.closed) else { return };
+            let Some(view) = cx.view.flows.get_mut(&id).filter(|_| !flow.closed) else { return };
             view.bytes = bytes;
             let Some(last) = last else { return };
             let rate_bps = rate(bytes.saturating_sub(last), now.saturating_sub(before));
             view.rate_bps = rate_bps.into();
             // Hedera §III.A: a flow that takes a tenth of the NIC is an elephant.
-            let access_bps = self.context.fabric.link(flow.key.src.uplink).settings.rate_bps;
+            let access_bps = cx.fabric.link(flow.key.src.uplink).settings.rate_bps;
             if !view.long && !is_bound(id) && share.is_some_and(|share| rate_bps as f64 >= share * access_bps as f64) {
                 view.long = true;
-                self.context.events.push_back(Event::FlowArrived { flow: id });
+                cx.events.push_back(Event::FlowArrived { flow: id });
             }
         });
-        for read in &mut self.polling.read {
+        for read in &mut self.read {
             read.1 = None;
         }
-        let period = round.started.saturating_sub(self.polling.last_round);
-        self.polling.last_round = round.started;
-        self.tell(Event::RatesMeasured { period });
-        if let Some(reading) = self.polling.wanted.take() {
-            self.start_round(reading);
+        let period = round.started.saturating_sub(self.last_round);
+        self.last_round = round.started;
+        cx.events.push_back(Event::RatesMeasured { period });
+        if let Some(reading) = self.wanted.take() {
+            self.start_round(cx, flows, reading);
         }
     }
 }

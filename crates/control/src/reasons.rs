@@ -1,6 +1,7 @@
 //! Why flows are where they are: what was decided for them lately, and what led to it.
 
-use crate::controller::Controller;
+use crate::context::Context;
+use crate::flows::FlowTable;
 use pathloom_model::{LinkId, Nanos, Path};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use serde::Serialize;
@@ -271,24 +272,10 @@ impl Reasons {
     }
 }
 
-impl Controller {
-    /// Notes a decision.
-    pub(crate) fn note(&mut self, flow: FlowId, decision: Decision) {
-        let placed = self.context.reasons.note(self.context.now, flow, decision);
-        if let (Some(placed), Some(known)) = (placed, self.flows.get_mut(flow)) {
-            known.placed = Some(placed);
-        }
-    }
-
-    /// What put a flow where it is; `None` for one that never left the default routes, or whose reason did not survive
-    /// a restart.
-    pub fn placement(&self, flow: FlowId) -> Option<Reason> {
-        Some(self.context.reasons.explain(self.flows.get(flow)?.placed.as_ref()?))
-    }
-
-    /// What was decided for a flow lately, oldest first: as far as it is among the last decisions for all flows, of which
-    /// about four thousand are kept.
-    pub fn history(&self, flow: FlowId) -> Vec<&Reason> {
-        self.context.reasons.history(flow)
+/// Notes a decision.
+pub(crate) fn note(cx: &mut Context, flows: &mut FlowTable, flow: FlowId, decision: Decision) {
+    let placed = cx.reasons.note(cx.now, flow, decision);
+    if let (Some(placed), Some(known)) = (placed, flows.get_mut(flow)) {
+        known.placed = Some(placed);
     }
 }

@@ -1,13 +1,13 @@
-//! Sessions and ports coming and going, and what switches refuse.
+//! Sessions and ports coming and going, what switches have when a session begins, what they confirm and what they refuse.
 
 use crate::controller::Controller;
-use crate::io::Output;
+use crate::io::{Output, Target};
 use crate::links::Report;
 use crate::switches::{Purpose, Session};
 use crate::timers::Timer;
-use pathloom_model::rules::Refusal;
-use pathloom_model::{LinkId, Nanos, NodeId, PortNo};
-use pathloom_scheme::{Event, FlowId, Rejection};
+use pathloom_model::rules::{Group, Meter, Refusal, Rule};
+use pathloom_model::{LinkId, Nanos, NodeId, PortNo, Prefix};
+use pathloom_scheme::Event;
 
 /// Wait before the rules of a switch that refused some are read again; doubled per refusal in a row, up to 64 times.
 const READ_AGAIN: Nanos = Nanos::from_secs(1);
@@ -25,42 +25,25 @@ impl Controller {
         self.context.put(Output::DumpRequest { switch });
     }
 
-    /// What was not confirmed may have arrived or not. Moves that had not reached their source ToR are given up; others
-    /// are taken up again when the source ToR is back.
     pub(crate) fn switch_down(&mut self, switch: NodeId) {
-        self.context.switches[switch.index()].close();
-        self.polling.lost(self.context.now, switch);
-        self.forget_orphan_rules(switch);
-        self.labels_unsure(switch);
-        self.stage_lost(switch);
-        let hit = |&id: &FlowId| {
-            let Some(flow) = self.flows.get(id) else { return false };
-            let Some(moving) = flow.moving.as_ref().filter(|moving| moving.phase == 0) else { return false };
-            let path = flow.version(moving.plan).and_then(|version| version.path.as_ref());
-            let visits = |link: &LinkId| self.context.fabric.link(*link).to == switch;
-            flow.tor() == switch || path.is_some_and(|path| path.links().iter().any(visits))
-        };
-        let in_place = |&id: &FlowId| self.flows.get(id).is_some_and(|flow| self.moves_in_place_at(flow, switch));
-        let broken: Vec<FlowId> = self.routed().filter(in_place).collect();
-        let hit: Vec<FlowId> = self.routed().filter(|id| !broken.contains(id) && hit(id)).collect();
-        for id in broken {
-            self.break_off(id, Rejection::SwitchGone(switch));
-        }
-        for id in hit {
-            self.give_up(id, Rejection::SwitchGone(switch));
-        }
+        let cx = &mut self.context;
+        cx.switches[switch.index()].close();
+        self.polling.session_lost(cx.now, switch);
+        self.drains.session_lost(switch);
+        self.routes.session_lost(cx, switch);
     }
 
     pub(crate) fn port_status(&mut self, switch: NodeId, port: PortNo, up: bool) {
-        let Some(link) = self.context.fabric.out_link(switch, port) else {
-            self.context.counts.nonsense += 1;
+        let cx = &mut self.context;
+        let Some(link) = cx.fabric.out_link(switch, port) else {
+            cx.counts.nonsense += 1;
             return;
         };
-        self.port_changed(link);
-        match self.cables.report(self.context.now, link, up, &self.context.view.links) {
+        self.link_loads.port_changed(cx, link);
+        match self.cables.report(cx.now, link, up, &cx.view.links) {
             Report::Same => {}
             Report::Now(up) => self.set_link(link, up),
-            Report::Later { at, changes } => self.context.timers.set(at, Timer::LinkQuiet { link, changes }),
+            Report::Later { at, changes } => cx.timers.set(at, Timer::LinkQuiet { link, changes }),
         }
     }
 
@@ -71,52 +54,81 @@ impl Controller {
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {
-        let useless =
-            self.context.fabric.link(link).settings.rate_bps == 0 || self.drains.covers(&self.context.fabric, link);
+        let Controller { context: cx, routes, .. } = self;
+        let useless = cx.fabric.link(link).settings.rate_bps == 0 || self.drains.out.covers(&cx.fabric, link);
         if up && useless {
             return;
         }
         // A host's link reports from the switch's end alone.
-        if !self.context.view.links.set_cable(link, up) || !self.context.fabric.is_switch_link(link) {
+        if !cx.view.links.set_cable(link, up) || !cx.fabric.is_switch_link(link) {
             return;
         }
-        self.stale = true;
+        self.base.stale = true;
         if !up {
-            self.rescue_from(link);
+            routes.rescue_from(cx, link);
         }
         for link in [link.min(link.reverse()), link.max(link.reverse())] {
-            self.tell(Event::LinkChanged { link, up });
+            cx.events.push_back(Event::LinkChanged { link, up });
         }
-        self.reassign();
+        routes.reassign(cx);
     }
 
-    pub(crate) fn refused(&mut self, switch: NodeId, xid: u32, why: Refusal) {
-        self.context.counts.refused += 1;
-        let awaited = &mut self.context.switches[switch.index()].awaited;
-        let purposes: Vec<Purpose> =
-            awaited.iter().filter(|&&(sent, _)| sent == xid).map(|&(_, purpose)| purpose).collect();
-        awaited.retain(|&(sent, _)| sent != xid);
-        for purpose in purposes {
-            match purpose {
-                Purpose::Step { flow, number } => self.step_refused(switch, flow, number, why),
-                Purpose::Count { flow, plan } => self.count_refused(flow, plan),
-                Purpose::Gone { flow, plan } => self.gone(flow, plan),
-                Purpose::Hop { flow } => self.unroute(flow),
-                Purpose::Meter { flow } => self.meter_refused(flow),
-                // The rule stands as it was (OpenFlow 1.3 §6.4: a message that is refused changes nothing).
-                Purpose::Renewed { flow, .. } => self.meter_refused(flow),
-                Purpose::Label { label } => self.label_refused(switch, label),
-                // No message has its number.
-                Purpose::Stage { number } => self.staged(switch, number),
-                Purpose::Fixed => {
-                    let state = &mut self.context.switches[switch.index()];
-                    if !std::mem::replace(&mut state.reread, true) {
-                        let wait = Nanos(READ_AGAIN.0 << state.refusals.min(6));
-                        state.refusals += 1;
-                        self.context.timers.set(self.context.now.saturating_add(wait), Timer::Reread { switch });
-                    }
-                }
+    /// Carries out [`crate::Input::Drain`].
+    pub(crate) fn drain(&mut self, target: Target, out: bool) {
+        let Controller { context: cx, routes, base, drains, cables, .. } = self;
+        if drains.check(cx, target, out).is_err() {
+            cx.counts.nonsense += 1;
+            return;
+        }
+        drains.drain(cx, base, cables, target, out);
+        routes.reassign(cx);
+        if out {
+            drains.leave_time(cx);
+        }
+    }
+
+    /// Carries out [`crate::Input::Place`].
+    pub(crate) fn place(&mut self, prefix: Prefix, at: Option<(NodeId, PortNo)>) {
+        let Controller { context: cx, routes, base, .. } = self;
+        match cx.places.place(&cx.fabric, prefix, at) {
+            None => cx.counts.nonsense += 1,
+            Some(false) => {}
+            Some(true) => {
+                base.stale = true;
+                routes.leave_old_places(cx);
+                routes.assignments_moved(cx);
             }
+        }
+    }
+
+    /// The rules of a switch are known: when a session begins all are compared with what it should have, after a refusal those
+    /// of no single flow.
+    pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group], meters: &[Meter]) {
+        let state = &mut self.context.switches[switch.index()];
+        let first = state.session == Session::Reading;
+        let again = state.session == Session::Ready && state.reread;
+        if !(first || again) {
+            self.context.counts.nonsense += 1;
+            return;
+        }
+        state.session = Session::Ready;
+        state.reread = false;
+        let known = std::mem::replace(&mut state.read, true);
+        self.base.found(&mut self.context, switch, &rules, groups);
+        if !known {
+            let (cx, found) = (&self.context, &self.base.tables[switch.index()].defaults);
+            // Before the first comparison: addresses that an earlier start of the controller placed there.
+            for (prefix, port) in cx.places.found_at(&cx.fabric, switch, found) {
+                self.place(prefix, Some((switch, port)));
+            }
+        }
+        let Controller { context: cx, routes, base, drains, .. } = self;
+        drains.tell_switch(cx, base, &routes.assignments, switch);
+        if first {
+            routes.labels.reconcile(cx, switch, &rules);
+            let named = rules.iter().filter_map(|rule| rule.meter).collect();
+            routes.limits.reconcile(cx, &mut routes.flows, switch, meters, &named);
+            routes.reconcile_flows(cx, switch, rules);
         }
     }
 
@@ -124,6 +136,61 @@ impl Controller {
     pub(crate) fn reread(&mut self, switch: NodeId) {
         if self.context.is_ready(switch) && self.context.switches[switch.index()].reread {
             self.context.put(Output::DumpRequest { switch });
+        }
+    }
+
+    pub(crate) fn barrier_reply(&mut self, switch: NodeId, xid: u32) {
+        if self.context.take_barrier(switch, xid) {
+            while let Some(purpose) = self.context.next_confirmed(switch, xid) {
+                self.confirmed(switch, purpose);
+            }
+            self.context.barrier_done(switch);
+        }
+    }
+
+    /// The switch has carried out what had this purpose.
+    fn confirmed(&mut self, switch: NodeId, purpose: Purpose) {
+        let Controller { context: cx, routes, .. } = self;
+        match purpose {
+            Purpose::Step { flow, number } => routes.step_confirmed(cx, flow, number),
+            Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
+            Purpose::Count { flow, plan } => routes.count_confirmed(flow, plan),
+            Purpose::Base => {
+                let state = &mut cx.switches[switch.index()];
+                state.refusals = if state.reread { state.refusals } else { 0 };
+            }
+            Purpose::Label { label } => routes.labels.confirm(switch, label),
+            Purpose::Renewed { flow, plan } => routes.limits.renewed(&mut routes.flows, flow, plan),
+            Purpose::Stage { number } => self.drains.stage_confirmed(switch, number),
+            Purpose::Hop { .. } | Purpose::Meter { .. } => {}
+        }
+    }
+
+    /// A switch has refused a message.
+    pub(crate) fn refused(&mut self, switch: NodeId, xid: u32, why: Refusal) {
+        self.context.counts.refused += 1;
+        for purpose in self.context.take_refused(switch, xid) {
+            let Controller { context: cx, routes, .. } = self;
+            match purpose {
+                Purpose::Step { flow, number } => routes.step_refused(cx, switch, flow, number, why),
+                Purpose::Count { flow, plan } => routes.count_refused(cx, flow, plan),
+                Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
+                Purpose::Hop { flow } => routes.unroute(cx, flow),
+                Purpose::Meter { flow } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
+                // The rule stands as it was (OpenFlow 1.3 §6.4: a message that is refused changes nothing).
+                Purpose::Renewed { flow, .. } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
+                Purpose::Label { label } => routes.label_refused(cx, switch, label),
+                // No message has its number.
+                Purpose::Stage { number } => self.drains.stage_confirmed(switch, number),
+                Purpose::Base => {
+                    let state = &mut cx.switches[switch.index()];
+                    if !std::mem::replace(&mut state.reread, true) {
+                        let wait = Nanos(READ_AGAIN.0 << state.refusals.min(6));
+                        state.refusals += 1;
+                        cx.timers.set(cx.now.saturating_add(wait), Timer::Reread { switch });
+                    }
+                }
+            }
         }
     }
 }

@@ -4,17 +4,14 @@ use crate::assignments::SavedAssignments;
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
-use crate::drain::Drains;
-use crate::flows::{Flow, More, SourceRule};
+use crate::drain::{Drains, OutOfService};
 use crate::io::Target;
 use crate::links::{Cables, LONGEST_WAIT};
 use crate::places::Places;
-use crate::plan::{FlowKey, Version};
-use crate::sfmm::Stage;
+use crate::routes::{Drain, FlowRecord};
 use crate::timers::Timer;
-use pathloom_model::rules::{MeterId, RuleKey};
-use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos, NodeId};
-use pathloom_scheme::{DefaultRoutes, FlowId, FlowView, Scheme, State, StateError};
+use pathloom_model::{Attachment, Fabric, FiveTuple, LinkState, Nanos};
+use pathloom_scheme::{DefaultRoutes, Scheme, State, StateError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -36,7 +33,7 @@ pub struct Snapshot {
     links: LinkState,
     cables: Cables,
     #[serde(default)]
-    drains: Drains,
+    drains: OutOfService,
     /// Single addresses that are elsewhere than the fabric lays them out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     places: Vec<Attachment>,
@@ -45,29 +42,6 @@ pub struct Snapshot {
     #[serde(default)]
     assignments: SavedAssignments,
     counts: Counts,
-}
-
-/// Rules of an abandoned plan of a five-tuple.
-type Drain = (FiveTuple, u8, Vec<(NodeId, RuleKey)>);
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-struct FlowRecord {
-    id: FlowId,
-    five_tuple: FiveTuple,
-    /// `None` once the scheme was told that it ended.
-    view: Option<FlowView>,
-    sources: Vec<SourceRule>,
-    versions: Vec<Version>,
-    plans: u8,
-    past_bytes: u64,
-    held_until: Nanos,
-    /// Whether the scheme waits for a path that was given up.
-    interrupted: bool,
-    /// What it may send, and the meter that sees to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pace_bps: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    meter: Option<MeterId>,
 }
 
 /// Why a snapshot cannot be taken back.
@@ -113,64 +87,29 @@ pub enum RestoreError {
 impl Controller {
     /// What it remembers.
     pub fn snapshot(&self) -> Snapshot {
+        let (cx, routes) = (&self.context, &self.routes);
         let mut draining: Vec<_> =
-            self.draining.iter().map(|(&(tuple, plan), rules)| (tuple, plan, rules.clone())).collect();
-        let flows = self.flows.iter().map(|(id, flow)| self.flow_record(id, flow, &mut draining)).collect();
+            routes.draining.iter().map(|(&(tuple, plan), rules)| (tuple, plan, rules.clone())).collect();
+        let flows = routes.flows.iter().map(|(id, flow)| routes.flow_record(cx, id, flow, &mut draining)).collect();
         Snapshot {
             form: FORM,
-            taken: self.context.now,
-            epoch: self.context.config.epoch,
-            serial: self.flows.serial(),
-            fabric: self.context.fabric.spec().to_owned(),
-            nodes: self.context.fabric.nodes().len(),
-            scheme: self.scheme.name().to_owned(),
-            state: self.scheme.save(),
-            defaults: self.context.view.defaults,
-            links: self.context.view.links.clone(),
+            taken: cx.now,
+            epoch: cx.config.epoch,
+            serial: routes.flows.serial(),
+            fabric: cx.fabric.spec().to_owned(),
+            nodes: cx.fabric.nodes().len(),
+            scheme: self.in_charge.scheme.name().to_owned(),
+            state: self.in_charge.scheme.save(),
+            defaults: cx.view.defaults,
+            links: cx.view.links.clone(),
             cables: self.cables.clone(),
-            drains: self.drains.clone(),
-            places: self.context.places.singles(),
+            drains: self.drains.out.clone(),
+            places: cx.places.singles(),
             flows,
             draining,
-            assignments: self.assignments.save(),
-            counts: self.context.counts,
+            assignments: routes.assignments.save(),
+            counts: cx.counts,
         }
-    }
-
-    fn flow_record(&self, id: FlowId, flow: &Flow, draining: &mut Vec<Drain>) -> FlowRecord {
-        let mut record = FlowRecord {
-            id,
-            five_tuple: flow.key.five_tuple,
-            view: self.context.view.flows.get(&id).filter(|_| !flow.closed).cloned(),
-            sources: flow.sources.to_vec(),
-            versions: flow.versions.to_vec(),
-            plans: flow.plans,
-            past_bytes: flow.more().past_bytes,
-            held_until: flow.more().held_until,
-            interrupted: flow.interrupted,
-            pace_bps: flow.more().pace_bps,
-            meter: flow.key.meter,
-        };
-        let Some(moving) = &flow.moving else { return record };
-        record.interrupted = true;
-        if let Some(view) = &mut record.view {
-            view.pending = None;
-        }
-        if moving.stage().is_some_and(|stage| stage != Stage::Before) {
-            crate::sfmm::record_broken_off(moving, &mut record.sources, &mut record.versions, record.view.as_mut());
-            return record;
-        }
-        let version = flow.version(moving.plan);
-        if moving.phase == 0 {
-            record.versions.retain(|version| version.plan != moving.plan);
-            let hops = version.into_iter().flat_map(|version| self.rules_of(&flow.key, version));
-            draining.push((flow.key.five_tuple, moving.plan, hops.collect()));
-        } else if moving.phase == 1 {
-            record.sources.iter_mut().filter(|rule| rule.plan == moving.plan).for_each(|rule| rule.leaving = true);
-        } else if let Some(view) = &mut record.view {
-            view.route = version.and_then(|version| version.path.clone());
-        }
-        record
     }
 
     /// A controller that remembers what another one did. Sessions have still to come up; what it then finds in the
@@ -191,31 +130,32 @@ impl Controller {
         controller.context.view.defaults = snapshot.defaults;
         controller.context.view.links = snapshot.links;
         controller.cables = snapshot.cables;
-        controller.drains = snapshot.drains;
+        controller.drains = Drains::restored(snapshot.drains);
         controller.context.places = Places::restored(&controller.context.fabric, snapshot.places);
         // What was to be moved may not have been.
         controller.context.timers.set(controller.context.now, Timer::Drain);
         controller.hold_back_again();
         if controller.context.config.epoch == snapshot.epoch {
-            controller.flows.skip_to(snapshot.serial);
+            controller.routes.flows.skip_to(snapshot.serial);
         }
         for record in snapshot.flows {
-            controller.remember(record)?;
+            let Controller { context, routes, .. } = &mut controller;
+            routes.remember(context, record).map_err(|five_tuple| RestoreError::UnknownAddress { five_tuple })?;
         }
         for (five_tuple, plan, rules) in snapshot.draining {
             for (switch, key) in &rules {
-                if !controller.claim_unknown(*switch, key) {
+                if !controller.routes.labels.claim_unknown(&mut controller.context, *switch, key) {
                     controller.context.count_rules(*switch, 1);
                 }
             }
             let drain = controller.context.unknown_drain(&five_tuple);
-            controller.draining.insert((five_tuple, plan), rules);
+            controller.routes.draining.insert((five_tuple, plan), rules);
             controller
                 .context
                 .timers
                 .set(controller.context.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
         }
-        controller.restore_assignments(snapshot.assignments);
+        controller.routes.restore_assignments(&mut controller.context, snapshot.assignments);
         Ok(controller)
     }
 
@@ -225,44 +165,6 @@ impl Controller {
         for (link, changes) in self.cables.idle(&self.context.view.links) {
             self.context.timers.set(at, Timer::LinkQuiet { link, changes });
         }
-    }
-
-    fn remember(&mut self, record: FlowRecord) -> Result<(), RestoreError> {
-        let FlowRecord { id, five_tuple, .. } = record;
-        let attachments = (self.context.attachment(five_tuple.src), self.context.attachment(five_tuple.dst));
-        let (Some(src), Some(dst)) = attachments else { return Err(RestoreError::UnknownAddress { five_tuple }) };
-        let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
-        record.meter.into_iter().for_each(|meter| self.context.switches[src.tor.index()].meters.mark(meter));
-        for _ in record.sources.iter().filter(|source| !source.leaving) {
-            self.context.count_rules(src.tor, 1);
-        }
-        let planner = self.context.planner();
-        let hops: Vec<NodeId> = record
-            .versions
-            .iter()
-            .flat_map(|version| planner.hops(&key, version).map(|(at, _)| at).collect::<Vec<_>>())
-            .collect();
-        for switch in hops {
-            self.context.count_rules(switch, 1);
-        }
-        record.versions.iter().for_each(|version| self.claim_version(version));
-        let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
-        let more = More { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
-        self.flows.insert(Flow {
-            closed: record.view.is_none(),
-            sources: record.sources.into(),
-            versions: record.versions.into(),
-            plans: record.plans,
-            measured_bytes: None.into(),
-            interrupted: record.interrupted,
-            more: (more != More::default()).then(|| Box::new(more)),
-            unverified: true,
-            ..Flow::new(key)
-        });
-        if let Some(view) = record.view {
-            self.context.view.flows.insert(id, view);
-        }
-        Ok(())
     }
 }
 

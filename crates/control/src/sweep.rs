@@ -5,7 +5,7 @@
 //! for a moment. Whoever sends in that moment becomes known, as if the connection began. The rule has a hard time-out as
 //! well, so that a switch without a controller does not go on copying.
 
-use crate::controller::Controller;
+use crate::context::Context;
 use crate::cookies::{Cookie, RuleKind};
 use crate::io::Output;
 use crate::tables::{self, DEFAULTS, LONG_FLOWS};
@@ -30,80 +30,62 @@ pub(crate) struct Sweeps {
     open: bool,
 }
 
-impl Controller {
+impl Sweeps {
     /// Another scheme is in charge: what it has to hear of may stand already.
-    pub(crate) fn start_sweeps(&mut self) {
-        self.sweeps.number = self.sweeps.number.wrapping_add(1);
-        if self.context.config.sweep.is_some() {
-            let number = self.sweeps.number;
-            self.context.timers.set(self.context.now.saturating_add(FIRST), Timer::Sweep { number });
+    pub(crate) fn start(&mut self, cx: &mut Context) {
+        self.number = self.number.wrapping_add(1);
+        if cx.config.sweep.is_some() {
+            let number = self.number;
+            cx.timers.set(cx.now.saturating_add(FIRST), Timer::Sweep { number });
         }
     }
 
     /// The next sweep begins.
-    pub(crate) fn sweep(&mut self, number: u32) {
-        let Some(period) = self.context.config.sweep.filter(|_| number == self.sweeps.number) else { return };
-        let Some(dscp) = self.swept() else { return };
-        for tor in self
-            .context
-            .fabric
-            .clone()
-            .tors()
-            .iter()
-            .copied()
-            .filter(|&tor| self.context.is_ready(tor))
-            .collect::<Vec<_>>()
-        {
-            if let Some(rule) = self.sweeper(tor, dscp) {
-                let xid = self.context.next_xid();
-                self.context.switches[tor.index()].watch.touch(|| rule.key(), true);
+    pub(crate) fn begin(&mut self, cx: &mut Context, number: u32) {
+        let Some(period) = cx.config.sweep.filter(|_| number == self.number) else { return };
+        let Some(dscp) = self.swept(cx) else { return };
+        for tor in cx.fabric.clone().tors().iter().copied().filter(|&tor| cx.is_ready(tor)).collect::<Vec<_>>() {
+            if let Some(rule) = self.rule(cx, tor, dscp) {
+                let xid = cx.next_xid();
+                cx.switches[tor.index()].watch.touch(|| rule.key(), true);
                 // One that is refused makes no difference to what is forwarded.
-                self.context.put(Output::AddRule { switch: tor, xid, rule });
+                cx.put(Output::AddRule { switch: tor, xid, rule });
             }
         }
-        self.sweeps.open = true;
-        self.context.timers.set(self.context.now.saturating_add(WINDOW), Timer::SweepOver);
-        self.context.timers.set(self.context.now.saturating_add(period), Timer::Sweep { number });
+        self.open = true;
+        cx.timers.set(cx.now.saturating_add(WINDOW), Timer::SweepOver);
+        cx.timers.set(cx.now.saturating_add(period), Timer::Sweep { number });
     }
 
     /// The sweep ends.
-    pub(crate) fn sweep_over(&mut self) {
-        if !std::mem::take(&mut self.sweeps.open) {
+    pub(crate) fn end(&mut self, cx: &mut Context) {
+        if !std::mem::take(&mut self.open) {
             return;
         }
-        let Some(dscp) = self.swept() else { return };
-        for tor in self
-            .context
-            .fabric
-            .clone()
-            .tors()
-            .iter()
-            .copied()
-            .filter(|&tor| self.context.is_ready(tor))
-            .collect::<Vec<_>>()
-        {
-            if let Some(rule) = self.sweeper(tor, dscp) {
-                self.context.delete_rule(tor, rule.key());
+        let Some(dscp) = self.swept(cx) else { return };
+        for tor in cx.fabric.clone().tors().iter().copied().filter(|&tor| cx.is_ready(tor)).collect::<Vec<_>>() {
+            if let Some(rule) = self.rule(cx, tor, dscp) {
+                cx.delete_rule(tor, rule.key());
             }
         }
     }
 
     /// Which code point the packets to be copied bear, if only some are; `None` if the scheme is told of no flows that
     /// could be found so.
-    fn swept(&self) -> Option<Option<u8>> {
-        match self.context.needs.detection {
+    fn swept(&self, cx: &Context) -> Option<Option<u8>> {
+        match cx.needs.detection {
             Detection::Label => Some(Some(LONG_FLOW_DSCP)),
             Detection::Measured { .. } | Detection::Any { .. } => Some(None),
             Detection::Nothing | Detection::Announced => None,
         }
     }
 
-    fn sweeper(&self, tor: NodeId, dscp: Option<u8>) -> Option<Rule> {
-        let src = Some(self.context.fabric.tor_prefix(tor)?);
+    fn rule(&self, cx: &Context, tor: NodeId, dscp: Option<u8>) -> Option<Rule> {
+        let src = Some(cx.fabric.tor_prefix(tor)?);
         let matches = Match { src, proto: Some(PROTO_TCP), dscp, ..Match::default() };
-        let priority = self.context.config.priorities.unknown;
+        let priority = cx.config.priorities.unknown;
         let mut rule = tables::rule(LONG_FLOWS, priority, matches, [RuleAction::Copy].into(), Some(DEFAULTS));
-        rule.cookie = Cookie::fixed(RuleKind::Detection, self.context.config.epoch).encode();
+        rule.cookie = Cookie::fixed(RuleKind::Detection, cx.config.epoch).encode();
         rule.hard_timeout_s = LONGEST_S;
         Some(rule)
     }

@@ -1,12 +1,10 @@
 //! What the controller knows of each switch: its session, what it was told, and what it has not confirmed yet.
 
-use crate::defaults::DefaultTable;
-use crate::pacing::Meters;
+use crate::io::Removal;
 use crate::review::Watch;
-use pathloom_model::rules::{Rule, RuleKey};
-use pathloom_model::{FiveTuple, Headers, Nanos, PortNo};
+use pathloom_model::rules::{RuleCounters, RuleKey};
 use pathloom_scheme::FlowId;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::num::NonZeroU32;
 
 /// State of the session to a switch.
@@ -39,7 +37,7 @@ pub(crate) enum Purpose {
     /// A rule at a flow's source ToR, added again.
     Renewed { flow: FlowId, plan: u8 },
     /// A rule or group of no single flow.
-    Fixed,
+    Base,
     /// The default routes of a switch, before others change theirs.
     Stage { number: u32 },
 }
@@ -51,32 +49,15 @@ impl Purpose {
     }
 }
 
-/// Rules and groups of no single flow.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct FixedRules {
-    /// Default routes.
-    pub defaults: DefaultTable,
-    /// Joins of tables, and detection; also found rules of ours that make no sense today.
-    pub others: BTreeMap<RuleKey, Rule>,
+/// A rule that a switch says to be gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed {
+    pub key: RuleKey,
+    pub cookie: u64,
+    /// What it had counted.
+    pub counters: RuleCounters,
+    pub why: Removal,
 }
-
-impl FixedRules {
-    pub(crate) fn len(&self) -> usize {
-        self.defaults.routes.len() + self.others.len()
-    }
-}
-
-/// News of a flow from a ToR whose rules are not known yet.
-#[derive(Clone, Debug)]
-pub(crate) enum News {
-    /// A copy of a packet.
-    Packet(PortNo, Headers),
-    /// An announcement.
-    Announced(FiveTuple, Option<u64>),
-}
-
-/// Most news kept per switch until its rules are known.
-pub(crate) const MOST_NEWS: usize = 1024;
 
 /// One switch.
 #[derive(Debug, Default)]
@@ -88,16 +69,10 @@ pub(crate) struct Switch {
     pub barriers: VecDeque<u32>,
     /// Whether a barrier is to be sent when the input at hand has been dealt with.
     pub wants_barrier: bool,
-    /// What it has of rules of no single flow, as far as it was told.
-    pub fixed: FixedRules,
-    /// Until when groups stay that no rule names any more.
-    pub groups_until: Nanos,
-    /// Its meters.
-    pub meters: Meters,
+    /// Rules of no single flow that it has ([`crate::base_rules`]).
+    pub base_rules: u32,
     /// Rules of flows that it should have.
     pub flow_rules: u32,
-    /// What came before its rules were known: the flows may be found among them.
-    pub news: Vec<News>,
     /// Times in a row that a rule of no single flow was refused.
     pub refusals: u32,
     /// Whether a timer will read its rules again.
@@ -111,7 +86,7 @@ pub(crate) struct Switch {
 impl Switch {
     /// Rules that it should have.
     pub(crate) fn rules(&self) -> u32 {
-        self.fixed.len() as u32 + self.flow_rules
+        self.base_rules + self.flow_rules
     }
 
     /// Forgets what an ended session cannot answer any more.

@@ -3,7 +3,7 @@
 //! parallel TCP streams: its AssignMultipath is [`Assignments::assign`], its MakePath is [`Assignments::claim`].)
 //!
 //! Assignments belong to the controller: they do not depend on the scheme in charge, and schemes do not hear of them. This
-//! component knows which paths were assigned, claimed and taken; [`crate::bound`] puts the connections on them.
+//! component knows which paths were assigned, claimed and taken; [`crate::routes`] puts the connections on them.
 //!
 //! An assignment ends when its owner releases it or nobody has used it for its lifetime. A released one accepts no claim, and
 //! is forgotten when its last connection has ended. A claim ends when no first packet has come for it in time.
@@ -137,7 +137,7 @@ pub struct Assigned {
 
 /// What the component sees of the controller.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct Facts<'a> {
     pub now: Nanos,
     pub fabric: &'a Fabric,
     pub links: &'a LinkState,
@@ -145,7 +145,7 @@ pub(crate) struct Context<'a> {
     pub limits: &'a AssignmentLimits,
 }
 
-impl Context<'_> {
+impl Facts<'_> {
     fn attachment(&self, address: Ipv4Addr) -> Result<Attachment, AssignError> {
         self.places.attachment(self.fabric, address).ok_or(AssignError::UnknownAddress { address })
     }
@@ -251,7 +251,7 @@ impl Assignments {
     /// Finds up to `request.count` paths and keeps them for `owner`.
     pub(crate) fn assign(
         &mut self,
-        at: &Context<'_>,
+        at: &Facts<'_>,
         owner: Owner,
         request: PathRequest,
     ) -> Result<Assigned, AssignError> {
@@ -290,7 +290,7 @@ impl Assignments {
     /// first of these. The same claim again gives the same path, and waits anew.
     pub(crate) fn claim(
         &mut self,
-        at: &Context<'_>,
+        at: &Facts<'_>,
         owner: &Owner,
         id: AssignmentId,
         key: ClaimKey,
@@ -341,7 +341,7 @@ impl Assignments {
         Ok((src, dst))
     }
 
-    fn claim_again(&mut self, at: &Context<'_>, key: ClaimKey, claim: Claim) -> Result<Path, AssignError> {
+    fn claim_again(&mut self, at: &Facts<'_>, key: ClaimKey, claim: Claim) -> Result<Path, AssignError> {
         let Claim { id, slot, state } = claim;
         let slot = self.assignments.get(&id).and_then(|assignment| assignment.slots.get(slot));
         let path = slot.map(|slot| slot.path.clone()).filter(|path| path.is_up(at.links));

@@ -1,8 +1,8 @@
 //! Assignments over a restart of the controller: what a snapshot has of them, and what switches tell.
 
 use super::{
-    Assignment, AssignmentId, Assignments, Claim, ClaimKey, Claimed, Connection, Context, Due, Owner, PathRequest,
-    Slot, Way, ID_MASK,
+    Assignment, AssignmentId, Assignments, Claim, ClaimKey, Claimed, Connection, Due, Facts, Owner, PathRequest, Slot,
+    Way, ID_MASK,
 };
 use pathloom_model::{FiveTuple, Nanos, Path};
 use pathloom_scheme::FlowId;
@@ -70,7 +70,7 @@ impl Assignments {
 
     /// Takes back what was saved on this fabric, as far as it makes sense. `stands` tells whether a flow is known and has not
     /// ended. Every flow is put on its path again after a while: a move may have been interrupted.
-    pub(crate) fn restore(&mut self, at: &Context<'_>, saved: SavedAssignments, stands: impl Fn(FlowId) -> bool) {
+    pub(crate) fn restore(&mut self, at: &Facts<'_>, saved: SavedAssignments, stands: impl Fn(FlowId) -> bool) {
         self.last = self.last.max(saved.last & ID_MASK);
         for SavedAssignment { id, owner, request, lifetime, paths, claims, until, released } in saved.assignments {
             let Ok(ends) = at.ends(request.src, request.dst) else { continue };
@@ -104,7 +104,7 @@ impl Assignments {
 
     fn restore_claim(
         &mut self,
-        at: &Context<'_>,
+        at: &Facts<'_>,
         id: AssignmentId,
         saved: &SavedClaim,
         stands: &impl Fn(FlowId) -> bool,

@@ -21,9 +21,9 @@ impl Setting {
         Setting { fabric, links, places, limits, now: SECOND, all: Assignments::new(1) }
     }
 
-    fn act<R>(&mut self, act: impl FnOnce(&mut Assignments, &Context<'_>) -> R) -> R {
+    fn act<R>(&mut self, act: impl FnOnce(&mut Assignments, &Facts<'_>) -> R) -> R {
         let Setting { fabric, links, places, limits, now, all } = self;
-        act(all, &Context { now: *now, fabric, links, places, limits })
+        act(all, &Facts { now: *now, fabric, links, places, limits })
     }
 
     fn address(&self, host: usize) -> Ipv4Addr {

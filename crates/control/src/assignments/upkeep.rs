@@ -1,7 +1,7 @@
 //! What changes assignments without anybody asking: time, links, hosts that move, and paths that switches refuse.
 
 use super::search::Found;
-use super::{Assignment, AssignmentId, Assignments, ClaimKey, Claimed, Context, Due, Slot};
+use super::{Assignment, AssignmentId, Assignments, ClaimKey, Claimed, Due, Facts, Slot};
 use pathloom_model::{Nanos, Path};
 use pathloom_scheme::FlowId;
 
@@ -56,7 +56,7 @@ impl Assignments {
 
     /// Links came up or went down. Paths over dead links are replaced as far as others are up, and assignments that lack
     /// paths get more. Gives the flows whose path is another one now, or is up again.
-    pub(crate) fn links_changed(&mut self, at: &Context<'_>) -> Vec<FlowId> {
+    pub(crate) fn links_changed(&mut self, at: &Facts<'_>) -> Vec<FlowId> {
         let mut found = Found::default();
         let mut again = Vec::new();
         for id in self.assignments.keys().copied().collect::<Vec<_>>() {
@@ -85,7 +85,7 @@ impl Assignments {
 
     /// Addresses are elsewhere now. Assignments get paths between the places where their ends are; those that lost an end are
     /// closed.
-    pub(crate) fn addresses_changed(&mut self, at: &Context<'_>) {
+    pub(crate) fn addresses_changed(&mut self, at: &Facts<'_>) {
         for id in self.assignments.keys().copied().collect::<Vec<_>>() {
             let Some(assignment) = self.assignments.get_mut(&id) else { continue };
             let request = assignment.request;

@@ -22,74 +22,23 @@
 
 mod order;
 
+pub(crate) use order::bottleneck;
 pub use order::{bottleneck_first, CutoverOrder};
 
-use crate::controller::Controller;
-use crate::cookies::{Cookie, RuleKind};
-use crate::flows::{Flow, How, InPlace, Move, SourceRule};
+use crate::context::Context;
+use crate::flows::{Flow, SourceRule};
 use crate::plan::{Step, Version};
+use crate::routes::{Cutover, InPlace, InPlacePhase, Move, Phase, Routes, Stage};
 use pathloom_model::{LinkId, NodeId, Path};
 use pathloom_scheme::{FlowId, FlowView, Migration, Rejection, RuleSharing};
 
-/// The phase in which the first old rule is deleted: from here on, a packet may go by parts of both paths.
-const CUTOVER: u8 = 2;
-/// The phase in which the normal rules are added: from here on, every packet goes by the new path.
-const LIFT: u8 = 4;
-/// The phase in which the low rules are deleted.
-pub(crate) const LAST: u8 = 5;
-
-/// How far a move in place has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// Every packet goes by the old path.
-    Before,
-    /// A packet may go by parts of both.
-    Between,
-    /// Every packet goes by the new path.
-    After,
-}
-
-impl Move {
-    /// What a move in place has come to; `None` for a move by tags.
-    pub(crate) fn stage(&self) -> Option<Stage> {
-        match (&self.how, self.phase) {
-            (How::Tagged, _) => None,
-            (How::InPlace(_), ..CUTOVER) => Some(Stage::Before),
-            (How::InPlace(_), CUTOVER..LIFT) => Some(Stage::Between),
-            (How::InPlace(_), _) => Some(Stage::After),
-        }
-    }
-
-    /// The version that a move in place leads away from, while its rules stand.
-    pub(crate) fn old_plan(&self) -> Option<u8> {
-        match &self.how {
-            How::InPlace(way) if self.phase < LIFT => Some(way.old),
-            _ => None,
-        }
-    }
-
-    /// The copies of the new version with normal priority, once there are some.
-    fn copy(&self) -> Option<(u8, u8)> {
-        match &self.how {
-            How::InPlace(way) => way.copy,
-            How::Tagged => None,
-        }
-    }
-}
-
-impl Controller {
-    /// Uses another order of deletions in moves in place. For tests, which show that they notice a wrong one.
-    pub fn with_cutover_order(mut self, order: CutoverOrder) -> Controller {
-        self.order = order;
-        self
-    }
-
+impl Routes {
     /// How a flow could move to `path` in place, and the tag that it keeps; `None` if it must be moved by tags.
-    pub(crate) fn in_place(&mut self, id: FlowId, path: &Path) -> Option<(InPlace, u16)> {
-        if self.context.needs.migration != Migration::Sfmm || self.context.needs.rules != RuleSharing::PerFlow {
+    pub(crate) fn in_place(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> Option<(InPlace, u16)> {
+        if cx.needs.migration != Migration::Sfmm || cx.needs.rules != RuleSharing::PerFlow {
             return None;
         }
-        let priorities = &self.context.config.priorities;
+        let priorities = &cx.config.priorities;
         if priorities.hop(true) == priorities.hop(false) {
             // There is nothing below priority 0.
             return None;
@@ -99,24 +48,19 @@ impl Controller {
         let (source, None) = (staying.next()?, staying.next()) else { return None };
         let old = flow.version(source.plan).filter(|old| source.confirmed && !old.low && !old.is_shared())?;
         let before = old.path.as_ref().filter(|_| old.cut.is_empty())?;
-        if flow.level_below(source.level).is_none() || self.drains_on(flow, old.tag, path) {
+        if flow.level_below(source.level).is_none() || self.drains_on(cx, flow, old.tag, path) {
             return None;
         }
         // Only now, and not for every new flow: all flows have to be looked at.
-        if self.loads.is_none() {
-            self.loads = Some(self.link_loads());
-        }
-        let loads = self.loads.as_ref()?;
-        let bottleneck = order::bottleneck(&self.context.fabric, before, path, loads)?;
-        let order = (self.order)(&self.context.fabric, before, path, bottleneck)?;
-        Some((InPlace { old: old.plan, order, copy: None, next: None }, old.tag))
+        let order = self.moves.cutover(cx, before, path)?;
+        Some((InPlace { order, phase: InPlacePhase::AddHops { old: old.plan } }, old.tag))
     }
 
     /// Whether rules with this tag of the flow stand where a path passes that it has left: they would act before the low
     /// ones.
-    fn drains_on(&self, flow: &Flow, tag: u16, path: &Path) -> bool {
+    fn drains_on(&self, cx: &Context, flow: &Flow, tag: u16, path: &Path) -> bool {
         let tuple = flow.key.five_tuple;
-        let visited = order::switches(&self.context.fabric, path);
+        let visited = order::switches(&cx.fabric, path);
         let blocks = |&(switch, key): &(NodeId, pathloom_model::rules::RuleKey)| {
             key.matches.tag == Some(tag) && visited.contains(&switch)
         };
@@ -124,232 +68,190 @@ impl Controller {
         more_versions || self.draining.range((tuple, 0)..=(tuple, u8::MAX)).any(|(_, rules)| rules.iter().any(blocks))
     }
 
-    /// What each link carries of the flows routed over it, as far as it is known, in bits per second.
-    fn link_loads(&self) -> Vec<u64> {
-        let mut loads = vec![0u64; self.context.fabric.links().len()];
-        for flow in self.context.view.flows.values() {
-            let rate_bps = flow.load_bps();
-            for link in flow.route.iter().flat_map(Path::links) {
-                loads[link.index()] = loads[link.index()].saturating_add(rate_bps);
-            }
-        }
-        loads
-    }
-
-    /// The steps of the phase that a move in place is in; `None` when it is there.
-    pub(crate) fn steps_in_place(&self, flow: &Flow, moving: &Move, way: &InPlace) -> Option<Vec<Step>> {
-        let planner = self.context.planner();
-        let (key, tor) = (&flow.key, flow.tor());
-        let adds = |version: &Version| planner.hops(key, version).map(|(at, rule)| Step::Add(at, rule)).collect();
-        let source_of = |plan: u8| flow.staying().find(|source| source.plan == plan);
-        let delete_source =
-            |plan: u8| source_of(plan).map(|source| Step::Delete(tor, planner.source_key(key, source.level)));
-        let new = flow.version(moving.plan)?;
-        match moving.phase {
-            0 => Some(adds(new)),
-            1 => Some(vec![Step::Add(tor, planner.source(key, new, moving.level))]),
-            CUTOVER | 3 => {
-                let old = flow.version(way.old)?;
-                let first = way.order.len().min(1);
-                let now = if moving.phase == CUTOVER { &way.order[..first] } else { &way.order[first..] };
-                let hop = planner.hop_key(key.five_tuple, old);
-                let stands = |&&at: &&NodeId| planner.hops(key, old).any(|(other, _)| other == at);
-                let hops = now.iter().filter(stands).map(|&at| Step::Delete(at, hop));
-                let source = now.contains(&tor).then(|| delete_source(way.old)).flatten();
-                Some(source.into_iter().chain(hops).collect())
-            }
-            LIFT => {
-                let (plan, level) = way.copy?;
-                let copy = flow.version(plan)?;
-                let mut steps: Vec<Step> = adds(copy);
-                steps.push(Step::Add(tor, planner.source(key, copy, level)));
-                Some(steps)
-            }
-            LAST => {
-                let low = planner.hop_key(key.five_tuple, new);
-                let hops = planner.hops(key, new).map(|(at, _)| Step::Delete(at, low));
-                Some(delete_source(new.plan).into_iter().chain(hops).collect())
-            }
-            _ => None,
-        }
-    }
-
-    /// A phase of a move in place has been confirmed: takes note of what is gone, and prepares what comes next. Returns
+    /// All steps of a phase of a move in place are confirmed: takes note of what is gone, and prepares what comes next. Returns
     /// whether the move goes on.
-    pub(crate) fn phase_over(&mut self, id: FlowId) -> bool {
+    pub(crate) fn next_phase_in_place(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let Some(moving) = &flow.moving else { return false };
-        let (phase, moving_plan) = (moving.phase, moving.plan);
-        let How::InPlace(way) = moving.how.clone() else { return true };
-        if phase == CUTOVER + 1 || phase == LIFT {
-            let first = way.order.len().min(1);
-            let gone = if phase == LIFT { &way.order[first..] } else { &way.order[..first] };
-            self.note_cut(id, way.old, gone);
+        let Some(Phase::InPlace(way)) = flow.moving.as_deref_mut().map(|moving| &mut moving.phase) else {
+            return false;
+        };
+        let first = way.order.len().min(1);
+        match way.phase.clone() {
+            InPlacePhase::AddHops { old } => way.phase = InPlacePhase::AddSource { old },
+            InPlacePhase::AddSource { old } => way.phase = InPlacePhase::CutFirst(Cutover { old, next: None }),
+            InPlacePhase::CutFirst(cutover) => {
+                let (old, gone) = (cutover.old, way.order[..first].to_vec());
+                way.phase = InPlacePhase::CutRest(cutover);
+                self.note_cut(cx, id, old, &gone);
+            }
+            InPlacePhase::CutRest(Cutover { old, next }) => {
+                let gone = way.order[first..].to_vec();
+                self.note_cut(cx, id, old, &gone);
+                return self.lift(cx, id, next);
+            }
+            InPlacePhase::AddCopies { plan: copy, .. } => {
+                way.phase = InPlacePhase::DeleteLow { copy };
+                flow.confirm(copy);
+            }
+            InPlacePhase::DeleteLow { .. } => {
+                self.finish_move(cx, id);
+                return false;
+            }
         }
-        if let (LAST, Some((plan, _)), Some(flow)) = (phase, way.copy, self.flows.get_mut(id)) {
-            flow.confirm(plan);
-        }
-        if phase != LIFT {
-            return true;
-        }
-        if let Some(next) = way.next {
-            self.finish_quietly(id);
-            self.go_on_to(id, next);
+        true
+    }
+
+    /// The flow is on its new path: what was asked for meanwhile is next, or else copies of its low rules with normal
+    /// priority. Returns whether the move goes on.
+    fn lift(&mut self, cx: &mut Context, id: FlowId, next: Option<Path>) -> bool {
+        if let Some(next) = next {
+            self.finish_quietly(cx, id);
+            self.go_on_to(cx, id, next);
             return false;
         }
         let Some(flow) = self.flows.get(id) else { return false };
-        let path = flow.version(moving_plan).and_then(|version| version.path.as_ref());
-        let roomy = path.is_some_and(|path| {
-            order::switches(&self.context.fabric, path).iter().all(|&at| self.context.has_room(at))
-        });
+        let low = flow.moving.as_deref().and_then(|moving| flow.version(moving.plan)).cloned();
+        let path = low.as_ref().and_then(|version| version.path.as_ref());
+        let roomy = path.is_some_and(|path| order::switches(&cx.fabric, path).iter().all(|&at| cx.has_room(at)));
         let plan = if roomy { self.flows.take_plan(id, &self.draining) } else { None };
-        let Some(plan) = plan else {
+        let (Some(low), Some(plan)) = (low, plan) else {
             // The low rules have to do.
-            self.finish_move(id);
+            self.finish_move(cx, id);
             return false;
         };
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let level = flow.highest_free_level();
-        let Some(moving) = &mut flow.moving else { return false };
-        let low = flow.versions.iter().find(|version| version.plan == moving.plan).cloned();
-        if let (Some(low), How::InPlace(way)) = (low, &mut moving.how) {
-            way.copy = Some((plan, level));
+        if let Some(Phase::InPlace(way)) = flow.moving.as_deref_mut().map(|moving| &mut moving.phase) {
+            way.phase = InPlacePhase::AddCopies { plan, level };
             flow.versions.push(Version { plan, low: false, ..low });
         }
-        self.settle(id);
+        self.settle(cx, id);
         true
     }
 
     /// The rules of a version at these switches are gone.
-    fn note_cut(&mut self, id: FlowId, plan: u8, switches: &[NodeId]) {
+    fn note_cut(&mut self, cx: &mut Context, id: FlowId, plan: u8, switches: &[NodeId]) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let tor = flow.tor();
         let Some(old) = flow.versions.iter_mut().find(|version| version.plan == plan) else { return };
         let gone: Vec<NodeId> = switches.iter().copied().filter(|&at| at != tor && !old.cut.contains(&at)).collect();
         old.cut = old.cut.iter().chain(&gone).copied().collect();
         for at in gone {
-            self.context.count_rules(at, -1);
+            cx.count_rules(at, -1);
         }
     }
 
     /// The normal rules are confirmed: from now on they are the flow's version, and the low ones go at once, for at each
     /// switch the normal one does what the low one did.
-    pub(crate) fn forget_low(&mut self, id: FlowId) {
+    pub(crate) fn forget_low(&mut self, cx: &mut Context, id: FlowId, copy: u8) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let Some(moving) = flow.moving.as_mut() else { return };
-        let Some((plan, _)) = moving.copy() else { return };
-        let low = std::mem::replace(&mut moving.plan, plan);
+        let low = std::mem::replace(&mut moving.plan, copy);
         let Some(index) = flow.versions.iter().position(|version| version.plan == low) else { return };
         let version = flow.versions.remove(index);
         let key = flow.key;
-        let hops: Vec<NodeId> = self.context.planner().hops(&key, &version).map(|(at, _)| at).collect();
-        hops.into_iter().for_each(|at| self.context.count_rules(at, -1));
+        let hops: Vec<NodeId> = cx.planner().hops(&key, &version).map(|(at, _)| at).collect();
+        hops.into_iter().for_each(|at| cx.count_rules(at, -1));
     }
 
     /// Ends a move in place early. Before it cuts over, it is undone. In between, the flow goes back to the default
     /// routes, which needs no more than its source ToR. Afterwards, it is on its new path already, and stays there with
     /// low rules. Returns the path that was to come next.
-    pub(crate) fn end_in_place(&mut self, id: FlowId) -> Option<Path> {
+    pub(crate) fn end_in_place(&mut self, cx: &mut Context, id: FlowId) -> Option<Path> {
         let stage = self.flows.get(id)?.moving.as_ref()?.stage()?;
         match stage {
-            Stage::Before => self.undo_move(id),
+            Stage::Before => self.undo_move(cx, id),
             Stage::Between => {
                 let moving = self.flows.get_mut(id)?.moving.take();
-                self.leave_paths(id);
-                if let Some(How::InPlace(way)) = moving.map(|moving| moving.how) {
-                    return way.next;
-                }
+                self.leave_paths(cx, id);
+                return moving.and_then(|moving| moving.into_next());
             }
             Stage::After => {
-                self.drop_copy(id);
-                self.finish_quietly(id);
+                self.drop_copy(cx, id);
+                self.finish_quietly(cx, id);
             }
         }
         None
     }
 
     /// Takes back the copies with normal priority, if the low rules are still there.
-    fn drop_copy(&mut self, id: FlowId) {
+    fn drop_copy(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(moving) = flow.moving.as_ref().filter(|moving| moving.phase == LIFT) else { return };
-        let Some((plan, _)) = moving.copy() else { return };
+        let Some(plan) = flow.moving.as_ref().and_then(|moving| moving.added_copy()) else { return };
         let Some(index) = flow.versions.iter().position(|version| version.plan == plan) else { return };
         let copy = flow.versions.remove(index);
         let key = flow.key;
-        self.leave(id, plan);
-        let hop = self.context.planner().hop_key(key.five_tuple, &copy);
-        let hops: Vec<NodeId> = self.context.planner().hops(&key, &copy).map(|(at, _)| at).collect();
+        self.leave(cx, id, plan);
+        let hop = cx.planner().hop_key(key.five_tuple, &copy);
+        let hops: Vec<NodeId> = cx.planner().hops(&key, &copy).map(|(at, _)| at).collect();
         for at in hops {
-            self.context.count_rules(at, -1);
-            if self.context.is_ready(at) {
-                self.context.delete_rule(at, hop);
+            cx.count_rules(at, -1);
+            if cx.is_ready(at) {
+                cx.delete_rule(at, hop);
             }
         }
     }
 
     /// Ends a move in place whose path, old or new, cannot be used any more, and says why. What was to come next comes.
-    pub(crate) fn break_off(&mut self, id: FlowId, why: Rejection) {
+    pub(crate) fn break_off(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
         let stage = self.flows.get(id).and_then(|flow| flow.moving.as_deref()).and_then(Move::stage);
         match stage {
             None => {}
-            Some(Stage::Before) => self.give_up(id, why),
+            Some(Stage::Before) => self.give_up(cx, id, why),
             Some(Stage::Between) => {
-                let next = self.end_in_place(id);
-                if let Some(view) = self.context.view.flows.get_mut(&id) {
+                let next = self.end_in_place(cx, id);
+                if let Some(view) = cx.view.flows.get_mut(&id) {
                     view.pending = None;
                 }
                 match next {
-                    Some(next) => self.go_on_to(id, next),
-                    None if self.context.view.flows.contains_key(&id) => {
-                        if let Some(view) = self.context.view.flows.get_mut(&id) {
+                    Some(next) => self.go_on_to(cx, id, next),
+                    None if cx.view.flows.contains_key(&id) => {
+                        if let Some(view) = cx.view.flows.get_mut(&id) {
                             view.allocated_bps = None.into();
                         }
-                        self.reject(id, why);
+                        self.reject(cx, id, why);
                     }
                     None => {}
                 }
                 self.fresh.push(id);
             }
             Some(Stage::After) => {
-                self.drop_copy(id);
-                self.finish_move(id);
+                self.drop_copy(cx, id);
+                self.finish_move(cx, id);
             }
         }
     }
 
     /// The path that was asked for while a flow was between two others.
-    fn go_on_to(&mut self, id: FlowId, path: Path) {
+    fn go_on_to(&mut self, cx: &mut Context, id: FlowId, path: Path) {
         if self.flows.get(id).is_none_or(|flow| flow.closed) {
             return;
         }
-        match self.check_route(id, &path) {
+        match self.check_route(cx, id, &path) {
             Ok(()) => {
-                if let Some(view) = self.context.view.flows.get_mut(&id) {
+                if let Some(view) = cx.view.flows.get_mut(&id) {
                     view.pending = Some(path.clone());
                 }
-                self.start_move(id, path);
+                self.start_move(cx, id, path);
             }
             Err(why) => {
-                if let Some(view) = self.context.view.flows.get_mut(&id) {
+                if let Some(view) = cx.view.flows.get_mut(&id) {
                     view.pending = None;
                 }
-                self.reject(id, why);
+                self.reject(cx, id, why);
             }
         }
     }
 
     /// Whether a path that is asked for now has to wait, because the flow is between two others; if so, it is noted.
-    pub(crate) fn comes_next(&mut self, id: FlowId, path: &Path) -> bool {
+    pub(crate) fn comes_next(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let Some(moving) = flow.moving.as_mut().filter(|moving| moving.stage() == Some(Stage::Between)) else {
-            return false;
-        };
-        let leads_there = |version: &Version| version.plan == moving.plan && version.path.as_ref() == Some(path);
-        let there = flow.versions.iter().any(leads_there);
-        if let How::InPlace(way) = &mut moving.how {
-            way.next = Some(path.clone()).filter(|_| !there);
-        }
-        if let Some(view) = self.context.view.flows.get_mut(&id) {
+        let Some(moving) = flow.moving.as_deref_mut() else { return false };
+        let plan = moving.plan;
+        let Some(cutover) = moving.cutover_mut() else { return false };
+        let there = flow.versions.iter().any(|version| version.plan == plan && version.path.as_ref() == Some(path));
+        cutover.next = Some(path.clone()).filter(|_| !there);
+        if let Some(view) = cx.view.flows.get_mut(&id) {
             view.pending = Some(path.clone());
         }
         true
@@ -364,11 +266,11 @@ impl Controller {
     }
 
     /// Whether a move in place needs a switch.
-    pub(crate) fn moves_in_place_at(&self, flow: &Flow, switch: NodeId) -> bool {
+    pub(crate) fn moves_in_place_at(&self, cx: &Context, flow: &Flow, switch: NodeId) -> bool {
         let Some(moving) = flow.moving.as_ref().filter(|moving| moving.stage().is_some()) else { return false };
         let plans = [Some(moving.plan), moving.old_plan()];
         let mut paths = plans.into_iter().flatten().filter_map(|plan| flow.version(plan)?.path.as_ref());
-        paths.any(|path| order::switches(&self.context.fabric, path).contains(&switch))
+        paths.any(|path| order::switches(&cx.fabric, path).contains(&switch))
     }
 
     /// Whether the low rule at the source ToR that ran out is still needed: its flow was silent while it moved.
@@ -398,15 +300,45 @@ pub(crate) fn record_broken_off(
     if let (Some(view), Some(new)) = (view, new) {
         view.route.clone_from(&new.path);
     }
-    if let Some((copy, _)) = moving.copy().filter(|&(copy, _)| copy != moving.plan) {
+    if let Some(copy) = moving.added_copy() {
         // What was found of it later is taken away; the low rules beneath do the same.
         versions.retain(|version| version.plan != copy);
         sources.iter_mut().filter(|source| source.plan == copy).for_each(|source| source.leaving = true);
     }
 }
 
-/// Whether a step adds the rule of a flow at its source ToR, and for which plan and level above `base`.
-pub(crate) fn source_step(rule: &pathloom_model::rules::Rule, base: u16) -> Option<(u8, u8)> {
-    let cookie = Cookie::decode(rule.cookie).filter(|cookie| cookie.kind == RuleKind::Source)?;
-    Some((cookie.plan, rule.priority.checked_sub(base)? as u8))
+/// The steps of the phase that a move in place is in; `None` if a version is gone that it needs.
+pub(crate) fn steps_in_place(cx: &Context, flow: &Flow, moving: &Move, way: &InPlace) -> Option<Vec<Step>> {
+    let planner = cx.planner();
+    let (key, tor) = (&flow.key, flow.tor());
+    let adds = |version: &Version| planner.hops(key, version).map(|(at, rule)| Step::Add(at, rule)).collect();
+    let source_of = |plan: u8| flow.staying().find(|source| source.plan == plan);
+    let delete_source =
+        |plan: u8| source_of(plan).map(|source| Step::Delete(tor, planner.source_key(key, source.level)));
+    let new = flow.version(moving.plan)?;
+    match way.phase {
+        InPlacePhase::AddHops { .. } => Some(adds(new)),
+        InPlacePhase::AddSource { .. } => Some(vec![Step::Add(tor, planner.source(key, new, moving.level))]),
+        InPlacePhase::CutFirst(ref cutover) | InPlacePhase::CutRest(ref cutover) => {
+            let old = flow.version(cutover.old)?;
+            let (first, rest) = way.order.split_at(way.order.len().min(1));
+            let now = if matches!(way.phase, InPlacePhase::CutFirst(_)) { first } else { rest };
+            let hop = planner.hop_key(key.five_tuple, old);
+            let stands = |&&at: &&NodeId| planner.hops(key, old).any(|(other, _)| other == at);
+            let hops = now.iter().filter(stands).map(|&at| Step::Delete(at, hop));
+            let source = now.contains(&tor).then(|| delete_source(old.plan)).flatten();
+            Some(source.into_iter().chain(hops).collect())
+        }
+        InPlacePhase::AddCopies { plan, level } => {
+            let copy = flow.version(plan)?;
+            let mut steps: Vec<Step> = adds(copy);
+            steps.push(Step::Add(tor, planner.source(key, copy, level)));
+            Some(steps)
+        }
+        InPlacePhase::DeleteLow { .. } => {
+            let low = planner.hop_key(key.five_tuple, new);
+            let hops = planner.hops(key, new).map(|(at, _)| Step::Delete(at, low));
+            Some(delete_source(new.plan).into_iter().chain(hops).collect())
+        }
+    }
 }

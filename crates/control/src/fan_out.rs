@@ -1,21 +1,21 @@
-//! In how many ways the packets to a ToR have been spread before they come to a switch, so that routes per host spread
-//! them further there, and do not take the same turn twice.
+//! In how many ways packets to a ToR were spread before they reach a switch. Routes per host spread them further there and do
+//! not take the same turn twice.
 
 use pathloom_model::search::{distances_to, RouteTable};
 use pathloom_model::{Fabric, LinkState, NodeId};
 
 /// For every switch and ToR, the number of ways packets may have taken before.
-pub(crate) struct Spread {
+pub(crate) struct FanOut {
     tors: usize,
     /// By node, then ToR.
     ways: Vec<u32>,
 }
 
-impl Spread {
+impl FanOut {
     /// For the shortest paths of `routes`, which were worked out for `links`.
-    pub(crate) fn new(fabric: &Fabric, links: &LinkState, routes: &RouteTable) -> Spread {
+    pub(crate) fn new(fabric: &Fabric, links: &LinkState, routes: &RouteTable) -> FanOut {
         let tors = fabric.tors().len();
-        let mut spread = Spread { tors, ways: vec![1; tors * fabric.nodes().len()] };
+        let mut fan_out = FanOut { tors, ways: vec![1; tors * fabric.nodes().len()] };
         let mut order: Vec<(u32, NodeId)> = Vec::new();
         for (index, &tor) in fabric.tors().iter().enumerate() {
             let distances = distances_to(fabric, links, tor);
@@ -25,14 +25,14 @@ impl Spread {
             order.sort_unstable();
             for &(_, switch) in order.iter().rev() {
                 let hops = routes.next_hops(switch, index);
-                let ways = spread.at(switch, index).saturating_mul(hops.len() as u32);
+                let ways = fan_out.at(switch, index).saturating_mul(hops.len() as u32);
                 for &link in hops {
-                    let next = &mut spread.ways[fabric.link(link).to.index() * tors + index];
+                    let next = &mut fan_out.ways[fabric.link(link).to.index() * tors + index];
                     *next = ways.max(*next);
                 }
             }
         }
-        spread
+        fan_out
     }
 
     /// The number of ways for packets that come to `switch` on their way to ToR number `tor`.

@@ -5,11 +5,11 @@
 //! counters start again, so they are read just before; only what the switch forwards between its answer and the change is
 //! not counted.
 
-use crate::controller::Controller;
-use crate::flows::Flow;
+use crate::context::Context;
+use crate::flows::{Flow, FlowTable};
 use crate::io::Output;
 use crate::plan::Version;
-use crate::reasons::Decision;
+use crate::reasons::{note, Decision};
 use crate::switches::Purpose;
 use pathloom_model::rules::{Meter, MeterId, Rule};
 use pathloom_model::{Nanos, NodeId};
@@ -70,106 +70,132 @@ fn meter(id: MeterId, rate_bps: u64) -> Meter {
     Meter { id, rate_bps, burst_bytes }
 }
 
-impl Controller {
+/// What flows may send, and the meters that see to it.
+pub(crate) struct Limits {
+    /// By node.
+    meters: Vec<Meters>,
+}
+
+impl Limits {
+    pub(crate) fn new(nodes: usize) -> Limits {
+        Limits { meters: vec![Meters::default(); nodes] }
+    }
+
+    /// A meter is in use, as a rule or a snapshot says.
+    pub(crate) fn mark(&mut self, switch: NodeId, meter: MeterId) {
+        self.meters[switch.index()].mark(meter);
+    }
+
+    /// Carries out [`pathloom_scheme::Action::Hold`].
+    pub(crate) fn hold(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId, lease: Nanos) {
+        let until = cx.now.saturating_add(lease);
+        if let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) {
+            flow.more_mut().held_until = until;
+            let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
+            cx.put(Output::HoldFlow { host, five_tuple, lease });
+            note(cx, flows, id, Decision::Hold);
+        }
+    }
+
     /// Carries out [`pathloom_scheme::Action::Pace`].
-    pub(crate) fn pace(&mut self, id: FlowId, rate_bps: Option<u64>) {
-        let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
+    pub(crate) fn pace(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId, rate_bps: Option<u64>) {
+        let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) else { return };
         if rate_bps.is_some() || flow.more.is_some() {
             flow.more_mut().pace_bps = rate_bps;
         }
-        let metered = self.context.config.enforcement == Enforcement::Meter;
+        let metered = cx.config.enforcement == Enforcement::Meter;
         match rate_bps {
             Some(rate_bps) if metered => {
-                if !self.set_meter(id, rate_bps) {
-                    self.pace_by_host(id);
+                if !self.set_meter(cx, flows, id, rate_bps) {
+                    self.pace_by_host(cx, flows, id);
                 }
             }
-            None if flow.key.meter.is_some() => self.lift_meter(id),
-            _ => self.pace_by_host(id),
+            None if flow.key.meter.is_some() => self.lift_meter(cx, flows, id),
+            _ => self.pace_by_host(cx, flows, id),
         }
     }
 
     /// Carries out [`pathloom_scheme::Action::Release`].
-    pub(crate) fn release(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) {
+    pub(crate) fn release(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
+        if let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) {
             flow.more.iter_mut().for_each(|more| more.held_until = Nanos::ZERO);
             let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
-            self.context.put(Output::ReleaseFlow { host, five_tuple });
-            self.note(id, Decision::Release);
+            cx.put(Output::ReleaseFlow { host, five_tuple });
+            note(cx, flows, id, Decision::Release);
         }
     }
 
     /// The scheme in charge goes: nobody will renew its leases or change its rates, so flows are let go. A lease is not
     /// waited for, since the hosts are within reach.
-    pub(crate) fn lift_limits(&mut self) {
-        let now = self.context.now;
-        let limited: Vec<(FlowId, bool, bool)> = (self.flows.iter())
+    pub(crate) fn lift_all(&mut self, cx: &mut Context, flows: &mut FlowTable) {
+        let now = cx.now;
+        let limited: Vec<(FlowId, bool, bool)> = (flows.iter())
             .map(|(id, flow)| (id, flow, flow.more()))
             .map(|(id, flow, more)| (id, more.pace_bps.is_some() || flow.key.meter.is_some(), more.held_until > now))
             .filter(|&(_, paced, held)| paced || held)
             .collect();
         for (id, paced, held) in limited {
             if paced {
-                self.pace(id, None);
+                self.pace(cx, flows, id, None);
             }
             if held {
-                self.release(id);
+                self.release(cx, flows, id);
             }
         }
     }
 
-    fn pace_by_host(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.get(id) else { return };
+    fn pace_by_host(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId) {
+        let Some(flow) = flows.get(id) else { return };
         let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.more().pace_bps);
-        self.context.put(Output::PaceFlow { host, five_tuple, rate_bps });
+        cx.put(Output::PaceFlow { host, five_tuple, rate_bps });
     }
 
     /// Gives a flow a meter, or its meter another rate; returns whether there was one to be had.
-    fn set_meter(&mut self, id: FlowId, rate_bps: u64) -> bool {
-        let Some(flow) = self.flows.get_mut(id) else { return false };
+    fn set_meter(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId, rate_bps: u64) -> bool {
+        let Some(flow) = flows.get_mut(id) else { return false };
         let (tor, had) = (flow.tor(), flow.key.meter);
-        let Some(name) = had.or_else(|| self.context.switches[tor.index()].meters.take()) else { return false };
+        let Some(name) = had.or_else(|| self.meters[tor.index()].take()) else { return false };
         flow.key.meter = Some(name);
-        self.send_meter(id, rate_bps);
+        self.send_meter(cx, flows, id, rate_bps);
         if had.is_none() {
-            self.renew_sources(id);
+            self.renew_sources(cx, flows, id);
         }
         true
     }
 
-    fn send_meter(&mut self, id: FlowId, rate_bps: u64) {
-        let Some(flow) = self.flows.get(id) else { return };
+    fn send_meter(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId, rate_bps: u64) {
+        let Some(flow) = flows.get(id) else { return };
         let (switch, Some(name)) = (flow.tor(), flow.key.meter) else { return };
-        if self.context.is_ready(switch) {
-            let xid = self.context.next_xid();
-            self.context.put(Output::AddMeter { switch, xid, meter: meter(name, rate_bps) });
-            self.context.await_answer(switch, xid, Purpose::Meter { flow: id });
+        if cx.is_ready(switch) {
+            let xid = cx.next_xid();
+            cx.put(Output::AddMeter { switch, xid, meter: meter(name, rate_bps) });
+            cx.await_answer(switch, xid, Purpose::Meter { flow: id });
         }
     }
 
     /// Takes a flow's meter off its rules and away.
-    fn lift_meter(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
+    fn lift_meter(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
+        let Some(flow) = flows.get_mut(id) else { return };
         let tor = flow.tor();
         let Some(name) = flow.key.meter.take() else { return };
-        self.renew_sources(id);
-        self.delete_meter(tor, name);
+        self.renew_sources(cx, flows, id);
+        self.delete_meter(cx, tor, name);
     }
 
     /// Deletes a meter that no rule names any more.
-    pub(crate) fn delete_meter(&mut self, switch: NodeId, meter: MeterId) {
-        self.context.switches[switch.index()].meters.free(meter);
-        if self.context.is_ready(switch) {
-            let xid = self.context.next_xid();
-            self.context.put(Output::DeleteMeter { switch, xid, meter });
+    pub(crate) fn delete_meter(&mut self, cx: &mut Context, switch: NodeId, meter: MeterId) {
+        self.meters[switch.index()].free(meter);
+        if cx.is_ready(switch) {
+            let xid = cx.next_xid();
+            cx.put(Output::DeleteMeter { switch, xid, meter });
         }
     }
 
     /// Adds the rules of a flow at its source ToR again, as they should be now.
-    fn renew_sources(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.get(id) else { return };
+    fn renew_sources(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId) {
+        let Some(flow) = flows.get(id) else { return };
         let (switch, key) = (flow.tor(), flow.key);
-        if !self.context.is_ready(switch) {
+        if !cx.is_ready(switch) {
             return;
         }
         let rules: Vec<(u8, Version, u8)> = flow
@@ -181,17 +207,17 @@ impl Controller {
             })
             .collect();
         if !rules.is_empty() {
-            self.context.put(Output::FlowStatsRequest { switch });
+            cx.put(Output::FlowStatsRequest { switch });
         }
         for (plan, version, level) in rules {
-            let rule = self.context.planner().source(&key, &version, level);
-            self.context.add_rule(switch, rule, Purpose::Renewed { flow: id, plan });
+            let rule = cx.planner().source(&key, &version, level);
+            cx.add_rule(switch, rule, Purpose::Renewed { flow: id, plan });
         }
     }
 
     /// A rule was added again: what it counts from now on comes on top.
-    pub(crate) fn renewed(&mut self, id: FlowId, plan: u8) {
-        let Some(flow) = self.flows.get_mut(id) else { return };
+    pub(crate) fn renewed(&mut self, flows: &mut FlowTable, id: FlowId, plan: u8) {
+        let Some(flow) = flows.get_mut(id) else { return };
         if let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) {
             let bytes = std::mem::take(&mut source.bytes);
             flow.count_past(bytes);
@@ -199,68 +225,73 @@ impl Controller {
     }
 
     /// A switch refused a meter, or a rule because of it: the host has to keep the rate.
-    pub(crate) fn meter_refused(&mut self, id: FlowId) {
-        let Some(flow) = self.flows.get(id).filter(|flow| flow.key.meter.is_some()) else { return };
+    pub(crate) fn meter_refused(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
+        let Some(flow) = flows.get(id).filter(|flow| flow.key.meter.is_some()) else { return };
         let paced = !flow.closed && flow.more().pace_bps.is_some();
-        self.lift_meter(id);
+        self.lift_meter(cx, flows, id);
         if paced {
-            self.pace_by_host(id);
+            self.pace_by_host(cx, flows, id);
         }
     }
 
     /// Deletes a rule that was found and that nobody wants, and its meter.
-    pub(crate) fn delete_found(&mut self, switch: NodeId, rule: &Rule) {
-        self.context.delete_rule(switch, rule.key());
-        self.meter_unnamed(switch, rule);
+    pub(crate) fn delete_found(&mut self, cx: &mut Context, flows: &FlowTable, switch: NodeId, rule: &Rule) {
+        cx.delete_rule(switch, rule.key());
+        self.meter_unnamed(cx, flows, switch, rule);
     }
 
     /// A rule that was found is gone: deletes its meter, unless a flow has it.
-    pub(crate) fn meter_unnamed(&mut self, switch: NodeId, rule: &Rule) {
+    pub(crate) fn meter_unnamed(&mut self, cx: &mut Context, flows: &FlowTable, switch: NodeId, rule: &Rule) {
         let Some(name) = rule.meter.filter(|name| (FIRST_METER..END_OF_METERS).contains(&name.0)) else { return };
-        if !self.flows.iter().any(|(_, flow)| flow.tor() == switch && flow.key.meter == Some(name)) {
-            self.delete_meter(switch, name);
+        if !flows.iter().any(|(_, flow)| flow.tor() == switch && flow.key.meter == Some(name)) {
+            self.delete_meter(cx, switch, name);
         }
     }
 
     /// A flow is forgotten; no rule names its meter any more.
-    pub(crate) fn forget_meter(&mut self, id: FlowId) {
-        if let Some((tor, Some(name))) = self.flows.get(id).map(|flow| (flow.tor(), flow.key.meter)) {
-            self.delete_meter(tor, name);
+    pub(crate) fn forget(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId) {
+        if let Some((tor, Some(name))) = flows.get(id).map(|flow| (flow.tor(), flow.key.meter)) {
+            self.delete_meter(cx, tor, name);
         }
     }
 
     /// A review has read the meters of a switch: flows get theirs again that somebody deleted.
-    pub(crate) fn review_meters(&mut self, switch: NodeId, meters: &[Meter]) {
+    pub(crate) fn review(&mut self, cx: &mut Context, flows: &FlowTable, switch: NodeId, meters: &[Meter]) {
         let there = |name: MeterId| meters.iter().any(|meter| meter.id == name);
-        if self.context.switches[switch.index()].meters.used.iter().all(|&name| there(MeterId(name))) {
+        if self.meters[switch.index()].used.iter().all(|&name| there(MeterId(name))) {
             return;
         }
         let lacks = |flow: &Flow| flow.tor() == switch && flow.key.meter.is_some_and(|name| !there(name));
-        let lacking: Vec<(FlowId, u64)> = self
-            .flows
+        let lacking: Vec<(FlowId, u64)> = flows
             .iter()
             .filter(|(_, flow)| lacks(flow))
             .filter_map(|(id, flow)| Some((id, flow.more().pace_bps?)))
             .collect();
         for (id, rate_bps) in lacking {
-            self.send_meter(id, rate_bps);
+            self.send_meter(cx, flows, id, rate_bps);
         }
     }
 
     /// The meters of a switch are known: its flows get theirs again, and those that no rule names go.
-    pub(crate) fn reconcile_meters(&mut self, switch: NodeId, meters: &[Meter], named: &BTreeSet<MeterId>) {
-        let of_flows: Vec<(FlowId, MeterId, Option<u64>)> = self
-            .flows
+    pub(crate) fn reconcile(
+        &mut self,
+        cx: &mut Context,
+        flows: &mut FlowTable,
+        switch: NodeId,
+        meters: &[Meter],
+        named: &BTreeSet<MeterId>,
+    ) {
+        let of_flows: Vec<(FlowId, MeterId, Option<u64>)> = flows
             .iter()
             .filter(|(_, flow)| flow.tor() == switch)
             .filter_map(|(id, flow)| Some((id, flow.key.meter?, flow.more().pace_bps)))
             .collect();
         for &(id, name, rate_bps) in &of_flows {
             match rate_bps {
-                Some(rate_bps) => self.send_meter(id, rate_bps),
+                Some(rate_bps) => self.send_meter(cx, flows, id, rate_bps),
                 // Its rate was never known: without the meter it must not be named.
                 None if !meters.iter().any(|meter| meter.id == name) => {
-                    self.flows.get_mut(id).into_iter().for_each(|flow| flow.key.meter = None);
+                    flows.get_mut(id).into_iter().for_each(|flow| flow.key.meter = None);
                 }
                 None => {}
             }
@@ -269,9 +300,9 @@ impl Controller {
         let ours = meters.iter().map(|meter| meter.id).filter(|id| (FIRST_METER..END_OF_METERS).contains(&id.0));
         for name in ours {
             if kept(name) {
-                self.context.switches[switch.index()].meters.mark(name);
+                self.meters[switch.index()].mark(name);
             } else {
-                self.delete_meter(switch, name);
+                self.delete_meter(cx, switch, name);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 /// The list.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) enum Few<T> {
+pub(crate) enum ShortList<T> {
     /// No entry.
     #[default]
     None,
@@ -14,15 +14,15 @@ pub(crate) enum Few<T> {
     More(Vec<T>),
 }
 
-impl<T> Few<T> {
+impl<T> ShortList<T> {
     /// Appends an entry.
     pub(crate) fn push(&mut self, entry: T) {
         *self = match std::mem::take(self) {
-            Few::None => Few::One(entry),
-            Few::One(first) => Few::More(vec![first, entry]),
-            Few::More(mut all) => {
+            ShortList::None => ShortList::One(entry),
+            ShortList::One(first) => ShortList::More(vec![first, entry]),
+            ShortList::More(mut all) => {
                 all.push(entry);
-                Few::More(all)
+                ShortList::More(all)
             }
         };
     }
@@ -44,57 +44,57 @@ impl<T> Few<T> {
 
     /// Takes out all entries.
     pub(crate) fn clear(&mut self) {
-        *self = Few::None;
+        *self = ShortList::None;
     }
 
     fn take(&mut self) -> Vec<T> {
         match std::mem::take(self) {
-            Few::None => Vec::new(),
-            Few::One(entry) => vec![entry],
-            Few::More(all) => all,
+            ShortList::None => Vec::new(),
+            ShortList::One(entry) => vec![entry],
+            ShortList::More(all) => all,
         }
     }
 }
 
-impl<T> From<Vec<T>> for Few<T> {
-    fn from(mut all: Vec<T>) -> Few<T> {
+impl<T> From<Vec<T>> for ShortList<T> {
+    fn from(mut all: Vec<T>) -> ShortList<T> {
         match (all.len(), all.pop()) {
-            (1, Some(entry)) => Few::One(entry),
+            (1, Some(entry)) => ShortList::One(entry),
             (_, Some(last)) => {
                 all.push(last);
-                Few::More(all)
+                ShortList::More(all)
             }
-            (_, None) => Few::None,
+            (_, None) => ShortList::None,
         }
     }
 }
 
-impl<T> Extend<T> for Few<T> {
+impl<T> Extend<T> for ShortList<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, more: I) {
         more.into_iter().for_each(|entry| self.push(entry));
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for ShortList<T> {
     type Target = [T];
 
     #[inline]
     fn deref(&self) -> &[T] {
         match self {
-            Few::None => &[],
-            Few::One(entry) => std::slice::from_ref(entry),
-            Few::More(all) => all,
+            ShortList::None => &[],
+            ShortList::One(entry) => std::slice::from_ref(entry),
+            ShortList::More(all) => all,
         }
     }
 }
 
-impl<T> DerefMut for Few<T> {
+impl<T> DerefMut for ShortList<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
-            Few::None => &mut [],
-            Few::One(entry) => std::slice::from_mut(entry),
-            Few::More(all) => all,
+            ShortList::None => &mut [],
+            ShortList::One(entry) => std::slice::from_mut(entry),
+            ShortList::More(all) => all,
         }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     proptest! {
         #[test]
         fn is_what_a_list_is(steps in prop::collection::vec((0..8u8, 0..9u8), 0..40)) {
-            let (mut few, mut list) = (Few::default(), Vec::new());
+            let (mut few, mut list) = (ShortList::default(), Vec::new());
             for (what, number) in steps {
                 match what {
                     0..=3 => {
@@ -133,7 +133,7 @@ mod tests {
                     _ => few.iter_mut().zip(&mut list).for_each(|(one, other)| (*one, *other) = (one.wrapping_add(1), other.wrapping_add(1))),
                 }
                 prop_assert_eq!(&few[..], &list[..]);
-                prop_assert_eq!(matches!(few, Few::More(_)), list.len() > 1, "one entry needs no list");
+                prop_assert_eq!(matches!(few, ShortList::More(_)), list.len() > 1, "one entry needs no list");
             }
         }
     }

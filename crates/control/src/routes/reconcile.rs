@@ -1,11 +1,12 @@
 //! After a session was lost, or the controller started anew: what a switch has is compared with what it should have.
 
-use crate::controller::Controller;
+use super::Routes;
+use crate::context::Context;
 use crate::cookies::{Cookie, RuleKind};
 use crate::flows::Flow;
 use crate::plan::Version;
-use crate::switches::{Purpose, Session};
-use pathloom_model::rules::{Group, Meter, Rule, RuleKey};
+use crate::switches::Purpose;
+use pathloom_model::rules::{Rule, RuleKey};
 use pathloom_model::{FiveTuple, NodeId};
 use pathloom_scheme::{Event, FlowId, Rejection};
 use std::collections::BTreeMap;
@@ -13,32 +14,9 @@ use std::collections::BTreeMap;
 /// Rules of flows found in a switch.
 type Found = BTreeMap<FlowId, Vec<(Cookie, Rule)>>;
 
-impl Controller {
-    pub(crate) fn rule_dump(&mut self, switch: NodeId, rules: Vec<Rule>, groups: &[Group], meters: &[Meter]) {
-        let state = &mut self.context.switches[switch.index()];
-        let first = state.session == Session::Reading;
-        let again = state.session == Session::Ready && state.reread;
-        if !(first || again) {
-            self.context.counts.nonsense += 1;
-            return;
-        }
-        state.session = Session::Ready;
-        state.reread = false;
-        let known = std::mem::replace(&mut self.context.switches[switch.index()].read, true);
-        self.context.switches[switch.index()].fixed = self.read_fixed(&rules, groups);
-        if !known {
-            self.adopt_places(switch);
-        }
-        self.tell_switch(switch);
-        if first {
-            self.reconcile_labels(switch, &rules);
-            let named = rules.iter().filter_map(|rule| rule.meter).collect();
-            self.reconcile_meters(switch, meters, &named);
-            self.reconcile_flows(switch, rules);
-        }
-    }
-
-    fn reconcile_flows(&mut self, switch: NodeId, rules: Vec<Rule>) {
+impl Routes {
+    /// Compares the rules of flows that a switch has with those that it should have.
+    pub(crate) fn reconcile_flows(&mut self, cx: &mut Context, switch: NodeId, rules: Vec<Rule>) {
         let mut found = Found::new();
         let mut wiped = true;
         for rule in rules {
@@ -51,50 +29,50 @@ impl Controller {
         let sourced: Vec<FlowId> =
             self.flows.iter().filter(|(_, flow)| flow.tor() == switch).map(|(id, _)| id).collect();
         for id in sourced {
-            self.reconcile_sources(id, found.get(&id).map_or(&[], Vec::as_slice), wiped);
+            self.reconcile_sources(cx, id, found.get(&id).map_or(&[], Vec::as_slice), wiped);
             // In case it was refused its counting rule before.
             self.fresh.push(id);
         }
         for id in self.routed().collect::<Vec<_>>() {
-            self.reconcile_hops(switch, id, found.get(&id).map_or(&[], Vec::as_slice));
+            self.reconcile_hops(cx, switch, id, found.get(&id).map_or(&[], Vec::as_slice));
         }
         for (id, rules) in found {
             for (cookie, rule) in rules {
-                self.found_rule(switch, id, cookie, rule);
+                self.found_rule(cx, switch, id, cookie, rule);
             }
         }
-        self.orphans_may_be_complete(switch);
-        self.read_news(switch);
+        self.orphans_may_be_complete(cx, switch);
+        self.read_news(cx, switch);
     }
 
     /// The source ToR of a flow out of a snapshot has been asked.
-    fn verify(&mut self, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
+    fn verify(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let interrupted = std::mem::take(&mut flow.interrupted);
         flow.unverified = false;
         let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan);
         if found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source && !known(cookie)) {
-            return self.make_orphan(id);
+            return self.make_orphan(cx, id);
         }
         let (tor, closed) = (flow.tor(), flow.closed);
-        self.drop_orphan(id);
+        self.drop_orphan(cx, id);
         let stands = wiped || found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source);
-        if stands && !closed && self.context.view.flows.get(&id).is_some_and(|view| view.long) {
-            self.tell(Event::FlowAdopted { flow: id });
+        if stands && !closed && cx.view.flows.get(&id).is_some_and(|view| view.long) {
+            self.tell(cx, Event::FlowAdopted { flow: id });
             if interrupted {
-                self.tell(Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) });
+                self.tell(cx, Event::RouteRejected { flow: id, why: Rejection::SwitchGone(tor) });
             }
         }
     }
 
     /// Compares the rules of a known flow at its source ToR.
-    fn reconcile_sources(&mut self, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
+    fn reconcile_sources(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)], wiped: bool) {
         if self.flows.get(id).is_some_and(|flow| flow.unverified) {
-            self.verify(id, found, wiped);
+            self.verify(cx, id, found, wiped);
         }
         let Some(flow) = self.flows.get(id) else { return };
         let (tor, key) = (flow.tor(), flow.key);
-        let base = self.context.config.priorities.flow;
+        let base = cx.config.priorities.flow;
         let sources = flow.sources.clone();
         for &source in sources.iter() {
             let there = found.iter().any(|(cookie, rule)| {
@@ -105,45 +83,46 @@ impl Controller {
             // There, but with another meter, or to another port.
             let none = Version::new(source.plan, None);
             let version = flow.version(source.plan).unwrap_or(&none);
-            let planned = self.context.planner().source(&key, version, source.level);
+            let planned = cx.planner().source(&key, version, source.level);
             let outdated = found.iter().any(|(cookie, rule)| {
                 (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
                     && (rule.meter, &rule.actions, rule.goto) != (planned.meter, &planned.actions, planned.goto)
             });
-            let moving = flow.moving.as_ref().filter(|moving| moving.phase > 0);
-            let step = moving.map(|moving| Purpose::Step { flow: id, number: moving.number });
-            let arriving = moving.is_some_and(|moving| moving.phase == 1 && moving.plan == source.plan);
+            let moving = flow.moving.as_ref().filter(|moving| !moving.adds_hops());
+            let number = moving.map(|moving| moving.number);
+            let step = number.map(|number| Purpose::Step { flow: id, number });
+            let arriving = moving.is_some_and(|moving| moving.adds_source() && moving.plan == source.plan);
             match (source.leaving, there) {
                 (true, true) => {
-                    let rule = self.context.planner().source_key(&key, source.level);
-                    let xid = self.context.delete_rule(tor, rule);
-                    self.context.await_answer(tor, xid, Purpose::Gone { flow: id, plan: source.plan });
+                    let rule = cx.planner().source_key(&key, source.level);
+                    let xid = cx.delete_rule(tor, rule);
+                    cx.await_answer(tor, xid, Purpose::Gone { flow: id, plan: source.plan });
                     if let Some(step) = step {
-                        self.context.await_answer(tor, xid, step);
+                        cx.await_answer(tor, xid, step);
                     }
                 }
                 (true, false) => {
-                    self.gone(id, source.plan);
-                    step.into_iter().for_each(|step| self.confirmed(tor, step));
+                    self.gone(cx, id, source.plan);
+                    number.into_iter().for_each(|number| self.step_confirmed(cx, id, number));
                 }
-                (false, true) if arriving => step.into_iter().for_each(|step| self.confirmed(tor, step)),
+                (false, true) if arriving => number.into_iter().for_each(|number| self.step_confirmed(cx, id, number)),
                 (false, true) if outdated => {
                     let version = flow.version(source.plan).cloned();
                     let version = version.unwrap_or_else(|| Version::new(source.plan, None));
-                    let rule = self.context.planner().source(&key, &version, source.level);
-                    self.context.add_rule(tor, rule, Purpose::Renewed { flow: id, plan: source.plan });
+                    let rule = cx.planner().source(&key, &version, source.level);
+                    cx.add_rule(tor, rule, Purpose::Renewed { flow: id, plan: source.plan });
                 }
                 (false, true) => self.flows.get_mut(id).into_iter().for_each(|flow| flow.confirm(source.plan)),
                 (false, false) if arriving || wiped || !source.confirmed => {
                     let version = flow.version(source.plan).cloned();
                     let version = version.unwrap_or_else(|| Version::new(source.plan, None));
-                    let rule = self.context.planner().source(&key, &version, source.level);
+                    let rule = cx.planner().source(&key, &version, source.level);
                     let purpose = step.filter(|_| arriving).unwrap_or(Purpose::Count { flow: id, plan: source.plan });
-                    self.context.add_rule(tor, rule, purpose);
+                    cx.add_rule(tor, rule, purpose);
                     self.mark_sent(id, source.plan);
                 }
                 // Its idle time-out came while nobody could be told.
-                (false, false) => self.source_lost(id, source.plan, false),
+                (false, false) => self.source_lost(cx, id, source.plan, false),
             }
         }
     }
@@ -156,50 +135,50 @@ impl Controller {
     }
 
     /// Adds what a switch lacks of the paths that known flows are on.
-    fn reconcile_hops(&mut self, switch: NodeId, id: FlowId, found: &[(Cookie, Rule)]) {
+    fn reconcile_hops(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, found: &[(Cookie, Rule)]) {
         let Some(flow) = self.flows.get(id) else { return };
         let carries = |version: &&Version| flow.staying().any(|source| source.plan == version.plan);
         let mut missing: Vec<Rule> = Vec::new();
         for version in flow.versions.iter().filter(carries) {
-            let planner = self.context.planner();
+            let planner = cx.planner();
             let rules = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch).map(|(_, rule)| rule);
             missing.extend(rules.filter(|rule| found.iter().all(|(_, other)| other != rule)));
         }
         for rule in missing {
-            self.context.add_rule(switch, rule, Purpose::Hop { flow: id });
+            cx.add_rule(switch, rule, Purpose::Hop { flow: id });
         }
     }
 
     /// Whether the path of a plan leads through a switch.
-    fn has_hop(&self, flow: &Flow, plan: u8, switch: NodeId) -> bool {
-        flow.version(plan).is_some_and(|version| version.stands_at(&self.context.fabric, switch))
+    fn has_hop(&self, cx: &Context, flow: &Flow, plan: u8, switch: NodeId) -> bool {
+        flow.version(plan).is_some_and(|version| version.stands_at(&cx.fabric, switch))
     }
 
     /// A rule of a flow was found in a switch: deletes it if the flow is known and has no use for it, and keeps it for
     /// [`crate::orphans`] if the flow is not known.
-    fn found_rule(&mut self, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
+    fn found_rule(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
         let draining = five_tuple(&rule.key()).is_some_and(|tuple| {
             let rules = self.draining.get(&(tuple, cookie.plan));
             rules.is_some_and(|rules| rules.iter().any(|&(at, _)| at == switch))
         });
         let Some(flow) = self.flows.get(id) else {
             if !draining || cookie.kind == RuleKind::Source {
-                self.add_orphan(switch, id, cookie, rule);
+                self.add_orphan(cx, switch, id, cookie, rule);
             }
             return;
         };
         let wanted = match cookie.kind {
             RuleKind::Source => {
-                let level = |level: u8| self.context.config.priorities.flow + u16::from(level) == rule.priority;
+                let level = |level: u8| cx.config.priorities.flow + u16::from(level) == rule.priority;
                 let same = |known: &crate::flows::SourceRule| known.plan == cookie.plan && level(known.level);
                 flow.tor() == switch && flow.sources.iter().any(same)
             }
-            _ if self.has_hop(flow, cookie.plan, switch) || draining => true,
-            _ if flow.unverified => return self.add_orphan(switch, id, cookie, rule),
+            _ if self.has_hop(cx, flow, cookie.plan, switch) || draining => true,
+            _ if flow.unverified => return self.add_orphan(cx, switch, id, cookie, rule),
             _ => false,
         };
         if !wanted {
-            self.delete_found(switch, &rule);
+            self.limits.delete_found(cx, &self.flows, switch, &rule);
         }
     }
 }

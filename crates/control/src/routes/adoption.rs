@@ -1,0 +1,208 @@
+//! Flows that are found standing: those with a complete path are adopted, and what nobody has a use for is taken away.
+
+use super::Routes;
+use crate::context::Context;
+use crate::cookies::{epoch_and_serial, is_bound, is_way_back, Cookie, RuleKind, PLANS};
+use crate::flows::{Flow, SourceRule};
+use crate::orphans::{key_of, trace_best, Trace};
+use crate::plan::{tag, Version, LEVELS};
+use crate::reasons::{note, Decision};
+use crate::timers::Timer;
+use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
+use pathloom_model::{FiveTuple, NodeId, Path};
+use pathloom_scheme::{Event, FlowId, FlowView};
+
+impl Routes {
+    /// Takes note of a rule of a flow that is not known.
+    pub(crate) fn add_orphan(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
+        let (epoch, serial) = epoch_and_serial(id);
+        if epoch == cx.config.epoch {
+            self.flows.skip_to(serial + 1);
+        }
+        let Some(key) = key_of(cx, id, &rule.matches) else {
+            // Its addresses are of another fabric.
+            self.limits.delete_found(cx, &self.flows, switch, &rule);
+            return;
+        };
+        let level = rule.priority.checked_sub(cx.config.priorities.flow).filter(|&level| level < u16::from(LEVELS));
+        let is_source = cookie.kind == RuleKind::Source;
+        if is_source && (key.src.tor != switch || level.is_none()) {
+            self.limits.delete_found(cx, &self.flows, switch, &rule);
+            return;
+        }
+        self.orphans.waiting.entry(switch).or_default().insert(id);
+        let orphan = self.orphans.entry(id, key.five_tuple);
+        if is_source {
+            orphan.sources.push((cookie.plan, rule));
+        } else {
+            orphan.hops.insert((cookie.plan, switch), rule);
+        }
+        cx.count_rules(switch, 1);
+    }
+
+    /// The rules of a switch are known now: looks at the flows that waited for them.
+    pub(crate) fn orphans_may_be_complete(&mut self, cx: &mut Context, switch: NodeId) {
+        for id in self.orphans.waiting.remove(&switch).unwrap_or_default() {
+            self.look_at_orphan(cx, id);
+        }
+    }
+
+    /// The rule of a flow that is not known ran out.
+    pub(crate) fn orphan_rule_removed(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, plan: u8) {
+        let Some(orphan) = self.orphans.flows.get_mut(&id) else { return };
+        let Some(index) = orphan.sources.iter().position(|&(other, _)| other == plan) else { return };
+        let (_, rule) = orphan.sources.remove(index);
+        cx.count_rules(switch, -1);
+        self.limits.meter_unnamed(cx, &self.flows, switch, &rule);
+        self.look_at_orphan(cx, id);
+    }
+
+    fn look_at_orphan(&mut self, cx: &mut Context, id: FlowId) {
+        let Some(orphan) = self.orphans.flows.get(&id) else { return };
+        let Some(tor) = cx.attachment(orphan.five_tuple.src).map(|at| at.tor) else { return };
+        if !cx.is_ready(tor) {
+            self.orphans.waiting.entry(tor).or_default().insert(id);
+            return;
+        }
+        match trace_best(cx, &self.labels, orphan, tor) {
+            Some((_, Trace::Unknown(switch))) => {
+                self.orphans.waiting.entry(switch).or_default().insert(id);
+            }
+            Some((plan, Trace::Path(path))) => self.adopt(cx, id, plan, Some(path)),
+            Some((plan, Trace::Defaults)) => self.adopt(cx, id, plan, None),
+            Some((plan, Trace::Broken)) => {
+                self.adopt(cx, id, plan, None);
+                self.unroute_broken(cx, id, plan);
+            }
+            None => {
+                self.drop_orphan(cx, id);
+                self.end_bound(cx, id);
+                if let Some(view) = self.orphans.remembered.remove(&id).filter(|view| view.long) {
+                    cx.view.flows.insert(id, view);
+                    self.tell(cx, Event::FlowFinished { flow: id });
+                }
+            }
+        }
+    }
+
+    /// Makes a flow known whose rule of `plan` acts, and takes away what the flow has no use for.
+    fn adopt(&mut self, cx: &mut Context, id: FlowId, plan: u8, path: Option<Path>) {
+        let Some(orphan) = self.orphans.remove(id) else { return };
+        let Some(key) = key_of(cx, id, &Match::five_tuple(orphan.five_tuple)) else { return };
+        let mut flow = Flow::new(key);
+        let base = cx.config.priorities.flow;
+        flow.sources.extend(orphan.sources.iter().map(|(plan, rule)| SourceRule {
+            plan: *plan,
+            level: (rule.priority - base) as u8,
+            bytes: 0,
+            sent: true,
+            confirmed: true,
+            leaving: false,
+        }));
+        // Away from the plans that the controller before may have begun, of which some switch may still tell.
+        flow.plans = (plan + PLANS / 3) % PLANS;
+        flow.measured_bytes = None.into();
+        flow.key.meter = orphan.sources.iter().find_map(|(_, rule)| rule.meter);
+        flow.key.meter.into_iter().for_each(|meter| self.limits.mark(key.src.tor, meter));
+        let on_path = path.is_some();
+        let source = orphan.sources.iter().find(|(other, _)| *other == plan).map(|(_, rule)| rule.actions.first());
+        let tag = match source {
+            Some(Some(&RuleAction::SetTag(tag))) => tag,
+            _ => tag(plan),
+        };
+        let normal = cx.config.priorities.hop(false);
+        let low = orphan.hops.iter().any(|(&(other, _), rule)| other == plan && rule.priority < normal);
+        if on_path {
+            let version = Version { tag, low, ..Version::new(plan, path.clone()) };
+            self.labels.claim_version(cx, &version);
+            flow.versions.push(version);
+        }
+        let measured = cx.needs.detection.nic_share().is_some();
+        let long = (on_path || !measured) && !is_way_back(id) && !is_bound(id);
+        self.insert_flow(cx, flow, long);
+        cx.counts.adopted += 1;
+        let remembered = self.orphans.remembered.remove(&id);
+        if let Some(view) = cx.view.flows.get_mut(&id) {
+            if let Some(old) = remembered {
+                *view = FlowView { pending: None, bytes: 0, rate_bps: None.into(), ..old };
+            }
+            view.long |= long;
+            view.route = path;
+        }
+        for &(other, _) in orphan.sources.iter().filter(|&&(other, _)| other != plan) {
+            self.leave(cx, id, other);
+        }
+        let useless = orphan.hops.into_iter().filter(|&((other, _), _)| !on_path || other != plan);
+        self.take_away(cx, id, plan, useless.collect());
+        if is_bound(id) {
+            self.assignments.adopted(cx.now, &key.five_tuple, id);
+        }
+        if let Some(path) = cx.view.flows.get(&id).and_then(|view| view.route.clone()) {
+            note(cx, &mut self.flows, id, Decision::Adopted { path });
+        }
+        if cx.view.flows.get(&id).is_some_and(|view| view.long) {
+            self.tell(cx, if on_path { Event::FlowAdopted { flow: id } } else { Event::FlowArrived { flow: id } });
+        }
+    }
+
+    /// Takes away the rules of plans that an adopted flow has no use for. Where the version that it is on has a rule for the
+    /// same tag, that one acts instead, at once: what was cut over in part is cut over. Others drain.
+    fn take_away(&mut self, cx: &mut Context, id: FlowId, plan: u8, useless: Vec<((u8, NodeId), Rule)>) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let (five_tuple, fabric) = (flow.key.five_tuple, &cx.fabric);
+        let acts = |at: NodeId, rule: &Rule| {
+            flow.version(plan).is_some_and(|on| rule.matches.tag == Some(on.tag) && on.stands_at(fabric, at))
+        };
+        let (replaced, left): (Vec<_>, Vec<_>) = useless.into_iter().partition(|((_, at), rule)| acts(*at, rule));
+        for ((_, at), rule) in replaced {
+            cx.count_rules(at, -1);
+            if cx.is_ready(at) {
+                cx.delete_rule(at, rule.key());
+            }
+        }
+        self.drain_hops(cx, five_tuple, left.into_iter().map(|((plan, at), rule)| (plan, at, rule.key())));
+    }
+
+    /// The rule that acts leads nowhere: the flow goes back to the default routes.
+    fn unroute_broken(&mut self, cx: &mut Context, id: FlowId, plan: u8) {
+        self.add_count(cx, id);
+        self.leave(cx, id, plan);
+    }
+
+    /// A snapshot is older than what its source ToR shows of a flow: what was remembered of its routes is void.
+    pub(crate) fn make_orphan(&mut self, cx: &mut Context, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let (tor, staying) = (flow.tor(), flow.staying().count());
+        flow.sources.clear();
+        cx.count_rules(tor, -(staying as i32));
+        self.settle(cx, id);
+        self.flows.remove(id);
+        if let Some(view) = cx.view.flows.remove(&id) {
+            self.orphans.remembered.insert(id, view);
+        }
+    }
+
+    /// Nothing leads to the rules that were found at later switches: they go when no packet can be under way any more.
+    pub(crate) fn drop_orphan(&mut self, cx: &mut Context, id: FlowId) {
+        if let Some(orphan) = self.orphans.remove(id) {
+            let hops = orphan.hops.into_iter();
+            self.drain_hops(cx, orphan.five_tuple, hops.map(|((plan, at), rule)| (plan, at, rule.key())));
+        }
+    }
+
+    fn drain_hops(
+        &mut self,
+        cx: &mut Context,
+        five_tuple: FiveTuple,
+        hops: impl Iterator<Item = (u8, NodeId, RuleKey)>,
+    ) {
+        let at = cx.now.saturating_add(cx.unknown_drain(&five_tuple));
+        for (plan, switch, key) in hops {
+            let rules = self.draining.entry((five_tuple, plan)).or_default();
+            if rules.is_empty() {
+                cx.timers.set(at, Timer::Drained { five_tuple, plan });
+            }
+            rules.push((switch, key));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! How flows come to be known, and how they end.
+
+use super::Routes;
+use crate::context::Context;
+use crate::detection::{meaning, Meaning};
+use crate::flows::Flow;
+use crate::plan::FlowKey;
+use pathloom_model::{Attachment, FiveTuple, Headers, NodeId, PortNo};
+use pathloom_scheme::{Detection, Event, FlowId, FlowView};
+
+/// Most news kept per switch until its rules are known.
+const MOST_NEWS: usize = 1024;
+
+/// News of a flow from a ToR whose rules are not known yet.
+#[derive(Clone, Debug)]
+pub(super) enum News {
+    /// A copy of a packet.
+    Packet(PortNo, Headers),
+    /// An announcement.
+    Announced(FiveTuple, Option<u64>),
+}
+
+impl Routes {
+    pub(crate) fn packet_in(&mut self, cx: &mut Context, switch: NodeId, in_port: PortNo, headers: &Headers) {
+        if !cx.is_ready(switch) {
+            return self.keep_news(cx, switch, News::Packet(in_port, *headers));
+        }
+        let five_tuple = headers.five_tuple;
+        // Only a host's own port can speak for its address.
+        let at_home = |at: &Attachment| at.tor == switch && cx.fabric.link(at.uplink).to_port == in_port;
+        if cx.attachment(five_tuple.src).filter(at_home).is_none() {
+            cx.counts.nonsense += 1;
+            return;
+        }
+        if self.takes_packet(cx, headers) {
+            return;
+        }
+        match meaning(&cx.config, &cx.needs, headers) {
+            // Known by now, or over: this packet was on its way.
+            Meaning::Standing { .. } if self.flows.find(&five_tuple).is_some() => {}
+            Meaning::Standing { long } => {
+                let arrived = self.arrive(cx, five_tuple, long);
+                cx.counts.standing += u64::from(arrived.is_some());
+                if let Some(flow) = arrived.filter(|_| long) {
+                    cx.counts.labelled += 1;
+                    self.tell(cx, Event::FlowArrived { flow });
+                }
+            }
+            Meaning::First { long, token, further } => {
+                if let Some(id) = self.arrive(cx, five_tuple, long) {
+                    cx.counts.labelled += u64::from(long && token.is_none());
+                    if let Some(view) = cx.view.flows.get_mut(&id) {
+                        view.mptcp_token = token;
+                    }
+                    match token.filter(|_| further) {
+                        Some(token) => self.tell(cx, Event::SubflowArrived { flow: id, token: Some(token) }),
+                        None if long => self.tell(cx, Event::FlowArrived { flow: id }),
+                        None => {}
+                    }
+                }
+            }
+            Meaning::Last => self.ended(cx, &five_tuple),
+            Meaning::Nothing => {}
+        }
+    }
+
+    /// An application is about to send. Where flows are measured that tells their size, elsewhere it makes them known.
+    pub(crate) fn announced(&mut self, cx: &mut Context, five_tuple: FiveTuple, size_bytes: Option<u64>) {
+        let long = match cx.needs.detection {
+            Detection::Nothing => return,
+            Detection::Measured { .. } => false,
+            Detection::Label | Detection::Announced | Detection::Any { .. } => true,
+        };
+        let tor = cx.attachment(five_tuple.src).map(|at| at.tor);
+        if let Some(tor) = tor.filter(|&tor| !cx.is_ready(tor)) {
+            return self.keep_news(cx, tor, News::Announced(five_tuple, size_bytes));
+        }
+        let arrived = self.arrive(cx, five_tuple, long);
+        let Some(id) = arrived.or_else(|| self.flows.find(&five_tuple)) else { return };
+        let Some(view) = cx.view.flows.get_mut(&id) else { return };
+        view.size_bytes = size_bytes.or(view.size_bytes.get()).into();
+        if let Some(flow) = arrived.filter(|_| long) {
+            self.tell(cx, Event::FlowArrived { flow });
+        }
+    }
+
+    /// Keeps what came before the rules of a ToR are known: a flow that begins may be found standing there.
+    fn keep_news(&mut self, cx: &mut Context, tor: NodeId, news: News) {
+        let kept = self.news.entry(tor).or_default();
+        if kept.len() < MOST_NEWS {
+            kept.push(news);
+        } else {
+            cx.counts.flows_refused += 1;
+        }
+    }
+
+    /// The rules of a ToR are known now.
+    pub(crate) fn read_news(&mut self, cx: &mut Context, tor: NodeId) {
+        for news in self.news.remove(&tor).unwrap_or_default() {
+            match news {
+                News::Packet(in_port, headers) => self.packet_in(cx, tor, in_port, &headers),
+                News::Announced(five_tuple, size_bytes) => self.announced(cx, five_tuple, size_bytes),
+            }
+        }
+    }
+
+    /// The connection is over, as its last packet or its application says.
+    pub(crate) fn ended(&mut self, cx: &mut Context, five_tuple: &FiveTuple) {
+        if let Some(id) = self.flows.find(five_tuple) {
+            self.finish(cx, id);
+        }
+    }
+
+    /// Takes note of a flow that begins. `None` if it is known, or cannot be.
+    fn arrive(&mut self, cx: &mut Context, five_tuple: FiveTuple, long: bool) -> Option<FlowId> {
+        let (src, dst) = match (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst)) {
+            (Some(src), Some(dst)) if src.address != dst.address => (src, dst),
+            _ => {
+                cx.counts.nonsense += 1;
+                return None;
+            }
+        };
+        let mut plans = 0;
+        if let Some(id) = self.flows.find(&five_tuple) {
+            let last = self.flows.get(id)?;
+            plans = last.plans;
+            if !last.closed {
+                // The first packet again; unless a way back turns out to be a long flow of its own.
+                return (long && cx.leads_back(id)).then(|| self.make_long(cx, id)).flatten();
+            }
+            // The ports are used again before the rules of their last connection have run out.
+            self.retire(cx, id);
+        }
+        if self.orphans.has(&five_tuple) {
+            return None;
+        }
+        if self.flows.of_host(src.host) >= cx.config.max_flows_per_host {
+            cx.counts.flows_refused += 1;
+            return None;
+        }
+        if !long && self.flows.of_host(src.host) >= self.room_to_count(cx, src.tor) {
+            cx.counts.uncounted += 1;
+            return None;
+        }
+        let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst, meter: None };
+        self.insert_flow(cx, Flow { plans, ..Flow::new(key) }, long);
+        self.fresh.push(key.id);
+        Some(key.id)
+    }
+
+    /// A flow that is known is long.
+    fn make_long(&mut self, cx: &mut Context, id: FlowId) -> Option<FlowId> {
+        cx.view.flows.get_mut(&id)?.long = true;
+        Some(id)
+    }
+
+    /// Flows of a ToR's hosts that may still be counted.
+    fn room_to_count(&self, cx: &Context, tor: NodeId) -> u32 {
+        cx.config.max_counted_per_tor.saturating_sub(self.flows.of_tor(tor))
+    }
+
+    /// Adds a flow to what is known.
+    pub(crate) fn insert_flow(&mut self, cx: &mut Context, flow: Flow, long: bool) {
+        let FlowKey { id, five_tuple, src, dst, .. } = flow.key;
+        let view = FlowView { long, ..FlowView::new(five_tuple, &src, &dst, cx.now) };
+        cx.counts.flows += 1;
+        cx.view.flows.insert(id, view);
+        self.flows.insert(flow);
+    }
+
+    /// The flow is over: the scheme is told at once. Packets may be sent again after the last one, so the rules of a
+    /// path stay until they have seen none for their idle time-out.
+    pub(crate) fn finish(&mut self, cx: &mut Context, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
+        flow.closed = true;
+        let early = flow.moving.as_ref().is_some_and(|moving| moving.adds_hops());
+        if cx.view.flows.get(&id).is_some_and(|view| view.long) {
+            self.tell(cx, Event::FlowFinished { flow: id });
+        } else {
+            cx.view.flows.remove(&id);
+        }
+        if early {
+            self.undo_move(cx, id);
+        }
+        self.end_back(cx, id);
+        self.end_bound(cx, id);
+        let Some(flow) = self.flows.get(id) else { return };
+        let on_path = flow.moving.is_some() || flow.staying().any(|source| flow.version(source.plan).is_some());
+        if !on_path {
+            self.retire(cx, id);
+        }
+    }
+
+    /// Ends a flow whose five-tuple another one takes over. Returns the plans it made, from which the other goes on: its rules
+    /// may stand for a while.
+    pub(crate) fn replace(&mut self, cx: &mut Context, id: FlowId) -> Option<u8> {
+        let plans = self.flows.get(id)?.plans;
+        self.finish(cx, id);
+        self.retire(cx, id);
+        Some(plans)
+    }
+
+    /// Takes away all rules of a flow that is over.
+    pub(crate) fn retire(&mut self, cx: &mut Context, id: FlowId) {
+        if self.flows.get(id).is_some_and(|flow| flow.moving.is_some()) {
+            self.undo_move(cx, id);
+        }
+        let Some(flow) = self.flows.get(id) else { return };
+        for plan in flow.staying().map(|source| source.plan).collect::<Vec<_>>() {
+            self.leave(cx, id, plan);
+        }
+        self.forget_if_done(cx, id);
+    }
+
+    /// Forgets a flow that is over and has no rule left at its source ToR.
+    pub(crate) fn forget_if_done(&mut self, cx: &mut Context, id: FlowId) {
+        let done = |flow: &Flow| flow.closed && flow.sources.is_empty() && flow.moving.is_none();
+        if self.flows.get(id).is_some_and(done) {
+            self.settle(cx, id);
+            self.limits.forget(cx, &self.flows, id);
+            self.flows.remove(id);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Connections on assigned paths: what [`crate::assignments`] decides is carried out here.
+//!
+//! Both directions of such a connection are flows like others, with rules, moves and counters, but no scheme hears of them. A
+//! bit of their identifiers says what they are, so that a controller that starts anew and finds their rules keeps them out of
+//! its scheme's sight. They end together, with the connection's last packet or when nothing comes any more.
+
+use super::Routes;
+use crate::assignments::{self, Assigned, Assignments, SavedAssignments};
+use crate::context::Context;
+use crate::cookies::{bound_id, is_bound};
+use crate::flows::Flow;
+use crate::io::{Input, Output};
+use crate::plan::FlowKey;
+use pathloom_model::{FiveTuple, Headers, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
+use pathloom_scheme::FlowId;
+
+/// What the assignments see.
+fn sight(context: &Context) -> assignments::Facts<'_> {
+    let Context { now, fabric, view, places, config, .. } = context;
+    assignments::Facts { now: *now, fabric, links: &view.links, places, limits: &config.assignments }
+}
+
+impl Routes {
+    /// Lets the assignments do something that takes a look at the rest of the controller.
+    fn with_assignments<R>(
+        &mut self,
+        cx: &mut Context,
+        act: impl FnOnce(&mut Assignments, &assignments::Facts<'_>) -> R,
+    ) -> R {
+        act(&mut self.assignments, &sight(cx))
+    }
+
+    /// Answers an application that asks for paths, claims one or releases its assignment; others are not for here.
+    pub(crate) fn answer_application(&mut self, cx: &mut Context, input: Input) {
+        match input {
+            Input::AssignPaths { request, owner, paths } => {
+                let answer = self.with_assignments(cx, |all, at| all.assign(at, owner, paths));
+                cx.put(Output::Assigned { request, answer });
+            }
+            Input::ClaimPath { request, owner, assignment, connection } => {
+                let answer = self.with_assignments(cx, |all, at| all.claim(at, &owner, assignment, connection));
+                let answer = answer.map(|path| Assigned { assignment, paths: vec![path] });
+                cx.put(Output::Claimed { request, answer });
+            }
+            Input::ReleasePaths { request, owner, assignment } => {
+                let answer = self.assignments.release(cx.now, &owner, assignment);
+                cx.put(Output::Released { request, answer });
+            }
+            _ => cx.counts.nonsense += 1,
+        }
+    }
+
+    /// Whether the copy of a packet is of a connection on an assigned path. If it is the first of one that somebody claimed a
+    /// path for, that is where the connection goes.
+    pub(crate) fn takes_packet(&mut self, cx: &mut Context, headers: &Headers) -> bool {
+        let (five_tuple, flags) = (headers.five_tuple, headers.tcp_flags);
+        if self.assignments.is_empty() || five_tuple.proto != PROTO_TCP {
+            return false;
+        }
+        let first = flags & (TCP_SYN | TCP_ACK | TCP_FIN | TCP_RST) == TCP_SYN;
+        if !first || self.assignments.waiting(&five_tuple).is_none() {
+            return false;
+        }
+        let flow = self.make_bound(cx, five_tuple);
+        let back = flow.and_then(|_| self.make_bound(cx, five_tuple.reverse()));
+        if flow.is_none() {
+            return false;
+        }
+        cx.counts.bound += 1;
+        self.assignments.bind(&five_tuple, flow, back);
+        for id in [flow, back].into_iter().flatten() {
+            self.lead(cx, id);
+            self.fresh.push(id);
+        }
+        true
+    }
+
+    /// Makes a direction of a connection known. A flow that had its five-tuple is over: its rules stay while it drains.
+    fn make_bound(&mut self, cx: &mut Context, five_tuple: FiveTuple) -> Option<FlowId> {
+        let (src, dst) = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
+        let mut plans = 0;
+        if let Some(other) = self.flows.find(&five_tuple) {
+            plans = self.replace(cx, other)?;
+        }
+        if self.orphans.has(&five_tuple) {
+            return None;
+        }
+        if self.flows.of_host(src.host) >= cx.config.max_flows_per_host {
+            cx.counts.flows_refused += 1;
+            return None;
+        }
+        let key = FlowKey { id: bound_id(self.flows.next_id()), five_tuple, src, dst, meter: None };
+        self.insert_flow(cx, Flow { plans, ..Flow::new(key) }, false);
+        Some(key.id)
+    }
+
+    /// Puts a flow of a connection on the path that it is to have, if that is up. Where it is there already, nothing is done.
+    fn lead(&mut self, cx: &mut Context, id: FlowId) {
+        if self.flows.get(id).is_none_or(|flow| flow.closed) {
+            return;
+        }
+        match self.assignments.path_of(id) {
+            Some(path) if path.is_up(&cx.view.links) => self.route(cx, id, path, None),
+            Some(_) => self.assignments.await_link(cx.now, id),
+            None => {}
+        }
+    }
+
+    /// A flow of a connection is over, and so is the other direction.
+    pub(crate) fn end_bound(&mut self, cx: &mut Context, id: FlowId) {
+        if is_bound(id) {
+            if let Some(other) = self.assignments.flow_ended(cx.now, id) {
+                self.finish(cx, other);
+            }
+        }
+    }
+
+    /// A flow of a connection has left its path for another reason than a dead link, or could not be put there.
+    pub(crate) fn lead_later(&mut self, cx: &mut Context, id: FlowId) {
+        if is_bound(id) && self.flows.get(id).is_some_and(|flow| !flow.closed) {
+            self.assignments.try_later(cx.now, id);
+        }
+    }
+
+    /// Does what is due for assignments.
+    pub(crate) fn assignments_if_due(&mut self, cx: &mut Context) {
+        if self.assignments.poll_timeout().is_some_and(|at| at <= cx.now) {
+            for id in self.assignments.handle_timeout(cx.now) {
+                self.lead(cx, id);
+            }
+        }
+    }
+
+    /// Links came up or went down: connections go to the paths that take the place of dead ones.
+    pub(crate) fn reassign(&mut self, cx: &mut Context) {
+        if !self.assignments.is_empty() {
+            for id in self.with_assignments(cx, |all, at| all.links_changed(at)) {
+                self.lead(cx, id);
+            }
+        }
+    }
+
+    /// Addresses are elsewhere now.
+    pub(crate) fn assignments_moved(&mut self, cx: &mut Context) {
+        if !self.assignments.is_empty() {
+            self.with_assignments(cx, |all, at| all.addresses_changed(at));
+        }
+    }
+
+    /// Takes back the assignments of a snapshot, when its flows are known.
+    pub(crate) fn restore_assignments(&mut self, cx: &mut Context, saved: SavedAssignments) {
+        let stands = |id: FlowId| self.flows.get(id).is_some_and(|flow| !flow.closed);
+        self.assignments.restore(&sight(cx), saved, stands);
+    }
+}

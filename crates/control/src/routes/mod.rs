@@ -1,0 +1,208 @@
+//! The flows, and the rules that they have: by five-tuple at the source ToR, and after it on the paths that they are put on.
+//!
+//! [`Routes`] owns what is known of each flow and all rules of single flows. It sees the rest of the controller through
+//! [`Context`] alone. What begins with a packet ([`arrivals`]) ends with rules ([`moves`]) in here.
+
+mod adoption;
+mod arrivals;
+mod bound;
+mod moves;
+mod phase;
+mod reconcile;
+mod remember;
+mod rescue;
+mod returns;
+mod sources;
+
+pub(crate) use phase::{Cutover, InPlace, InPlacePhase, Move, Phase, Stage};
+pub(crate) use reconcile::five_tuple;
+pub(crate) use remember::{Drain, FlowRecord};
+
+use crate::assignments::Assignments;
+use crate::context::Context;
+use crate::cookies::is_bound;
+use crate::durations::DurationHistogram;
+use crate::flows::{Draining, FlowTable};
+use crate::labels::Labels;
+use crate::limits::Limits;
+use crate::orphans::Orphans;
+use crate::reasons::{note, Decision};
+use arrivals::News;
+use moves::Moves;
+use pathloom_model::rules::Refusal;
+use pathloom_model::{LinkId, NodeId, Path, PathError};
+use pathloom_scheme::{Event, FlowId, Rejection, RuleSharing};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All flows and their rules.
+pub(crate) struct Routes {
+    pub flows: FlowTable,
+    /// Flows that may need a counting rule when the input at hand has been dealt with.
+    pub fresh: Vec<FlowId>,
+    /// Rules of abandoned versions that stay until the packets under way have passed.
+    pub draining: Draining,
+    /// Rules that flows share.
+    pub labels: Labels,
+    /// What flows may send.
+    pub limits: Limits,
+    /// Rules of flows that nobody remembers.
+    pub orphans: Orphans,
+    /// Which paths were assigned to applications.
+    pub assignments: Assignments,
+    pub moves: Moves,
+    /// From asking for a path to its confirmation.
+    pub set_up: DurationHistogram,
+    /// What came before the rules of a ToR were known: the flows may be found among them.
+    news: BTreeMap<NodeId, Vec<News>>,
+}
+
+impl Routes {
+    pub(crate) fn new(cx: &Context) -> Routes {
+        let (epoch, nodes) = (cx.config.epoch, cx.fabric.nodes().len());
+        Routes {
+            flows: FlowTable::new(epoch, nodes),
+            fresh: Vec::new(),
+            draining: Draining::new(),
+            labels: Labels::default(),
+            limits: Limits::new(nodes),
+            orphans: Orphans::default(),
+            assignments: Assignments::new(epoch),
+            moves: Moves::default(),
+            set_up: DurationHistogram::default(),
+            news: BTreeMap::new(),
+        }
+    }
+
+    /// Notes something for the scheme. It does not hear of paths of ways back, nor of connections on assigned paths.
+    pub(crate) fn tell(&mut self, cx: &mut Context, event: Event) {
+        match event {
+            Event::RouteConfirmed { flow } if is_bound(flow) => self.assignments.forget_retry(flow),
+            Event::RouteRejected { flow, .. } if is_bound(flow) => self.lead_later(cx, flow),
+            Event::RouteConfirmed { flow } | Event::RouteRejected { flow, .. } if cx.leads_back(flow) => {}
+            event => cx.events.push_back(event),
+        }
+    }
+
+    /// Carries out [`pathloom_scheme::Action::Route`].
+    pub(crate) fn route(&mut self, cx: &mut Context, id: FlowId, path: Path, rate_bps: Option<u64>) {
+        let settled = self.flows.get(id).is_some_and(|flow| !flow.closed && flow.moving.is_none());
+        let there = cx.view.flows.get(&id).is_some_and(|view| view.route.as_ref() == Some(&path));
+        let fault = self.check_route(cx, id, &path).err().filter(|_| !(settled && there));
+        if let Some(why) = fault {
+            return self.reject(cx, id, why);
+        }
+        let pending = cx.view.flows.get(&id).is_some_and(|view| view.pending.as_ref() == Some(&path));
+        let asked = pending || self.comes_next(cx, id, &path);
+        // Before anything is undone for it.
+        if !asked && !there && self.flows.free_plan(id, &self.draining).is_none() {
+            return self.reject(cx, id, Rejection::Draining);
+        }
+        let Some(view) = cx.view.flows.get_mut(&id) else { return };
+        view.allocated_bps = rate_bps.into();
+        if asked {
+            return;
+        }
+        self.supersede(cx, id);
+        let Some(view) = cx.view.flows.get_mut(&id) else { return };
+        if view.route.as_ref() == Some(&path) {
+            return self.tell(cx, Event::RouteConfirmed { flow: id });
+        }
+        view.pending = Some(path.clone());
+        let decided = match is_bound(id) {
+            true => Decision::Assigned { path: path.clone() },
+            false => Decision::Route { path: path.clone(), rate_bps },
+        };
+        note(cx, &mut self.flows, id, decided);
+        self.start_move(cx, id, path.clone());
+        self.lead_back(cx, id, &path);
+    }
+
+    pub(crate) fn check_route(&self, cx: &Context, id: FlowId, path: &Path) -> Result<(), Rejection> {
+        let flow = self.flows.get(id).filter(|flow| !flow.closed).ok_or(Rejection::UnknownFlow)?;
+        match path.check(&cx.fabric) {
+            Ok(()) => {}
+            Err(PathError::Broken { .. } | PathError::Loop { .. }) => return Err(Rejection::Malformed),
+            Err(PathError::Host { .. } | PathError::Unknown { .. }) => return Err(Rejection::Malformed),
+        }
+        let ends = match (path.links().first(), path.links().last()) {
+            (Some(&first), Some(&last)) => (cx.fabric.link(first).from, cx.fabric.link(last).to),
+            _ => (flow.key.src.tor, flow.key.src.tor),
+        };
+        if ends != (flow.key.src.tor, flow.key.dst.tor) {
+            return Err(Rejection::WrongEnds);
+        }
+        if let Some(&link) = path.links().iter().find(|&&link| !cx.view.links.is_up(link)) {
+            return Err(Rejection::LinkDown(link));
+        }
+        let later = path.links().iter().map(|&link| cx.fabric.link(link).to);
+        if let Some(switch) = std::iter::once(flow.tor()).chain(later).find(|&switch| !cx.is_ready(switch)) {
+            return Err(Rejection::SwitchGone(switch));
+        }
+        match self.full_switch(cx, flow.tor(), path) {
+            Some(switch) => Err(Rejection::Refused(switch, Refusal::TableFull)),
+            None => Ok(()),
+        }
+    }
+
+    /// A switch that has no room for one rule more, of those that would need it for a path.
+    fn full_switch(&self, cx: &Context, tor: NodeId, path: &Path) -> Option<NodeId> {
+        cx.config.rule_limit?;
+        let needing = match cx.needs.rules {
+            RuleSharing::PerFlow => path.links().iter().map(|&link| cx.fabric.link(link).to).collect(),
+            RuleSharing::PerPath => self.labels.missing(cx, path),
+        };
+        std::iter::once(tor).chain(needing).find(|&switch| !cx.has_room(switch))
+    }
+
+    pub(crate) fn reject(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
+        cx.counts.rejected += 1;
+        note(cx, &mut self.flows, id, Decision::Rejected { why });
+        self.tell(cx, Event::RouteRejected { flow: id, why });
+    }
+
+    /// Carries out [`pathloom_scheme::Action::Unroute`].
+    pub(crate) fn unroute(&mut self, cx: &mut Context, id: FlowId) {
+        self.supersede(cx, id);
+        if self.flows.get(id).is_none_or(|flow| flow.closed) {
+            return;
+        }
+        self.leave_paths(cx, id);
+        self.lead_later(cx, id);
+        if let Some(view) = cx.view.flows.get_mut(&id) {
+            view.allocated_bps = None.into();
+        }
+        self.fresh.push(id);
+    }
+
+    /// Puts a flow back on the default routes: they need no more than its source ToR.
+    pub(crate) fn leave_paths(&mut self, cx: &mut Context, id: FlowId) {
+        let Some(flow) = self.flows.get(id) else { return };
+        let on_paths: Vec<u8> =
+            flow.staying().map(|source| source.plan).filter(|&plan| flow.version(plan).is_some()).collect();
+        if !flow.closed && !on_paths.is_empty() && on_paths.len() == flow.staying().count() {
+            self.add_count(cx, id);
+        }
+        for plan in on_paths {
+            self.leave(cx, id, plan);
+        }
+        if let Some(view) = cx.view.flows.get_mut(&id) {
+            view.route = None;
+        }
+    }
+
+    /// Flows with rules for paths: those that a dead link can hit.
+    pub(crate) fn routed(&self) -> impl Iterator<Item = FlowId> + '_ {
+        self.flows.iter().filter(|(_, flow)| !flow.versions.is_empty()).map(|(id, _)| id)
+    }
+
+    /// Number of flows with rules for a path over each link, by link, with those that move away from it.
+    pub(crate) fn on_links(&self, cx: &Context) -> Vec<u32> {
+        let mut flows = vec![0; cx.fabric.links().len()];
+        for flow in self.routed().filter_map(|id| self.flows.get(id)) {
+            let links = flow.versions.iter().filter_map(|version| version.path.as_ref()).flat_map(Path::links);
+            let links: BTreeSet<LinkId> = links.copied().collect();
+            links.into_iter().for_each(|link| flows[link.index()] += 1);
+        }
+        flows
+    }
+}

@@ -1,0 +1,172 @@
+//! A move of a flow, and how far it has come: each phase holds what it needs.
+
+use pathloom_model::{Nanos, NodeId, Path};
+use std::num::NonZeroU32;
+
+/// A move under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    /// Number of the move, so that late confirmations of an abandoned one are known.
+    pub number: NonZeroU32,
+    /// The version it leads to.
+    pub plan: u8,
+    /// Level that the new rule at the source ToR gets.
+    pub level: u8,
+    /// The phase under way.
+    pub phase: Phase,
+    /// When it was asked for.
+    pub begun: Nanos,
+    /// Confirmations that the phase still waits for.
+    pub waiting: u32,
+}
+
+/// The phase of a move.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// Of a move by tags ([`crate::plan`]).
+    Tagged(TagPhase),
+    /// Of a move in place ([`crate::sfmm`]).
+    InPlace(Box<InPlace>),
+}
+
+/// The phase of a move by tags: steps 1 to 3 of [`crate::plan`]. With step 4 the flow is on its new path already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TagPhase {
+    /// The rules of the new version are added at all switches but the first.
+    AddHops,
+    /// The new rule is added at the source ToR.
+    AddSource,
+    /// The old rules are deleted there.
+    DeleteOld,
+}
+
+impl TagPhase {
+    /// The phase that follows; `None` when the flow is on its new path.
+    pub(crate) fn next(self) -> Option<TagPhase> {
+        match self {
+            TagPhase::AddHops => Some(TagPhase::AddSource),
+            TagPhase::AddSource => Some(TagPhase::DeleteOld),
+            TagPhase::DeleteOld => None,
+        }
+    }
+}
+
+/// A move in place.
+#[derive(Clone, Debug)]
+pub(crate) struct InPlace {
+    /// Switches on both paths, in the order in which the old rules are deleted there.
+    pub order: Vec<NodeId>,
+    /// How far it has come.
+    pub phase: InPlacePhase,
+}
+
+/// The phase of a move in place, as listed in [`crate::sfmm`].
+#[derive(Clone, Debug)]
+pub(crate) enum InPlacePhase {
+    /// The low rules of the new path are added at all switches but the first. `old`: the plan it leads away from.
+    AddHops { old: u8 },
+    /// The low rule is added at the source ToR.
+    AddSource { old: u8 },
+    /// The old rule is deleted at the first cutover switch.
+    CutFirst(Cutover),
+    /// The old rules are deleted at the other cutover switches.
+    CutRest(Cutover),
+    /// Copies of the new rules are added with normal priority: their plan, and their level at the source ToR.
+    AddCopies { plan: u8, level: u8 },
+    /// The low rules are deleted. `copy`: the plan of the copies.
+    DeleteLow { copy: u8 },
+}
+
+/// What is known while the old rules are deleted.
+#[derive(Clone, Debug)]
+pub(crate) struct Cutover {
+    /// The version it leads away from.
+    pub old: u8,
+    /// A path that was asked for meanwhile.
+    pub next: Option<Path>,
+}
+
+/// How far a move in place has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Every packet goes by the old path.
+    Before,
+    /// A packet may go by parts of both.
+    Between,
+    /// Every packet goes by the new path.
+    After,
+}
+
+impl Move {
+    /// Whether its rules at the source ToR have not been sent: no packet can enter the new version.
+    pub(crate) fn adds_hops(&self) -> bool {
+        match &self.phase {
+            Phase::Tagged(phase) => *phase == TagPhase::AddHops,
+            Phase::InPlace(way) => matches!(way.phase, InPlacePhase::AddHops { .. }),
+        }
+    }
+
+    /// Whether its rule at the source ToR has been sent and is not confirmed.
+    pub(crate) fn adds_source(&self) -> bool {
+        match &self.phase {
+            Phase::Tagged(phase) => *phase == TagPhase::AddSource,
+            Phase::InPlace(way) => matches!(way.phase, InPlacePhase::AddSource { .. }),
+        }
+    }
+
+    /// Whether its rule at the source ToR is confirmed: a move by tags carries the flow from then on, whatever happens.
+    pub(crate) fn is_committed(&self) -> bool {
+        !self.adds_hops() && !self.adds_source()
+    }
+
+    /// What a move in place has come to; `None` for a move by tags.
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        match &self.phase {
+            Phase::Tagged(_) => None,
+            Phase::InPlace(way) => Some(match way.phase {
+                InPlacePhase::AddHops { .. } | InPlacePhase::AddSource { .. } => Stage::Before,
+                InPlacePhase::CutFirst(_) | InPlacePhase::CutRest(_) => Stage::Between,
+                InPlacePhase::AddCopies { .. } | InPlacePhase::DeleteLow { .. } => Stage::After,
+            }),
+        }
+    }
+
+    /// The version that a move in place leads away from, while its rules stand.
+    pub(crate) fn old_plan(&self) -> Option<u8> {
+        let Phase::InPlace(way) = &self.phase else { return None };
+        match &way.phase {
+            InPlacePhase::AddHops { old } | InPlacePhase::AddSource { old } => Some(*old),
+            InPlacePhase::CutFirst(cutover) | InPlacePhase::CutRest(cutover) => Some(cutover.old),
+            InPlacePhase::AddCopies { .. } | InPlacePhase::DeleteLow { .. } => None,
+        }
+    }
+
+    /// The plan of the copies with normal priority that are being added.
+    pub(crate) fn added_copy(&self) -> Option<u8> {
+        match &self.phase {
+            Phase::InPlace(way) => match way.phase {
+                InPlacePhase::AddCopies { plan, .. } => Some(plan),
+                _ => None,
+            },
+            Phase::Tagged(_) => None,
+        }
+    }
+
+    /// Takes out the path that was asked for while the flow was between two others.
+    pub(crate) fn into_next(self) -> Option<Path> {
+        let Phase::InPlace(way) = self.phase else { return None };
+        match way.phase {
+            InPlacePhase::CutFirst(cutover) | InPlacePhase::CutRest(cutover) => cutover.next,
+            _ => None,
+        }
+    }
+
+    /// What is known while a flow is between two paths.
+    pub(crate) fn cutover_mut(&mut self) -> Option<&mut Cutover> {
+        let Phase::InPlace(way) = &mut self.phase else { return None };
+        match &mut way.phase {
+            InPlacePhase::CutFirst(cutover) | InPlacePhase::CutRest(cutover) => Some(cutover),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a snapshot has of flows, and how they are taken back from it.
+
+use super::{Routes, Stage};
+use crate::context::Context;
+use crate::flows::{Flow, More, SourceRule};
+use crate::plan::{FlowKey, Version};
+use crate::sfmm::record_broken_off;
+use pathloom_model::rules::{MeterId, RuleKey};
+use pathloom_model::{FiveTuple, Nanos, NodeId};
+use pathloom_scheme::{FlowId, FlowView};
+use serde::{Deserialize, Serialize};
+
+/// Rules of an abandoned plan of a five-tuple.
+pub(crate) type Drain = (FiveTuple, u8, Vec<(NodeId, RuleKey)>);
+
+/// A flow in a snapshot.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct FlowRecord {
+    id: FlowId,
+    five_tuple: FiveTuple,
+    /// `None` once the scheme was told that it ended.
+    view: Option<FlowView>,
+    sources: Vec<SourceRule>,
+    versions: Vec<Version>,
+    plans: u8,
+    past_bytes: u64,
+    held_until: Nanos,
+    /// Whether the scheme waits for a path that was given up.
+    interrupted: bool,
+    /// What it may send, and the meter that sees to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pace_bps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    meter: Option<MeterId>,
+}
+
+impl Routes {
+    /// What a snapshot has of a flow; rules that drain because a move is given up are added to `draining`.
+    pub(crate) fn flow_record(&self, cx: &Context, id: FlowId, flow: &Flow, draining: &mut Vec<Drain>) -> FlowRecord {
+        let mut record = FlowRecord {
+            id,
+            five_tuple: flow.key.five_tuple,
+            view: cx.view.flows.get(&id).filter(|_| !flow.closed).cloned(),
+            sources: flow.sources.to_vec(),
+            versions: flow.versions.to_vec(),
+            plans: flow.plans,
+            past_bytes: flow.more().past_bytes,
+            held_until: flow.more().held_until,
+            interrupted: flow.interrupted,
+            pace_bps: flow.more().pace_bps,
+            meter: flow.key.meter,
+        };
+        let Some(moving) = &flow.moving else { return record };
+        record.interrupted = true;
+        if let Some(view) = &mut record.view {
+            view.pending = None;
+        }
+        if moving.stage().is_some_and(|stage| stage != Stage::Before) {
+            record_broken_off(moving, &mut record.sources, &mut record.versions, record.view.as_mut());
+            return record;
+        }
+        let version = flow.version(moving.plan);
+        if moving.adds_hops() {
+            record.versions.retain(|version| version.plan != moving.plan);
+            let hops = version.into_iter().flat_map(|version| self.labels.rules_of(cx, &flow.key, version));
+            draining.push((flow.key.five_tuple, moving.plan, hops.collect()));
+        } else if moving.adds_source() {
+            record.sources.iter_mut().filter(|rule| rule.plan == moving.plan).for_each(|rule| rule.leaving = true);
+        } else if let Some(view) = &mut record.view {
+            view.route = version.and_then(|version| version.path.clone());
+        }
+        record
+    }
+
+    /// Takes back a flow of a snapshot; an error is the five-tuple one of whose addresses the fabric does not have.
+    pub(crate) fn remember(&mut self, cx: &mut Context, record: FlowRecord) -> Result<(), FiveTuple> {
+        let FlowRecord { id, five_tuple, .. } = record;
+        let attachments = (cx.attachment(five_tuple.src), cx.attachment(five_tuple.dst));
+        let (Some(src), Some(dst)) = attachments else { return Err(five_tuple) };
+        let key = FlowKey { id, five_tuple, src, dst, meter: record.meter };
+        record.meter.into_iter().for_each(|meter| self.limits.mark(src.tor, meter));
+        for _ in record.sources.iter().filter(|source| !source.leaving) {
+            cx.count_rules(src.tor, 1);
+        }
+        let planner = cx.planner();
+        let hops: Vec<NodeId> = record
+            .versions
+            .iter()
+            .flat_map(|version| planner.hops(&key, version).map(|(at, _)| at).collect::<Vec<_>>())
+            .collect();
+        for switch in hops {
+            cx.count_rules(switch, 1);
+        }
+        record.versions.iter().for_each(|version| self.labels.claim_version(cx, version));
+        let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
+        let more = More { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
+        self.flows.insert(Flow {
+            closed: record.view.is_none(),
+            sources: record.sources.into(),
+            versions: record.versions.into(),
+            plans: record.plans,
+            measured_bytes: None.into(),
+            interrupted: record.interrupted,
+            more: (more != More::default()).then(|| Box::new(more)),
+            unverified: true,
+            ..Flow::new(key)
+        });
+        if let Some(view) = record.view {
+            cx.view.flows.insert(id, view);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Flows whose paths are cut: by dead links, lost sessions, and switches without room for shared rules.
+
+use super::Routes;
+use crate::context::Context;
+use crate::flows::Flow;
+use crate::plan::Version;
+use crate::reasons::{note, Decision};
+use pathloom_model::{Attachment, LinkId, NodeId, Path};
+use pathloom_scheme::{FlowId, Rejection};
+
+impl Routes {
+    /// Puts flows back on the default routes whose path a dead link has cut, and gives up moves onto it.
+    pub(crate) fn rescue_from(&mut self, cx: &mut Context, dead: LinkId) {
+        let crosses = |path: &Path| path.links().iter().copied().find(|link| link.cable() == dead.cable());
+        for id in self.routed().collect::<Vec<_>>() {
+            let Some(flow) = self.flows.get(id) else { continue };
+            if let Some(link) = self.cut_in_place(flow, dead) {
+                self.break_off(cx, id, Rejection::LinkDown(link));
+            }
+            let Some(flow) = self.flows.get(id) else { continue };
+            let hit = |plan: u8| flow.version(plan).and_then(|version| version.path.as_ref()).and_then(crosses);
+            if let Some((link, committed)) =
+                flow.moving.as_ref().and_then(|m| hit(m.plan).map(|link| (link, m.is_committed())))
+            {
+                if !committed {
+                    self.give_up(cx, id, Rejection::LinkDown(link));
+                } else {
+                    self.supersede(cx, id);
+                    self.reject(cx, id, Rejection::LinkDown(link));
+                }
+            }
+            let Some(flow) = self.flows.get(id) else { continue };
+            let hit = |plan: &u8| flow.version(*plan).and_then(|v| v.path.as_ref()).and_then(crosses).is_some();
+            let cut: Vec<u8> = flow.staying().map(|source| source.plan).filter(hit).collect();
+            if cut.is_empty() {
+                continue;
+            }
+            cx.counts.rescued += 1;
+            let uncounted = flow.moving.is_none() && !flow.closed && cut.len() == flow.staying().count();
+            note(cx, &mut self.flows, id, Decision::Rescued { link: dead });
+            if uncounted {
+                self.add_count(cx, id);
+            }
+            for plan in cut {
+                self.leave(cx, id, plan);
+            }
+            if let Some(view) = cx.view.flows.get_mut(&id) {
+                view.route = None;
+            }
+        }
+    }
+
+    /// The session to a switch was lost: what was not confirmed may have arrived or not. Moves that had not reached their
+    /// source ToR are given up; others are taken up again when the source ToR is back.
+    pub(crate) fn session_lost(&mut self, cx: &mut Context, switch: NodeId) {
+        self.orphans.forget(cx, switch);
+        self.labels.session_lost(switch);
+        let hit = |&id: &FlowId| {
+            let Some(flow) = self.flows.get(id) else { return false };
+            let Some(moving) = flow.moving.as_ref().filter(|moving| moving.adds_hops()) else { return false };
+            let path = flow.version(moving.plan).and_then(|version| version.path.as_ref());
+            let visits = |link: &LinkId| cx.fabric.link(*link).to == switch;
+            flow.tor() == switch || path.is_some_and(|path| path.links().iter().any(visits))
+        };
+        let in_place = |&id: &FlowId| self.flows.get(id).is_some_and(|flow| self.moves_in_place_at(cx, flow, switch));
+        let broken: Vec<FlowId> = self.routed().filter(in_place).collect();
+        let hit: Vec<FlowId> = self.routed().filter(|id| !broken.contains(id) && hit(id)).collect();
+        for id in broken {
+            self.break_off(cx, id, Rejection::SwitchGone(switch));
+        }
+        for id in hit {
+            self.give_up(cx, id, Rejection::SwitchGone(switch));
+        }
+    }
+
+    /// Ends the flows one of whose ends is elsewhere now: their paths lead to where it was.
+    pub(crate) fn leave_old_places(&mut self, cx: &mut Context) {
+        let gone = |at: &Attachment| cx.attachment(at.address).is_none_or(|now| now.uplink != at.uplink);
+        let moved = |flow: &Flow| gone(&flow.key.src) || gone(&flow.key.dst);
+        let moved: Vec<FlowId> = self.flows.iter().filter(|(_, flow)| moved(flow)).map(|(id, _)| id).collect();
+        for id in moved {
+            self.finish(cx, id);
+            self.retire(cx, id);
+        }
+    }
+
+    /// A switch has no room for the rule of a label: flows that were on it ride the default routes. Moves that wait for it
+    /// are told by themselves.
+    pub(crate) fn label_refused(&mut self, cx: &mut Context, switch: NodeId, label: u16) {
+        if !self.labels.note_absent(cx, switch, label) {
+            return;
+        }
+        let uses = |id: &FlowId| {
+            self.flows.get(*id).is_some_and(|flow| {
+                let waits =
+                    |version: &Version| flow.moving.as_ref().is_some_and(|m| m.plan == version.plan && m.adds_hops());
+                let needs = |version: &Version| version.tag == label && version.stands_at(&cx.fabric, switch);
+                flow.versions.iter().any(|version| needs(version) && !waits(version))
+            })
+        };
+        let hit: Vec<FlowId> = self.routed().filter(uses).collect();
+        hit.into_iter().for_each(|id| self.unroute(cx, id));
+    }
+}

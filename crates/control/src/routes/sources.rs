@@ -1,0 +1,220 @@
+//! The rules of flows at their source ToRs: they count a flow, lead it onto its path, and run out when it is over.
+
+use super::Routes;
+use crate::context::Context;
+use crate::cookies::{Cookie, RuleKind};
+use crate::flows::{Flow, SourceRule};
+use crate::io::Removal;
+use crate::plan::Version;
+use crate::switches::{Purpose, Removed, Session};
+use crate::timers::Timer;
+use pathloom_model::{FiveTuple, Nanos, NodeId};
+use pathloom_scheme::{FlowId, Migration};
+
+/// Longest wait before a refused counting rule is tried again is this, doubled per refusal.
+const COUNT_AGAIN: Nanos = Nanos::from_secs(1);
+/// A flow whose counting rule was refused so often cannot be watched, and is let go.
+const MOST_REFUSALS: u8 = 4;
+
+impl Routes {
+    /// The level of the next rule of a flow at its source ToR. Flows that may move in place need room below.
+    pub(super) fn free_level(&self, cx: &Context, id: FlowId) -> u8 {
+        let in_place = cx.needs.migration == Migration::Sfmm;
+        let level = |flow: &Flow| if in_place { flow.highest_free_level() } else { flow.free_level() };
+        self.flows.get(id).map_or(0, level)
+    }
+
+    /// Adds the rule that counts a flow on the default routes.
+    pub(crate) fn add_count(&mut self, cx: &mut Context, id: FlowId) {
+        let level = self.free_level(cx, id);
+        let Some(tor) = self.flows.get(id).map(Flow::tor) else { return };
+        if !cx.has_room(tor) {
+            return self.count_later(cx, id);
+        }
+        let Some(plan) = self.flows.take_plan(id, &self.draining) else { return self.count_later(cx, id) };
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let sent = cx.switches[tor.index()].session == Session::Ready;
+        flow.sources.push(SourceRule { plan, level, bytes: 0, sent, confirmed: false, leaving: false });
+        let key = flow.key;
+        cx.count_rules(tor, 1);
+        if sent {
+            let rule = cx.planner().source(&key, &Version::new(plan, None), level);
+            cx.add_rule(tor, rule, Purpose::Count { flow: id, plan });
+        }
+    }
+
+    /// Takes away the rule of a plan at the source ToR.
+    pub(crate) fn leave(&mut self, cx: &mut Context, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
+        let (tor, key) = (flow.tor(), flow.key);
+        let source = &mut flow.sources[index];
+        source.leaving = true;
+        let level = source.level;
+        let never_sent = !source.sent;
+        if never_sent {
+            flow.sources.remove(index);
+        }
+        cx.count_rules(tor, -1);
+        if cx.is_ready(tor) && !never_sent {
+            let rule = cx.planner().source_key(&key, level);
+            let xid = cx.delete_rule(tor, rule);
+            cx.await_answer(tor, xid, Purpose::Gone { flow: id, plan });
+        }
+    }
+
+    /// A rule at the source ToR is not there any more, as was wanted.
+    pub(crate) fn gone(&mut self, cx: &mut Context, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        if let Some(index) = flow.sources.iter().position(|source| source.plan == plan && source.leaving) {
+            let bytes = flow.sources.remove(index).bytes;
+            flow.count_past(bytes);
+        }
+        self.settle(cx, id);
+        self.forget_if_done(cx, id);
+    }
+
+    /// Lets the versions drain that no packet enters any more.
+    pub(crate) fn settle(&mut self, cx: &mut Context, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        if flow.versions.iter().all(|version| flow.is_entered(version.plan)) {
+            return;
+        }
+        let done = flow.abandoned(&cx.fabric);
+        let (key, versions) = (flow.key, flow.versions.clone());
+        flow.versions.retain(|version| !done.contains(&version.plan));
+        for version in versions.iter().filter(|version| done.contains(&version.plan)) {
+            let rules = self.labels.rules_of(cx, &key, version);
+            let planner = cx.planner();
+            // A packet may have gone by parts of all versions with its tag.
+            let paths =
+                versions.iter().filter(|other| other.tag == version.tag).filter_map(|other| other.path.as_ref());
+            let worst = paths.map(|path| planner.worst_delay(&key, path)).fold(Nanos::ZERO, Nanos::saturating_add);
+            let at = cx.now.saturating_add(cx.config.drain.unwrap_or(worst));
+            let (five_tuple, plan) = (key.five_tuple, version.plan);
+            self.draining.insert((five_tuple, plan), rules);
+            cx.timers.set(at, Timer::Drained { five_tuple, plan });
+        }
+    }
+
+    /// No packet of an abandoned version is under way any more.
+    pub(crate) fn drained(&mut self, cx: &mut Context, five_tuple: FiveTuple, plan: u8) {
+        for (switch, key) in self.draining.remove(&(five_tuple, plan)).unwrap_or_default() {
+            self.labels.take_rule(cx, switch, key);
+        }
+    }
+
+    /// A switch has a counting rule.
+    pub(crate) fn count_confirmed(&mut self, id: FlowId, plan: u8) {
+        if let Some(known) = self.flows.get_mut(id) {
+            known.refusals = 0;
+            known.confirm(plan);
+        }
+    }
+
+    /// A switch has no room for a counting rule.
+    pub(crate) fn count_refused(&mut self, cx: &mut Context, id: FlowId, plan: u8) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let before = flow.sources.len();
+        flow.sources.retain(|source| source.plan != plan || source.leaving);
+        let tor = flow.tor();
+        if flow.sources.len() < before {
+            cx.count_rules(tor, -1);
+        }
+        self.count_later(cx, id);
+    }
+
+    /// Tries again to have a flow counted; lets it go after some times.
+    fn count_later(&mut self, cx: &mut Context, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        flow.refusals = flow.refusals.saturating_add(1);
+        let refusals = flow.refusals;
+        if refusals >= MOST_REFUSALS {
+            return self.finish(cx, id);
+        }
+        let at = cx.now.saturating_add(Nanos(COUNT_AGAIN.0 << refusals));
+        cx.timers.set(at, Timer::Count { flow: id });
+    }
+
+    /// Gives every flow that has no rule at its source ToR, and none under way, a counting rule.
+    pub(crate) fn count_fresh(&mut self, cx: &mut Context) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for id in fresh.drain(..) {
+            let Some(flow) = self.flows.get(id) else { continue };
+            if !flow.closed && flow.moving.is_none() && flow.staying().next().is_none() {
+                self.add_count(cx, id);
+            }
+        }
+        // What that led to waits for the next input.
+        std::mem::swap(&mut fresh, &mut self.fresh);
+        self.fresh.append(&mut fresh);
+    }
+
+    /// A switch has removed a rule that was to say so.
+    pub(crate) fn rule_removed(&mut self, cx: &mut Context, switch: NodeId, removed: &Removed) {
+        let &Removed { cookie, counters, why, .. } = removed;
+        let Some(Cookie { kind: RuleKind::Source, flow: id, plan }) = Cookie::decode(cookie) else { return };
+        let Some(flow) = self.flows.get_mut(id).filter(|flow| flow.key.src.tor == switch) else {
+            return self.orphan_rule_removed(cx, switch, id, plan);
+        };
+        let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) else { return };
+        source.bytes = counters.bytes;
+        if !source.leaving {
+            let goes_on = why == Removal::Idle && self.only_pauses(cx, id, plan, counters.packets > 0);
+            self.source_lost(cx, id, plan, goes_on);
+        }
+    }
+
+    /// Whether a flow whose rule ran out only pauses: it has been silent for less than the time after which it is over. `sent`
+    /// tells whether the rule had seen a packet.
+    fn only_pauses(&mut self, cx: &mut Context, id: FlowId, plan: u8, sent: bool) -> bool {
+        let planner = cx.planner();
+        let (patience_s, lasted_s) = (planner.idle_timeout_s, planner.path_idle_timeout_s);
+        let Some(flow) = self.flows.get_mut(id) else { return false };
+        let on_path = flow.version(plan).is_some_and(|version| version.path.is_some());
+        if !on_path || flow.closed || lasted_s >= patience_s {
+            return false;
+        }
+        let before_s = if sent { 0 } else { flow.more().silent_s };
+        let silent_s = before_s.saturating_add(lasted_s);
+        flow.more_mut().silent_s = silent_s;
+        silent_s < patience_s
+    }
+
+    /// A rule at the source ToR that was to stay is gone: nothing came for its idle time-out. A flow that `goes_on` gets it
+    /// again.
+    pub(crate) fn source_lost(&mut self, cx: &mut Context, id: FlowId, plan: u8, goes_on: bool) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let Some(index) = flow.sources.iter().position(|source| source.plan == plan && !source.leaving) else { return };
+        let lost = flow.sources.remove(index);
+        flow.count_past(lost.bytes);
+        let tor = flow.tor();
+        let (closed, last) = (flow.closed, flow.staying().next().is_none());
+        let held = flow.more().held_until > cx.now;
+        cx.count_rules(tor, -1);
+        if !last {
+            return if self.still_needed(id, plan) { self.add_source(cx, id, lost) } else { self.settle(cx, id) };
+        }
+        if (held || goes_on) && !closed {
+            // It was told not to send, or may go on; that is no end.
+            return self.add_source(cx, id, lost);
+        }
+        self.finish(cx, id);
+        self.retire(cx, id);
+        self.settle(cx, id);
+    }
+
+    /// Adds a rule at the source ToR again.
+    pub(crate) fn add_source(&mut self, cx: &mut Context, id: FlowId, lost: SourceRule) {
+        let Some(flow) = self.flows.get_mut(id) else { return };
+        let (tor, key, plan) = (flow.tor(), flow.key, lost.plan);
+        let version = flow.version(plan).cloned().unwrap_or_else(|| Version::new(plan, None));
+        let sent = cx.switches[tor.index()].session == Session::Ready;
+        flow.sources.push(SourceRule { bytes: 0, sent, confirmed: false, leaving: false, ..lost });
+        cx.count_rules(tor, 1);
+        if sent {
+            let rule = cx.planner().source(&key, &version, lost.level);
+            cx.add_rule(tor, rule, Purpose::Count { flow: id, plan });
+        }
+    }
+}
