@@ -45,7 +45,7 @@ pub(crate) struct BaseRules {
     next_hops: Option<NextHops>,
     compiler: Compiler,
     /// Whether switches may have to be told something.
-    pub stale: bool,
+    stale: bool,
 }
 
 impl BaseRules {
@@ -131,6 +131,21 @@ impl BaseRules {
             let xid = cx.next_xid();
             cx.put(Output::DeleteGroup { switch, xid, group });
         }
+    }
+
+    /// Links, addresses or the kind of default routes have changed: switches may have to be told.
+    pub(crate) fn may_have_changed(&mut self) {
+        self.stale = true;
+    }
+
+    /// Whether all switches are to be told what has changed.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// All switches are about to be told.
+    pub(crate) fn refresh(&mut self) {
+        self.stale = false;
     }
 
     /// What a switch has is known.

@@ -250,3 +250,34 @@ impl Context {
         self.counts.rules_max = self.counts.rules_max.max(state.rules());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::fabric_from_spec;
+
+    #[test]
+    fn a_barrier_confirms_what_was_sent_before_it_and_nothing_later() {
+        let fabric = Arc::new(fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=1").unwrap());
+        let switch = fabric.tors()[0];
+        let mut cx = Context::new(Config::default(), fabric, Needs::NOTHING);
+        // Numbers wrap around between the first message and its barrier.
+        cx.outbox.xid = u32::MAX - 1;
+        let send = |cx: &mut Context, number: u32| {
+            let xid = cx.next_xid();
+            cx.await_answer(switch, xid, Purpose::Stage { number });
+        };
+        send(&mut cx, 1);
+        send(&mut cx, 2);
+        cx.flush();
+        let barrier = cx.last_xid();
+        assert_eq!(barrier, 2, "0 is no number of a message");
+        send(&mut cx, 3);
+        assert!(!cx.take_barrier(switch, barrier + 1), "nobody sent that one");
+        assert!(cx.take_barrier(switch, barrier));
+        let confirmed: Vec<_> = std::iter::from_fn(|| cx.next_confirmed(switch, barrier)).collect();
+        assert_eq!(confirmed, [Purpose::Stage { number: 1 }, Purpose::Stage { number: 2 }]);
+        while cx.poll_output().is_some() {}
+        assert_eq!((cx.counts.nonsense, cx.is_settled()), (1, false), "the third waits for a barrier");
+    }
+}

@@ -1,6 +1,6 @@
 //! The controller: inputs in, outputs out, and the scheme in between.
 //!
-//! [`Controller`] only puts its components together: it hands each input to the one that it is for, and each wish of the scheme.
+//! [`Controller`] puts the components together: it hands each input, and each wish of the scheme, to the one that it is for.
 
 use crate::base_rules::BaseRules;
 use crate::config::Config;
@@ -125,7 +125,7 @@ impl Controller {
             self.polling.start(cx.now, cx.needs.poll_period);
             self.link_loads.read_every(cx, cx.needs.link_loads_every);
             self.sweeps.start(cx);
-            self.base.stale = true;
+            self.base.may_have_changed();
             cx.events.push_back(Event::Started);
             // A flow that had finished leaves with the scheme that was to be told.
             let over = |id: &FlowId| routes.flows.get(*id).is_none_or(|flow| flow.closed);
@@ -221,7 +221,7 @@ impl Controller {
             let Controller { context: cx, routes, base, .. } = self;
             match timer {
                 Timer::Drained { five_tuple, plan } => routes.drained(cx, five_tuple, plan),
-                Timer::Count { flow } => routes.fresh.push(flow),
+                Timer::Count { flow } => routes.count_soon(flow),
                 Timer::LinkQuiet { link, changes } => self.link_quiet(link, changes),
                 Timer::Label { switch, label } => routes.labels.delete_unclaimed(cx, switch, label),
                 Timer::Groups { switch } => base.delete_unnamed_groups(cx, switch),
@@ -270,8 +270,10 @@ impl Controller {
         }
         match action {
             Action::SetDefaults(how) => {
-                self.base.stale |= cx.view.defaults != how;
-                cx.view.defaults = how;
+                if cx.view.defaults != how {
+                    cx.view.defaults = how;
+                    self.base.may_have_changed();
+                }
             }
             Action::Route { flow, path, rate_bps } => routes.route(cx, flow, path, rate_bps),
             Action::Unroute { flow } => {

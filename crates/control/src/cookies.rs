@@ -4,8 +4,8 @@
 //! 63..60 mark | 59..58 kind | 57..42 epoch | 41..6 serial number of the flow | 5..0 plan
 //! ```
 //! Epoch and serial number together are the [`FlowId`]: every start of a controller has an epoch of its own, so no
-//! identifier is ever given twice. The highest bit of the serial number marks a way back ([`crate::routes`]), the one below it
-//! a direction of a connection on an assigned path ([`crate::routes`]). Rules of labels have the kind of detection, and plan 1.
+//! identifier is ever given twice. The highest bit of the serial number marks a way back (`routes/returns.rs`), the one below it
+//! a direction of a connection on an assigned path (`routes/bound.rs`). Rules of labels have the kind of detection, and plan 1.
 
 use pathloom_scheme::FlowId;
 

@@ -12,9 +12,9 @@ use pathloom_model::{
 use pathloom_scheme::{Detection, Needs};
 use std::net::Ipv4Addr;
 
-/// The rules that join the tables of `switch`, and at ToRs those that copy packets of its own hosts, by source prefix and by address placed there:
-/// what only passes through is never looked at.
-/// The same for single addresses there that have path assignments (`assigned`), where a first packet would not be copied anyway.
+/// The rules that join the tables of `switch`. At a ToR also those that copy packets of its own hosts, by source prefix and by
+/// address placed there: packets that only pass through are not copied. `assigned` are single addresses there that have path
+/// assignments; they get rules of their own where those for the prefix do not copy their first packets.
 pub(crate) fn rules(
     config: &Config,
     needs: &Needs,

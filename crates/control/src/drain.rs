@@ -120,14 +120,14 @@ impl Drains {
 
     /// Sends every switch what has changed since it was last told, if something may have.
     pub(crate) fn tell_all(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
-        if !base.stale {
+        if !base.is_stale() {
             return;
         }
         let fabric = cx.fabric.clone();
         if !fabric.switches().iter().any(|&switch| cx.is_ready(switch)) {
             return;
         }
-        base.stale = false;
+        base.refresh();
         self.unstage();
         for &switch in fabric.switches() {
             if cx.is_ready(switch) {
@@ -170,7 +170,7 @@ impl Drains {
         };
         let leaves = |link: LinkId| without.iter().any(|gone| gone.cable() == link.cable());
         let up = |link: LinkId| cx.view.links.is_up(link);
-        let (before, after) = (self.parts(cx, up), self.parts(cx, |link| up(link) && !leaves(link)));
+        let (before, after) = (parts(cx, up), parts(cx, |link| up(link) && !leaves(link)));
         // ToRs that were in one part have to be in one part afterwards.
         let mut parts: BTreeMap<Option<NodeId>, Option<NodeId>> = BTreeMap::new();
         let torn = |tor: &&NodeId| {
@@ -195,14 +195,14 @@ impl Drains {
             Target::Cable(link) => vec![fabric.link(link).from, fabric.link(link).to],
         };
         let touched = |link: LinkId| changed.iter().any(|other| other.cable() == link.cable());
-        let hops = self.hops(cx, &ends, |link| cx.view.links.is_up(link) || touched(link));
+        let hops = hops(cx, &ends, |link| cx.view.links.is_up(link) || touched(link));
         for &link in &changed {
             cx.view.links.set_cable(link, !out);
             for link in [link.min(link.reverse()), link.max(link.reverse())] {
                 cx.events.push_back(Event::LinkChanged { link, up: !out });
             }
         }
-        if !base.stale {
+        if !base.is_stale() {
             self.stage(cx, target, out, &hops);
         }
     }
@@ -210,38 +210,6 @@ impl Drains {
     /// The scheme has some time now to move its flows off what has left service.
     pub(crate) fn leave_time(&self, cx: &mut Context) {
         cx.timers.set(cx.now.saturating_add(PATIENCE), Timer::Drain);
-    }
-
-    /// Which part of the fabric each node is in, named by the first ToR in it: it may have fallen apart.
-    fn parts(&self, cx: &Context, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
-        let mut parts = vec![None; cx.fabric.nodes().len()];
-        for &tor in cx.fabric.tors() {
-            if parts[tor.index()].is_none() {
-                let reached = self.hops(cx, &[tor], &usable);
-                parts
-                    .iter_mut()
-                    .zip(reached)
-                    .filter(|(_, hops)| hops.is_some())
-                    .for_each(|(part, _)| *part = Some(tor));
-            }
-        }
-        parts
-    }
-
-    /// Hops from the nearest of some switches, by node.
-    fn hops(&self, cx: &Context, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<Option<usize>> {
-        let mut hops = vec![None; cx.fabric.nodes().len()];
-        let mut queue: VecDeque<NodeId> = ends.iter().copied().collect();
-        ends.iter().for_each(|end| hops[end.index()] = Some(0));
-        while let Some(at) = queue.pop_front() {
-            for port in cx.fabric.switch_ports(at) {
-                if hops[port.to.index()].is_none() && usable(port.link) {
-                    hops[port.to.index()] = hops[at.index()].map(|hops| hops + 1);
-                    queue.push_back(port.to);
-                }
-            }
-        }
-        hops
     }
 
     /// Has the default routes changed in order.
@@ -350,9 +318,7 @@ impl Drains {
     /// Whether packets may still cross a link that is out of service, without a path of their own that is known: as long as
     /// it is not certain that no switch has rules that lead over it.
     pub(crate) fn may_be_crossed(&self, cx: &Context, routes: &Routes, link: LinkId) -> bool {
-        self.is_staging()
-            || self.is_anything_unread(cx, routes)
-            || self.senders(cx, link).any(|at| !Drains::is_as_told(cx, at))
+        self.is_staging() || self.is_anything_unread(cx, routes) || self.senders(cx, link).any(|at| !is_as_told(cx, at))
     }
 
     /// Whether there may be flows whose paths are not known, for they were set up before the controller started: a ToR has
@@ -361,14 +327,8 @@ impl Drains {
         !routes.orphans.is_empty() || cx.fabric.tors().iter().any(|tor| !cx.switches[tor.index()].read)
     }
 
-    /// Whether a switch has nothing but the default routes that it should have, as far as it has confirmed them.
-    fn is_as_told(cx: &Context, switch: NodeId) -> bool {
-        let state = &cx.switches[switch.index()];
-        state.session == Session::Ready && !state.reread
-    }
-
     /// The switches whose default routes decide whether packets cross a link: its ends. A switch that is out of service
-    /// keeps those that it had ([`Controller::stage`]), so that its neighbours decide in its place.
+    /// keeps those that it had ([`Drains::stage`]), so that its neighbours decide in its place.
     fn senders<'a>(&'a self, cx: &'a Context, link: LinkId) -> impl Iterator<Item = NodeId> + 'a {
         let ends = cx.fabric.link(link);
         let (mut open, mut seen) = (vec![ends.from, ends.to], BTreeSet::new());
@@ -379,4 +339,38 @@ impl Drains {
         }
         seen.into_iter().filter(|&at| !self.is_switch_drained(at))
     }
+}
+
+/// Which part of the fabric each node is in, named by the first ToR in it: it may have fallen apart.
+fn parts(cx: &Context, usable: impl Fn(LinkId) -> bool) -> Vec<Option<NodeId>> {
+    let mut parts = vec![None; cx.fabric.nodes().len()];
+    for &tor in cx.fabric.tors() {
+        if parts[tor.index()].is_none() {
+            let reached = hops(cx, &[tor], &usable);
+            parts.iter_mut().zip(reached).filter(|(_, hops)| hops.is_some()).for_each(|(part, _)| *part = Some(tor));
+        }
+    }
+    parts
+}
+
+/// Hops from the nearest of some switches, by node.
+fn hops(cx: &Context, ends: &[NodeId], usable: impl Fn(LinkId) -> bool) -> Vec<Option<usize>> {
+    let mut hops = vec![None; cx.fabric.nodes().len()];
+    let mut queue: VecDeque<NodeId> = ends.iter().copied().collect();
+    ends.iter().for_each(|end| hops[end.index()] = Some(0));
+    while let Some(at) = queue.pop_front() {
+        for port in cx.fabric.switch_ports(at) {
+            if hops[port.to.index()].is_none() && usable(port.link) {
+                hops[port.to.index()] = hops[at.index()].map(|hops| hops + 1);
+                queue.push_back(port.to);
+            }
+        }
+    }
+    hops
+}
+
+/// Whether a switch has nothing but the default routes that it should have, as far as it has confirmed them.
+fn is_as_told(cx: &Context, switch: NodeId) -> bool {
+    let state = &cx.switches[switch.index()];
+    state.session == Session::Ready && !state.reread
 }

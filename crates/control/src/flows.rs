@@ -37,9 +37,9 @@ pub(crate) struct SourceRule {
     pub leaving: bool,
 }
 
-/// What few flows have: those that were moved, and those that were told to wait or to send at a pace.
+/// What only flows have that were moved, or told to wait or to send at a pace. It is allocated for those alone.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct More {
+pub(crate) struct Extras {
     /// Bytes counted by rules that are gone.
     pub past_bytes: u64,
     /// Until when the flow was told not to send.
@@ -69,8 +69,8 @@ pub(crate) struct Flow {
     pub plans: u8,
     /// Bytes counted up to the last round of measurements, once it is known when counting began.
     pub measured_bytes: Known,
-    /// What few flows have.
-    pub more: Option<Box<More>>,
+    /// Allocated when it is first changed.
+    pub extras: Option<Box<Extras>>,
     /// How often in a row its counting rule was refused.
     pub refusals: u8,
     /// Whether all that is known of it comes from a snapshot: its source ToR has not been asked yet.
@@ -92,7 +92,7 @@ impl Flow {
             moving: None,
             plans: 0,
             measured_bytes: Known::from(0u64),
-            more: None,
+            extras: None,
             refusals: 0,
             unverified: false,
             interrupted: false,
@@ -107,25 +107,25 @@ impl Flow {
 
     /// Bytes counted so far.
     pub(crate) fn bytes(&self) -> u64 {
-        self.more().past_bytes + self.sources.iter().map(|source| source.bytes).sum::<u64>()
+        self.extras().past_bytes + self.sources.iter().map(|source| source.bytes).sum::<u64>()
     }
 
-    /// What few flows have; the same as nothing where it has not.
-    pub(crate) fn more(&self) -> &More {
-        const NOTHING: &More =
-            &More { past_bytes: 0, held_until: Nanos::ZERO, silent_s: 0, pace_bps: None, before: None };
-        self.more.as_deref().unwrap_or(NOTHING)
+    /// What only some flows have, or its defaults.
+    pub(crate) fn extras(&self) -> &Extras {
+        const NOTHING: &Extras =
+            &Extras { past_bytes: 0, held_until: Nanos::ZERO, silent_s: 0, pace_bps: None, before: None };
+        self.extras.as_deref().unwrap_or(NOTHING)
     }
 
     /// The same, to be changed.
-    pub(crate) fn more_mut(&mut self) -> &mut More {
-        self.more.get_or_insert_default()
+    pub(crate) fn extras_mut(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_default()
     }
 
     /// Notes what a rule had counted that is gone, or counts anew.
     pub(crate) fn count_past(&mut self, bytes: u64) {
         if bytes > 0 {
-            self.more_mut().past_bytes += bytes;
+            self.extras_mut().past_bytes += bytes;
         }
     }
 
@@ -221,7 +221,7 @@ impl FlowTable {
         let flow = self.get(id)?;
         let first = u32::from(flow.plans);
         // The rules of earlier flows with its five-tuple drain when their source ToR has confirmed that nothing enters them.
-        let with_earlier = successors(Some(flow), |flow| self.get(flow.more().before?));
+        let with_earlier = successors(Some(flow), |flow| self.get(flow.extras().before?));
         let standing = with_earlier.map(Flow::plans_in_use).fold(0, BitOr::bitor);
         let used = standing | plans_draining(flow.key.five_tuple, draining);
         let free = !used.rotate_right(first);
@@ -233,6 +233,15 @@ impl FlowTable {
         let plan = self.free_plan(id, draining)?;
         self.get_mut(id)?.plans = (plan + 1) % PLANS;
         Some(plan)
+    }
+
+    /// The rule of a plan at the source ToR was added again: what it counts from now on comes on top.
+    pub(crate) fn count_anew(&mut self, id: FlowId, plan: u8) {
+        let Some(flow) = self.get_mut(id) else { return };
+        if let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) {
+            let bytes = std::mem::take(&mut source.bytes);
+            flow.count_past(bytes);
+        }
     }
 
     #[inline]
@@ -316,14 +325,14 @@ impl FlowTable {
             }
         };
         if let (Some(_), Some(flow)) = (before, self.records.get_mut(&id)) {
-            flow.more_mut().before = before;
+            flow.extras_mut().before = before;
         }
     }
 
     /// Forgets a flow. The five-tuple leads to the one before it, if that is still there.
     pub(crate) fn remove(&mut self, id: FlowId) -> Option<Flow> {
         let flow = self.records.get(&id)?;
-        let before = flow.more().before.filter(|before| self.records.contains_key(before));
+        let before = flow.extras().before.filter(|before| self.records.contains_key(before));
         if let Ok(mut entry) = self.by_tuple.find_entry(hash(&flow.key.five_tuple), |&other| other == id) {
             match before {
                 Some(before) => *entry.get_mut() = before,

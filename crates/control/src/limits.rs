@@ -90,7 +90,7 @@ impl Limits {
     pub(crate) fn hold(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId, lease: Nanos) {
         let until = cx.now.saturating_add(lease);
         if let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) {
-            flow.more_mut().held_until = until;
+            flow.extras_mut().held_until = until;
             let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
             cx.put(Output::HoldFlow { host, five_tuple, lease });
             note(cx, flows, id, Decision::Hold);
@@ -100,8 +100,8 @@ impl Limits {
     /// Carries out [`pathloom_scheme::Action::Pace`].
     pub(crate) fn pace(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId, rate_bps: Option<u64>) {
         let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) else { return };
-        if rate_bps.is_some() || flow.more.is_some() {
-            flow.more_mut().pace_bps = rate_bps;
+        if rate_bps.is_some() || flow.extras.is_some() {
+            flow.extras_mut().pace_bps = rate_bps;
         }
         let metered = cx.config.enforcement == Enforcement::Meter;
         match rate_bps {
@@ -118,7 +118,7 @@ impl Limits {
     /// Carries out [`pathloom_scheme::Action::Release`].
     pub(crate) fn release(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
         if let Some(flow) = flows.get_mut(id).filter(|flow| !flow.closed) {
-            flow.more.iter_mut().for_each(|more| more.held_until = Nanos::ZERO);
+            flow.extras.iter_mut().for_each(|extras| extras.held_until = Nanos::ZERO);
             let (host, five_tuple) = (flow.key.src.host, flow.key.five_tuple);
             cx.put(Output::ReleaseFlow { host, five_tuple });
             note(cx, flows, id, Decision::Release);
@@ -130,8 +130,10 @@ impl Limits {
     pub(crate) fn lift_all(&mut self, cx: &mut Context, flows: &mut FlowTable) {
         let now = cx.now;
         let limited: Vec<(FlowId, bool, bool)> = (flows.iter())
-            .map(|(id, flow)| (id, flow, flow.more()))
-            .map(|(id, flow, more)| (id, more.pace_bps.is_some() || flow.key.meter.is_some(), more.held_until > now))
+            .map(|(id, flow)| (id, flow, flow.extras()))
+            .map(|(id, flow, extras)| {
+                (id, extras.pace_bps.is_some() || flow.key.meter.is_some(), extras.held_until > now)
+            })
             .filter(|&(_, paced, held)| paced || held)
             .collect();
         for (id, paced, held) in limited {
@@ -146,7 +148,7 @@ impl Limits {
 
     fn pace_by_host(&mut self, cx: &mut Context, flows: &FlowTable, id: FlowId) {
         let Some(flow) = flows.get(id) else { return };
-        let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.more().pace_bps);
+        let (host, five_tuple, rate_bps) = (flow.key.src.host, flow.key.five_tuple, flow.extras().pace_bps);
         cx.put(Output::PaceFlow { host, five_tuple, rate_bps });
     }
 
@@ -215,19 +217,10 @@ impl Limits {
         }
     }
 
-    /// A rule was added again: what it counts from now on comes on top.
-    pub(crate) fn renewed(&mut self, flows: &mut FlowTable, id: FlowId, plan: u8) {
-        let Some(flow) = flows.get_mut(id) else { return };
-        if let Some(source) = flow.sources.iter_mut().find(|source| source.plan == plan) {
-            let bytes = std::mem::take(&mut source.bytes);
-            flow.count_past(bytes);
-        }
-    }
-
     /// A switch refused a meter, or a rule because of it: the host has to keep the rate.
     pub(crate) fn meter_refused(&mut self, cx: &mut Context, flows: &mut FlowTable, id: FlowId) {
         let Some(flow) = flows.get(id).filter(|flow| flow.key.meter.is_some()) else { return };
-        let paced = !flow.closed && flow.more().pace_bps.is_some();
+        let paced = !flow.closed && flow.extras().pace_bps.is_some();
         self.lift_meter(cx, flows, id);
         if paced {
             self.pace_by_host(cx, flows, id);
@@ -265,7 +258,7 @@ impl Limits {
         let lacking: Vec<(FlowId, u64)> = flows
             .iter()
             .filter(|(_, flow)| lacks(flow))
-            .filter_map(|(id, flow)| Some((id, flow.more().pace_bps?)))
+            .filter_map(|(id, flow)| Some((id, flow.extras().pace_bps?)))
             .collect();
         for (id, rate_bps) in lacking {
             self.send_meter(cx, flows, id, rate_bps);
@@ -284,7 +277,7 @@ impl Limits {
         let of_flows: Vec<(FlowId, MeterId, Option<u64>)> = flows
             .iter()
             .filter(|(_, flow)| flow.tor() == switch)
-            .filter_map(|(id, flow)| Some((id, flow.key.meter?, flow.more().pace_bps)))
+            .filter_map(|(id, flow)| Some((id, flow.key.meter?, flow.extras().pace_bps)))
             .collect();
         for &(id, name, rate_bps) in &of_flows {
             match rate_bps {

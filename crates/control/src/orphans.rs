@@ -24,13 +24,13 @@ pub(crate) struct Orphan {
 /// All such flows.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
-    pub flows: BTreeMap<FlowId, Orphan>,
+    flows: BTreeMap<FlowId, Orphan>,
     /// How many of them have a five-tuple.
     tuples: FxHashMap<FiveTuple, u32>,
     /// What a snapshot said of flows that have moved since it was taken.
-    pub remembered: BTreeMap<FlowId, FlowView>,
+    remembered: BTreeMap<FlowId, FlowView>,
     /// Flows to be looked at when the rules of a switch become known.
-    pub waiting: BTreeMap<NodeId, BTreeSet<FlowId>>,
+    waiting: BTreeMap<NodeId, BTreeSet<FlowId>>,
 }
 
 impl Orphans {
@@ -49,14 +49,81 @@ impl Orphans {
         self.tuples.contains_key(five_tuple)
     }
 
+    /// Adds a rule that was found at a switch, of a plan of a flow. `is_source`: the switch is the flow's source ToR.
+    pub(crate) fn add(&mut self, switch: NodeId, key: &FlowKey, (is_source, plan): (bool, u8), rule: Rule) {
+        self.wait_for(switch, key.id);
+        let orphan = self.entry(key.id, key.five_tuple);
+        if is_source {
+            orphan.sources.push((plan, rule));
+        } else {
+            orphan.hops.insert((plan, switch), rule);
+        }
+    }
+
     /// The rules of a flow, none at first.
-    pub(crate) fn entry(&mut self, id: FlowId, five_tuple: FiveTuple) -> &mut Orphan {
+    fn entry(&mut self, id: FlowId, five_tuple: FiveTuple) -> &mut Orphan {
         self.flows.entry(id).or_insert_with(|| {
             *self.tuples.entry(five_tuple).or_insert(0) += 1;
             Orphan { five_tuple, sources: Vec::new(), hops: BTreeMap::new() }
         })
     }
 
+    /// A flow is to be looked at when the rules of a switch become known.
+    fn wait_for(&mut self, switch: NodeId, id: FlowId) {
+        self.waiting.entry(switch).or_default().insert(id);
+    }
+
+    /// The rules of a switch are known: gives the flows that waited for them.
+    pub(crate) fn take_waiting(&mut self, switch: NodeId) -> BTreeSet<FlowId> {
+        self.waiting.remove(&switch).unwrap_or_default()
+    }
+
+    /// A rule at the source ToR ran out: takes it out.
+    pub(crate) fn remove_source(&mut self, id: FlowId, plan: u8) -> Option<Rule> {
+        let sources = &mut self.flows.get_mut(&id)?.sources;
+        let index = sources.iter().position(|&(other, _)| other == plan)?;
+        Some(sources.remove(index).1)
+    }
+
+    /// What a snapshot said of a flow is kept: it is not where the snapshot has it.
+    pub(crate) fn remember(&mut self, id: FlowId, view: FlowView) {
+        self.remembered.insert(id, view);
+    }
+
+    /// What a snapshot said of a flow.
+    pub(crate) fn take_remembered(&mut self, id: FlowId) -> Option<FlowView> {
+        self.remembered.remove(&id)
+    }
+
+    /// What a flow is found to be; `None` if it is none of these, or waits for the rules of a switch.
+    ///
+    /// That is what the rule at the source ToR leads to that acts, or the next one below whose path is complete and up: so a
+    /// move that was interrupted is finished, or taken back.
+    pub(crate) fn look_at(&mut self, cx: &Context, labels: &Labels, id: FlowId) -> Option<Found> {
+        let orphan = self.flows.get(&id)?;
+        let tor = cx.attachment(orphan.five_tuple.src)?.tor;
+        if !cx.is_ready(tor) {
+            self.wait_for(tor, id);
+            return None;
+        }
+        let mut sources: Vec<&(u8, Rule)> = orphan.sources.iter().collect();
+        sources.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
+        for &&(plan, ref rule) in &sources {
+            match trace(cx, labels, orphan, tor, plan, rule) {
+                Trace::Broken => {}
+                Trace::Path(path) if !path.is_up(&cx.view.links) => {}
+                Trace::Path(path) => return Some(Found::OnPath(plan, path)),
+                Trace::Defaults => return Some(Found::OnDefaults(plan)),
+                Trace::Unknown(switch) => {
+                    self.wait_for(switch, id);
+                    return None;
+                }
+            }
+        }
+        Some(sources.first().map_or(Found::Gone, |&&(plan, _)| Found::Broken(plan)))
+    }
+
+    /// Takes out the rules of a flow.
     pub(crate) fn remove(&mut self, id: FlowId) -> Option<Orphan> {
         let orphan = self.flows.remove(&id)?;
         if let Some(count) = self.tuples.get_mut(&orphan.five_tuple) {
@@ -87,8 +154,20 @@ impl Orphans {
     }
 }
 
-/// What the rule at the source ToR that acts leads to.
-pub(crate) enum Trace {
+/// What a flow of which rules were found is: the plan of the rule at its source ToR that acts, and where that leads.
+pub(crate) enum Found {
+    /// It is on a path that is complete.
+    OnPath(u8, Path),
+    /// It is on the default routes.
+    OnDefaults(u8),
+    /// The rule leads nowhere.
+    Broken(u8),
+    /// There is no rule at its source ToR.
+    Gone,
+}
+
+/// What a rule at the source ToR leads to.
+enum Trace {
     /// The default routes.
     Defaults,
     /// A complete path.
@@ -107,21 +186,6 @@ pub(crate) fn key_of(cx: &Context, id: FlowId, matches: &Match) -> Option<FlowKe
     let five_tuple = FiveTuple { src, dst, proto: matches.proto?, src_port, dst_port };
     let (src, dst) = (cx.attachment(src)?, cx.attachment(dst)?);
     Some(FlowKey { id, five_tuple, src, dst, meter: None })
-}
-
-/// What the rule at the source ToR leads to that acts, or the next one below whose path is complete and up: so a move
-/// that was interrupted is finished, or taken back.
-pub(crate) fn trace_best(cx: &Context, labels: &Labels, orphan: &Orphan, tor: NodeId) -> Option<(u8, Trace)> {
-    let mut sources: Vec<&(u8, Rule)> = orphan.sources.iter().collect();
-    sources.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
-    for (plan, rule) in &sources {
-        match trace(cx, labels, orphan, tor, *plan, rule) {
-            Trace::Broken => {}
-            Trace::Path(path) if !path.is_up(&cx.view.links) => {}
-            other => return Some((*plan, other)),
-        }
-    }
-    sources.first().map(|(plan, _)| (*plan, Trace::Broken))
 }
 
 /// Follows the rules of a plan from the source ToR on.

@@ -71,7 +71,8 @@ impl Places {
         singles.map(|(_, at)| (at.address, at.tor, fabric.link(at.uplink).to_port))
     }
 
-    /// A prefix is at a host's port from now on, or at none of its own. Returns whether that is news; `None` if no host is there.
+    /// A prefix is at a host's port from now on, or where the fabric lays it out. Returns whether that is a change; `None` if no
+    /// host is there.
     pub(crate) fn place(&mut self, fabric: &Fabric, prefix: Prefix, at: Option<(NodeId, PortNo)>) -> Option<bool> {
         let prefix = Prefix::new(prefix.address, prefix.len.min(32));
         let place = match at {

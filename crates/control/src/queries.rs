@@ -31,13 +31,13 @@ impl Controller {
 
     /// Whether a flow was told to wait, and still is to.
     pub fn is_held(&self, flow: FlowId) -> bool {
-        self.routes.flows.get(flow).is_some_and(|flow| flow.more().held_until > self.context.now)
+        self.routes.flows.get(flow).is_some_and(|flow| flow.extras().held_until > self.context.now)
     }
 
     /// Flows that were told to wait, and still are to.
     pub fn held_flows(&self) -> usize {
         let flows = self.routes.flows.iter();
-        flows.filter(|(_, flow)| !flow.closed && flow.more().held_until > self.context.now).count()
+        flows.filter(|(_, flow)| !flow.closed && flow.extras().held_until > self.context.now).count()
     }
 
     /// Name of the scheme in charge.

@@ -18,7 +18,7 @@ use crate::defaults::{Choice, DefaultTable};
 use crate::flows::Flow;
 use crate::io::{Output, Removal};
 use crate::plan::Version;
-use crate::routes::{five_tuple, Routes};
+use crate::routes::Routes;
 use crate::switches::{Purpose, Removed, Session};
 use crate::timers::Timer;
 use pathloom_model::rules::{Group, GroupId, Meter, Rule, RuleKey};
@@ -310,7 +310,7 @@ impl Reviews {
             Some(flow) if flow.unverified => true,
             Some(flow) => is_wanted(cx, switch, flow, cookie, &rule),
             None => routes.orphans.holds(cookie.flow),
-        } || is_draining(routes, switch, &rule.key(), cookie.plan);
+        } || routes.is_draining(switch, &rule.key(), cookie.plan);
         if !wanted {
             review.surplus += 1;
             routes.limits.delete_found(cx, &routes.flows, switch, &rule);
@@ -408,12 +408,7 @@ impl Reviews {
             return;
         }
         review.restored += 1;
-        if let Some(flow) = routes.flows.get_mut(id) {
-            let source = flow.sources.iter_mut().find(|source| source.plan == plan);
-            // What it counts from now on comes on top.
-            let bytes = source.map_or(0, |source| std::mem::take(&mut source.bytes));
-            flow.count_past(bytes);
-        }
+        routes.flows.count_anew(id, plan);
         cx.add_rule(switch, rule, Purpose::Count { flow: id, plan });
     }
 
@@ -455,12 +450,6 @@ fn is_wanted(cx: &Context, switch: NodeId, flow: &Flow, cookie: Cookie, rule: &R
         return flow.tor() == switch && flow.sources.iter().any(same);
     }
     flow.moving.is_some() || flow.version(cookie.plan).is_some_and(|at| at.stands_at(&cx.fabric, switch))
-}
-
-/// Whether a rule that was found drains.
-fn is_draining(routes: &Routes, switch: NodeId, key: &RuleKey, plan: u8) -> bool {
-    let rules = five_tuple(key).and_then(|tuple| routes.draining.get(&(tuple, plan)));
-    rules.is_some_and(|rules| rules.contains(&(switch, *key)))
 }
 
 /// Whether a rule that is wanted does what it should. What drains or moves does as it did.

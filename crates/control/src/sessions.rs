@@ -63,7 +63,7 @@ impl Controller {
         if !cx.view.links.set_cable(link, up) || !cx.fabric.is_switch_link(link) {
             return;
         }
-        self.base.stale = true;
+        self.base.may_have_changed();
         if !up {
             routes.rescue_from(cx, link);
         }
@@ -94,7 +94,7 @@ impl Controller {
             None => cx.counts.nonsense += 1,
             Some(false) => {}
             Some(true) => {
-                base.stale = true;
+                base.may_have_changed();
                 routes.leave_old_places(cx);
                 routes.assignments_moved(cx);
             }
@@ -160,7 +160,7 @@ impl Controller {
                 state.refusals = if state.reread { state.refusals } else { 0 };
             }
             Purpose::Label { label } => routes.labels.confirm(switch, label),
-            Purpose::Renewed { flow, plan } => routes.limits.renewed(&mut routes.flows, flow, plan),
+            Purpose::Renewed { flow, plan } => routes.flows.count_anew(flow, plan),
             Purpose::Stage { number } => self.drains.stage_confirmed(switch, number),
             Purpose::Hop { .. } | Purpose::Meter { .. } => {}
         }

@@ -1,4 +1,4 @@
-//! A list of which there are many, and which is short: none or one of its entries need no memory elsewhere.
+//! A list that is short and of which there are many: up to one entry needs no allocation.
 
 use std::ops::{Deref, DerefMut};
 

@@ -4,7 +4,7 @@ use super::Routes;
 use crate::context::Context;
 use crate::cookies::{epoch_and_serial, is_bound, is_way_back, Cookie, RuleKind, PLANS};
 use crate::flows::{Flow, SourceRule};
-use crate::orphans::{key_of, trace_best, Trace};
+use crate::orphans::{key_of, Found};
 use crate::plan::{tag, Version, LEVELS};
 use crate::reasons::{note, Decision};
 use crate::timers::Timer;
@@ -30,54 +30,38 @@ impl Routes {
             self.limits.delete_found(cx, &self.flows, switch, &rule);
             return;
         }
-        self.orphans.waiting.entry(switch).or_default().insert(id);
-        let orphan = self.orphans.entry(id, key.five_tuple);
-        if is_source {
-            orphan.sources.push((cookie.plan, rule));
-        } else {
-            orphan.hops.insert((cookie.plan, switch), rule);
-        }
+        self.orphans.add(switch, &key, (is_source, cookie.plan), rule);
         cx.count_rules(switch, 1);
     }
 
     /// The rules of a switch are known now: looks at the flows that waited for them.
     pub(crate) fn orphans_may_be_complete(&mut self, cx: &mut Context, switch: NodeId) {
-        for id in self.orphans.waiting.remove(&switch).unwrap_or_default() {
+        for id in self.orphans.take_waiting(switch) {
             self.look_at_orphan(cx, id);
         }
     }
 
     /// The rule of a flow that is not known ran out.
     pub(crate) fn orphan_rule_removed(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, plan: u8) {
-        let Some(orphan) = self.orphans.flows.get_mut(&id) else { return };
-        let Some(index) = orphan.sources.iter().position(|&(other, _)| other == plan) else { return };
-        let (_, rule) = orphan.sources.remove(index);
+        let Some(rule) = self.orphans.remove_source(id, plan) else { return };
         cx.count_rules(switch, -1);
         self.limits.meter_unnamed(cx, &self.flows, switch, &rule);
         self.look_at_orphan(cx, id);
     }
 
     fn look_at_orphan(&mut self, cx: &mut Context, id: FlowId) {
-        let Some(orphan) = self.orphans.flows.get(&id) else { return };
-        let Some(tor) = cx.attachment(orphan.five_tuple.src).map(|at| at.tor) else { return };
-        if !cx.is_ready(tor) {
-            self.orphans.waiting.entry(tor).or_default().insert(id);
-            return;
-        }
-        match trace_best(cx, &self.labels, orphan, tor) {
-            Some((_, Trace::Unknown(switch))) => {
-                self.orphans.waiting.entry(switch).or_default().insert(id);
-            }
-            Some((plan, Trace::Path(path))) => self.adopt(cx, id, plan, Some(path)),
-            Some((plan, Trace::Defaults)) => self.adopt(cx, id, plan, None),
-            Some((plan, Trace::Broken)) => {
+        match self.orphans.look_at(cx, &self.labels, id) {
+            None => {}
+            Some(Found::OnPath(plan, path)) => self.adopt(cx, id, plan, Some(path)),
+            Some(Found::OnDefaults(plan)) => self.adopt(cx, id, plan, None),
+            Some(Found::Broken(plan)) => {
                 self.adopt(cx, id, plan, None);
                 self.unroute_broken(cx, id, plan);
             }
-            None => {
+            Some(Found::Gone) => {
                 self.drop_orphan(cx, id);
                 self.end_bound(cx, id);
-                if let Some(view) = self.orphans.remembered.remove(&id).filter(|view| view.long) {
+                if let Some(view) = self.orphans.take_remembered(id).filter(|view| view.long) {
                     cx.view.flows.insert(id, view);
                     self.tell(cx, Event::FlowFinished { flow: id });
                 }
@@ -121,7 +105,7 @@ impl Routes {
         let long = (on_path || !measured) && !is_way_back(id) && !is_bound(id);
         self.insert_flow(cx, flow, long);
         cx.counts.adopted += 1;
-        let remembered = self.orphans.remembered.remove(&id);
+        let remembered = self.orphans.take_remembered(id);
         if let Some(view) = cx.view.flows.get_mut(&id) {
             if let Some(old) = remembered {
                 *view = FlowView { pending: None, bytes: 0, rate_bps: None.into(), ..old };
@@ -178,7 +162,7 @@ impl Routes {
         self.settle(cx, id);
         self.flows.remove(id);
         if let Some(view) = cx.view.flows.remove(&id) {
-            self.orphans.remembered.insert(id, view);
+            self.orphans.remember(id, view);
         }
     }
 

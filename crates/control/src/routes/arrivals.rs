@@ -144,7 +144,7 @@ impl Routes {
         }
         let key = FlowKey { id: self.flows.next_id(), five_tuple, src, dst, meter: None };
         self.insert_flow(cx, Flow { plans, ..Flow::new(key) }, long);
-        self.fresh.push(key.id);
+        self.count_soon(key.id);
         Some(key.id)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Both directions of such a connection are flows like others, with rules, moves and counters, but no scheme hears of them. A
 //! bit of their identifiers says what they are, so that a controller that starts anew and finds their rules keeps them out of
-//! its scheme's sight. They end together, with the connection's last packet or when nothing comes any more.
+//! its scheme's facts. They end together, with the connection's last packet or when nothing comes any more.
 
 use super::Routes;
 use crate::assignments::{self, Assigned, Assignments, SavedAssignments};
@@ -15,8 +15,8 @@ use pathloom_model::{FiveTuple, Headers, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, T
 use pathloom_scheme::FlowId;
 
 /// What the assignments see.
-fn sight(context: &Context) -> assignments::Facts<'_> {
-    let Context { now, fabric, view, places, config, .. } = context;
+fn facts(cx: &Context) -> assignments::Facts<'_> {
+    let Context { now, fabric, view, places, config, .. } = cx;
     assignments::Facts { now: *now, fabric, links: &view.links, places, limits: &config.assignments }
 }
 
@@ -24,10 +24,10 @@ impl Routes {
     /// Lets the assignments do something that takes a look at the rest of the controller.
     fn with_assignments<R>(
         &mut self,
-        cx: &mut Context,
+        cx: &Context,
         act: impl FnOnce(&mut Assignments, &assignments::Facts<'_>) -> R,
     ) -> R {
-        act(&mut self.assignments, &sight(cx))
+        act(&mut self.assignments, &facts(cx))
     }
 
     /// Answers an application that asks for paths, claims one or releases its assignment; others are not for here.
@@ -70,7 +70,7 @@ impl Routes {
         self.assignments.bind(&five_tuple, flow, back);
         for id in [flow, back].into_iter().flatten() {
             self.lead(cx, id);
-            self.fresh.push(id);
+            self.count_soon(id);
         }
         true
     }
@@ -150,6 +150,6 @@ impl Routes {
     /// Takes back the assignments of a snapshot, when its flows are known.
     pub(crate) fn restore_assignments(&mut self, cx: &mut Context, saved: SavedAssignments) {
         let stands = |id: FlowId| self.flows.get(id).is_some_and(|flow| !flow.closed);
-        self.assignments.restore(&sight(cx), saved, stands);
+        self.assignments.restore(&facts(cx), saved, stands);
     }
 }

@@ -15,7 +15,6 @@ mod returns;
 mod sources;
 
 pub(crate) use phase::{Cutover, InPlace, InPlacePhase, Move, Phase, Stage};
-pub(crate) use reconcile::five_tuple;
 pub(crate) use remember::{Drain, FlowRecord};
 
 use crate::assignments::Assignments;
@@ -29,7 +28,7 @@ use crate::orphans::Orphans;
 use crate::reasons::{note, Decision};
 use arrivals::News;
 use moves::Moves;
-use pathloom_model::rules::Refusal;
+use pathloom_model::rules::{Refusal, RuleKey};
 use pathloom_model::{LinkId, NodeId, Path, PathError};
 use pathloom_scheme::{Event, FlowId, Rejection, RuleSharing};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Routes {
     pub flows: FlowTable,
     /// Flows that may need a counting rule when the input at hand has been dealt with.
-    pub fresh: Vec<FlowId>,
+    fresh: Vec<FlowId>,
     /// Rules of abandoned versions that stay until the packets under way have passed.
     pub draining: Draining,
     /// Rules that flows share.
@@ -81,6 +80,17 @@ impl Routes {
             Event::RouteConfirmed { flow } | Event::RouteRejected { flow, .. } if cx.leads_back(flow) => {}
             event => cx.events.push_back(event),
         }
+    }
+
+    /// A flow may need a counting rule when the input at hand has been dealt with.
+    pub(crate) fn count_soon(&mut self, id: FlowId) {
+        self.fresh.push(id);
+    }
+
+    /// Whether a rule that was found drains.
+    pub(crate) fn is_draining(&self, switch: NodeId, key: &RuleKey, plan: u8) -> bool {
+        let rules = reconcile::five_tuple(key).and_then(|tuple| self.draining.get(&(tuple, plan)));
+        rules.is_some_and(|rules| rules.contains(&(switch, *key)))
     }
 
     /// Carries out [`pathloom_scheme::Action::Route`].
@@ -171,7 +181,7 @@ impl Routes {
         if let Some(view) = cx.view.flows.get_mut(&id) {
             view.allocated_bps = None.into();
         }
-        self.fresh.push(id);
+        self.count_soon(id);
     }
 
     /// Puts a flow back on the default routes: they need no more than its source ToR.

@@ -324,7 +324,7 @@ impl Routes {
             view.allocated_bps = None.into();
             self.reject(cx, id, why);
         }
-        self.fresh.push(id);
+        self.count_soon(id);
     }
 
     /// A switch refused something of a flow's move.

@@ -170,3 +170,44 @@ impl Move {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::iter::successors;
+
+    fn at(phase: Phase) -> Move {
+        Move { number: NonZeroU32::MIN, plan: 7, level: 1, phase, begun: Nanos::ZERO, waiting: 0 }
+    }
+
+    #[test]
+    fn a_move_by_tags_is_committed_when_its_source_rule_is_confirmed() {
+        let phases = successors(Some(TagPhase::AddHops), |phase| phase.next());
+        let moves: Vec<Move> = phases.map(|phase| at(Phase::Tagged(phase))).collect();
+        let told: Vec<_> = moves.iter().map(|all| (all.adds_hops(), all.adds_source(), all.is_committed())).collect();
+        assert_eq!(told, [(true, false, false), (false, true, false), (false, false, true)]);
+        assert!(moves.iter().all(|all| all.stage().is_none() && all.old_plan().is_none()));
+    }
+
+    #[test]
+    fn a_move_in_place_holds_what_its_phase_needs() {
+        let next = Path::empty();
+        let cutover = || Cutover { old: 3, next: Some(next.clone()) };
+        let (old, before, between, after) = (Some(3), Some(Stage::Before), Some(Stage::Between), Some(Stage::After));
+        // Phase; stage, old plan, plan of the copies, whether a path comes next.
+        let expected = [
+            (InPlacePhase::AddHops { old: 3 }, (before, old, None, false)),
+            (InPlacePhase::AddSource { old: 3 }, (before, old, None, false)),
+            (InPlacePhase::CutFirst(cutover()), (between, old, None, true)),
+            (InPlacePhase::CutRest(cutover()), (between, old, None, true)),
+            (InPlacePhase::AddCopies { plan: 9, level: 2 }, (after, None, Some(9), false)),
+            (InPlacePhase::DeleteLow { copy: 9 }, (after, None, None, false)),
+        ];
+        for (phase, expected) in expected {
+            let mut moving = at(Phase::InPlace(Box::new(InPlace { order: Vec::new(), phase })));
+            assert_eq!(moving.cutover_mut().is_some(), expected.3, "{moving:?}");
+            let told = (moving.stage(), moving.old_plan(), moving.added_copy(), moving.clone().into_next().is_some());
+            assert_eq!(told, expected, "{moving:?}");
+        }
+    }
+}

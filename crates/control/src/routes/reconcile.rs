@@ -31,7 +31,7 @@ impl Routes {
         for id in sourced {
             self.reconcile_sources(cx, id, found.get(&id).map_or(&[], Vec::as_slice), wiped);
             // In case it was refused its counting rule before.
-            self.fresh.push(id);
+            self.count_soon(id);
         }
         for id in self.routed().collect::<Vec<_>>() {
             self.reconcile_hops(cx, switch, id, found.get(&id).map_or(&[], Vec::as_slice));

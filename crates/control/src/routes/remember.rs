@@ -2,7 +2,7 @@
 
 use super::{Routes, Stage};
 use crate::context::Context;
-use crate::flows::{Flow, More, SourceRule};
+use crate::flows::{Extras, Flow, SourceRule};
 use crate::plan::{FlowKey, Version};
 use crate::sfmm::record_broken_off;
 use pathloom_model::rules::{MeterId, RuleKey};
@@ -44,10 +44,10 @@ impl Routes {
             sources: flow.sources.to_vec(),
             versions: flow.versions.to_vec(),
             plans: flow.plans,
-            past_bytes: flow.more().past_bytes,
-            held_until: flow.more().held_until,
+            past_bytes: flow.extras().past_bytes,
+            held_until: flow.extras().held_until,
             interrupted: flow.interrupted,
-            pace_bps: flow.more().pace_bps,
+            pace_bps: flow.extras().pace_bps,
             meter: flow.key.meter,
         };
         let Some(moving) = &flow.moving else { return record };
@@ -93,7 +93,7 @@ impl Routes {
         }
         record.versions.iter().for_each(|version| self.labels.claim_version(cx, version));
         let FlowRecord { past_bytes, held_until, pace_bps, .. } = record;
-        let more = More { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
+        let extras = Extras { past_bytes, held_until, silent_s: 0, pace_bps, before: None };
         self.flows.insert(Flow {
             closed: record.view.is_none(),
             sources: record.sources.into(),
@@ -101,7 +101,7 @@ impl Routes {
             plans: record.plans,
             measured_bytes: None.into(),
             interrupted: record.interrupted,
-            more: (more != More::default()).then(|| Box::new(more)),
+            extras: (extras != Extras::default()).then(|| Box::new(extras)),
             unverified: true,
             ..Flow::new(key)
         });

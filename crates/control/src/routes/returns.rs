@@ -1,5 +1,5 @@
 //! Ways back: where a scheme asks for both directions ([`pathloom_scheme::Needs::both_directions`]), the other direction of
-//! a TCP connection takes the path of its flow, reversed. Acknowledgements then queue behind nothing but what that path carries.
+//! a TCP connection takes the path of its flow, reversed. Acknowledgements then wait only behind what that path carries.
 //!
 //! A way back is a flow like others, but the scheme does not hear of it. Its identifier says what it is, so that a controller
 //! that starts anew and finds its rules does not take it for a long flow. It ends with the flow that it belongs to, and it

@@ -175,9 +175,9 @@ impl Routes {
         if !on_path || flow.closed || lasted_s >= patience_s {
             return false;
         }
-        let before_s = if sent { 0 } else { flow.more().silent_s };
+        let before_s = if sent { 0 } else { flow.extras().silent_s };
         let silent_s = before_s.saturating_add(lasted_s);
-        flow.more_mut().silent_s = silent_s;
+        flow.extras_mut().silent_s = silent_s;
         silent_s < patience_s
     }
 
@@ -190,7 +190,7 @@ impl Routes {
         flow.count_past(lost.bytes);
         let tor = flow.tor();
         let (closed, last) = (flow.closed, flow.staying().next().is_none());
-        let held = flow.more().held_until > cx.now;
+        let held = flow.extras().held_until > cx.now;
         cx.count_rules(tor, -1);
         if !last {
             return if self.still_needed(id, plan) { self.add_source(cx, id, lost) } else { self.settle(cx, id) };

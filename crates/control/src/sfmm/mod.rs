@@ -213,7 +213,7 @@ impl Routes {
                     }
                     None => {}
                 }
-                self.fresh.push(id);
+                self.count_soon(id);
             }
             Some(Stage::After) => {
                 self.drop_copy(cx, id);
