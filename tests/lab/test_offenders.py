@@ -118,7 +118,7 @@ while time.time() < end:
         seen = len(live.log())
         with undisturbed(live, "forged LLDP"):
             finish(run_on(live, "h0", code))
-        assert "port 1" in live.await_log("pretends to be a probe", since=seen)
+        assert "port 1" in live.await_log("claims to be a probe", since=seen)
         live.await_log("sends more LLDP than a port may", since=seen)
         assert "cabling:" not in live.log()[seen:]
         assert len([line for line in live.log()[seen:].splitlines() if "WARN" in line]) < 10
@@ -146,7 +146,7 @@ for operation, target in ((2, b"\\xff" * 6), (1, bytes(6))):
                 finish(run_on(live, "h1", code))
                 (track,) = probes.stop()
         assert track.sent - track.lost > 100
-        live.await_log("speaks for 10.0.7.2")
+        live.await_log("claims 10.0.7.2")
         neighbours = subprocess.run(
             ["ip", "-n", live.blueprint.hosts[6].namespace, "neighbour"], capture_output=True, text=True, check=True
         ).stdout
@@ -179,7 +179,7 @@ def test_ports_that_flap_100_times_a_second_are_held_back_and_named(name: str) -
         figures("ports that flap", **per_s, busy_share=round(used_s / 5, 3), **summary(tracks))
         assert counts["sent_away"] == 0
         assert not spoil(tracks)
-        live.await_log("times in a row; must be quiet", 2, since=seen)
+        live.await_log("times in a row; must stay up", 2, since=seen)
         assert len(live.log()[seen:].splitlines()) < 100
         assert live.process is not None
         assert live.process.poll() is None

@@ -309,7 +309,7 @@ for _ in range(40):
         source = (here.name, str(here.ports[0].address))
         assert talks(live, source, (there.name, first.address)) == "here"
         finish(run_on(live, there.name, claim, first.address, second.interface, second.mac))
-        live.await_log(f"speaks for {first.address}")
+        live.await_log(f"claims {first.address}")
         # It is still reached where it was first.
         assert talks(live, source, (there.name, first.address), 5) == "here"
         assert talks(live, source, (there.name, second.address), 5) == "here"

@@ -1,15 +1,15 @@
-//! What is to be done later: at most one time per thing, moved at will.
+//! An agenda of things to do later. Each thing has at most one time, which can be changed.
 
 use pathloom_model::Nanos;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-/// Things and when they are due; those of one time in the order of the things themselves.
+/// Things and their times. Things with the same time are in their own order.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda<T> {
     by_time: BTreeSet<(Nanos, T)>,
-    /// For look-ups alone.
+    /// Only for look-ups.
     due: FxHashMap<T, Nanos>,
 }
 
@@ -18,7 +18,7 @@ impl<T: Copy + Ord + Hash> Agenda<T> {
         Agenda { by_time: BTreeSet::new(), due: FxHashMap::default() }
     }
 
-    /// Puts `thing` at `at`, wherever it was before.
+    /// Sets the time of `thing` to `at`.
     pub(crate) fn set(&mut self, thing: T, at: Nanos) {
         if let Some(before) = self.due.insert(thing, at) {
             self.by_time.remove(&(before, thing));
@@ -26,14 +26,14 @@ impl<T: Copy + Ord + Hash> Agenda<T> {
         self.by_time.insert((at, thing));
     }
 
-    /// Takes `thing` off, if it is there.
+    /// Removes `thing`, if it is there.
     pub(crate) fn cancel(&mut self, thing: T) {
         if let Some(at) = self.due.remove(&thing) {
             self.by_time.remove(&(at, thing));
         }
     }
 
-    /// Whether `thing` is on it.
+    /// Whether `thing` is on the agenda.
     pub(crate) fn has(&self, thing: T) -> bool {
         self.due.contains_key(&thing)
     }
@@ -43,7 +43,7 @@ impl<T: Copy + Ord + Hash> Agenda<T> {
         self.by_time.first().map(|&(at, _)| at)
     }
 
-    /// Takes off the first thing that is due.
+    /// Removes and returns the first thing that is due.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<T> {
         let &(at, thing) = self.by_time.first().filter(|&&(at, _)| at <= now)?;
         self.by_time.remove(&(at, thing));

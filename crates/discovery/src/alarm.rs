@@ -1,4 +1,4 @@
-//! What went wrong and where, said in a way that a log can bear.
+//! Alarms: what went wrong and where, with a limit on how often the log says it.
 
 use crate::arp::ArpError;
 use crate::{Dpid, Mac, Place};
@@ -16,18 +16,18 @@ pub struct Alarm {
     pub what: Trouble,
     /// Where the offender is; port 0 is the switch as a whole.
     pub place: Place,
-    /// How often the same happened there since it was last said, this time included.
+    /// How often the same happened there since the last alarm about it, this time included.
     pub times: u64,
 }
 
 /// What can be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
-    /// LLDP that pretends to be a probe of ours.
+    /// LLDP that claims to be a probe of ours, with a wrong signature.
     ForgedProbe,
-    /// A probe of ours, but older than any wire can make it.
+    /// A probe of ours that is older than the delay of any cable explains.
     StaleProbe {
-        /// The port it once left by.
+        /// The port that it left by.
         from: Place,
         /// How long ago.
         age: Nanos,
@@ -44,27 +44,27 @@ pub enum Trouble {
         /// Where it arrived first.
         first: Place,
     },
-    /// A probe arrived at, or came from, a port at which a host lives: somebody relays probes.
+    /// A probe arrived at, or came from, a port with a host: somebody relays probes.
     ProbeOnHostPort {
         /// The port it left by.
         from: Place,
     },
-    /// A host lives at an end of a link: the link, which somebody may have made up, is given up.
+    /// A host is at an end of a link. The link may be forged, so it is no longer used.
     HostOnLink {
         /// The other end.
         peer: Place,
     },
-    /// A probe from a port arrived here, though one of the two is part of another link that stands.
+    /// A probe from a port arrived here, but one of the two ports is part of another link that is up.
     Contradiction {
         /// The port it left by.
         from: Place,
     },
-    /// A cable that leads back to its own switch.
+    /// A cable joins two ports of the same switch.
     Looped {
         /// The port the probe left by.
         from: Place,
     },
-    /// Probes get from here to there, but none comes back.
+    /// Probes arrive from here to there, but not in the other direction.
     OneWay {
         /// Where they arrive.
         to: Place,
@@ -78,31 +78,31 @@ pub enum Trouble {
     },
     /// More LLDP than a port may send.
     LldpFlood,
-    /// A second switch with this datapath id; it is ignored.
+    /// A second switch with this datapath identifier; it is ignored.
     DuplicateSwitch,
-    /// More ports than a switch can have here; the others are ignored.
+    /// More ports than discovery handles per switch; the others are ignored.
     TooManyPorts,
     /// More ARP than a port may send.
     ArpFlood,
-    /// More questions for unknown addresses than a port may have flooded.
+    /// More requests for unknown addresses than discovery forwards for one port.
     UnknownTargets,
     /// An ARP frame that no honest host sends.
     BadArp(ArpError),
-    /// More hosts than a port may have, or than there is room for.
+    /// More hosts than allowed, at one port or in total.
     TooManyHosts,
-    /// Someone speaks for an address, or with a hardware address, whose owner is alive elsewhere.
+    /// An ARP sender claims an address, or uses a hardware address, whose owner answers at another port.
     Spoofed {
         /// The address claimed.
         address: Ipv4Addr,
         /// The hardware address it was claimed with.
         mac: Mac,
-        /// Where the owner is.
+        /// The port of the owner.
         owner: Place,
     },
 }
 
 impl Trouble {
-    /// One word for counters.
+    /// The name of this kind, for counters.
     pub fn name(&self) -> &'static str {
         match self {
             Trouble::ForgedProbe => "forged_probe",
@@ -151,7 +151,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |time: Nanos| time.0 / 1_000_000;
         match self {
-            Trouble::ForgedProbe => f.write_str("sends LLDP that pretends to be a probe of this controller; ignored"),
+            Trouble::ForgedProbe => f.write_str("sends LLDP that claims to be a probe of this controller; ignored"),
             Trouble::StaleProbe { from, age } => {
                 write!(f, "a probe that left {from} arrived after {} ms; replayed, or the control channel is too slow; ignored", ms(*age))
             }
@@ -165,48 +165,52 @@ impl fmt::Display for Trouble {
             Trouble::ProbeOnHostPort { from } => {
                 write!(
                     f,
-                    "a probe that left {from} arrived here, though a host lives at one of the two: a relay; no link"
+                    "a probe that left {from} arrived here, but a host is at one of the two ports: a relay; no link"
                 )
             }
             Trouble::HostOnLink { peer } => {
-                write!(f, "a host lives at this end of a link to {peer}; the link is given up")
+                write!(f, "a host is at this end of a link to {peer}; the link is no longer used")
             }
             Trouble::Contradiction { from } => {
                 write!(
                     f,
-                    "a probe that left {from} arrived here, but one of the two is part of another link that stands"
+                    "a probe that left {from} arrived here, but one of the two ports is part of another link that is up"
                 )
             }
             Trouble::Looped { from } => write!(f, "is cabled to its own switch: a probe that left {from} arrived here"),
-            Trouble::OneWay { to } => write!(f, "probes get from here to {to}, but none comes back; no link"),
+            Trouble::OneWay { to } => {
+                write!(f, "probes arrive from here to {to}, but not in the other direction; no link")
+            }
             Trouble::Flapping { failures, wait } => {
-                write!(f, "went down {failures} times in a row; must be quiet for {} ms before it is used", ms(*wait))
+                write!(f, "went down {failures} times in a row; must stay up for {} ms before it is used", ms(*wait))
             }
             Trouble::LldpFlood => f.write_str("sends more LLDP than a port may; the rest is dropped"),
             Trouble::DuplicateSwitch => {
-                f.write_str("a second switch says it has this datapath id; ignored: give each switch its own")
+                f.write_str("a second switch has this datapath identifier; ignored: give each switch its own")
             }
-            Trouble::TooManyPorts => f.write_str("has more ports than are looked after; the others are ignored"),
+            Trouble::TooManyPorts => f.write_str("has more ports than the controller handles; the others are ignored"),
             Trouble::ArpFlood => f.write_str("sends more ARP than a port may; the rest is dropped"),
-            Trouble::UnknownTargets => f.write_str("asks for too many unknown addresses; not all are passed on"),
+            Trouble::UnknownTargets => {
+                f.write_str("sends too many ARP requests for unknown addresses; not all are forwarded")
+            }
             Trouble::BadArp(error) => write!(f, "an ARP frame {error}; dropped"),
-            Trouble::TooManyHosts => f.write_str("has more hosts than are looked after; the others are ignored"),
+            Trouble::TooManyHosts => f.write_str("has more hosts than allowed; the others are ignored"),
             Trouble::Spoofed { address, mac, owner } => {
-                write!(f, "{mac} speaks for {address} or with the hardware address of a host that is alive at {owner}; dropped")
+                write!(f, "{mac} claims {address}, but the owner of the address or of the hardware address is at {owner}; dropped")
             }
         }
     }
 }
 
-/// Lets one alarm of a kind through per place and span, and counts the others.
+/// Passes one alarm of a kind per place and time span, and counts the others.
 ///
 /// Holds at most one entry per known port and kind.
 #[derive(Clone, Debug)]
 pub(crate) struct AlarmFilter {
     every: Nanos,
-    /// For look-ups alone.
+    /// Only for look-ups.
     said: FxHashMap<(Place, Discriminant<Trouble>), (Nanos, u64)>,
-    /// How often each kind happened, whether it was said or not.
+    /// How often each kind happened, including alarms that were not passed.
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -215,7 +219,7 @@ impl AlarmFilter {
         AlarmFilter { every, said: FxHashMap::default(), counts: BTreeMap::new() }
     }
 
-    /// The alarm, if it is time to say it.
+    /// Counts an alarm; returns it if it may pass.
     pub(crate) fn raise(&mut self, now: Nanos, place: Place, what: Trouble) -> Option<Alarm> {
         *self.counts.entry(what.name()).or_default() += 1;
         let entry = self.said.entry((place, discriminant(&what)));

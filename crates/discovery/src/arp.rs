@@ -1,4 +1,4 @@
-//! ARP over Ethernet (RFC 826), read strictly: what is taken for true here decides where traffic goes.
+//! ARP over Ethernet (RFC 826), parsed strictly, because accepted frames decide where traffic goes.
 
 use crate::Mac;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ const ETHERNET_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
 pub enum Operation {
     /// Asks who has the target address.
     Request,
-    /// Says that the sender has its address.
+    /// Announces that the sender has its address.
     Reply,
 }
 
@@ -26,13 +26,13 @@ pub struct Arp {
     pub to: Mac,
     /// Request or reply.
     pub operation: Operation,
-    /// Who sends it.
+    /// Hardware address of the sender.
     pub sender_mac: Mac,
     /// The sender's address; 0.0.0.0 in a probe (RFC 5227 §2.1.1).
     pub sender_ip: Ipv4Addr,
-    /// Whom it is for; means nothing in a request.
+    /// Hardware address of the receiver; unused in a request.
     pub target_mac: Mac,
-    /// The address asked for.
+    /// The requested address.
     pub target_ip: Ipv4Addr,
 }
 
@@ -47,10 +47,10 @@ pub enum ArpError {
         "is not an ARP request or reply for IPv4 over Ethernet (types 1 and 0800, lengths 6 and 4, operation 1 or 2)"
     )]
     Kind,
-    /// Frame and packet name different senders.
+    /// Frame and packet have different sender addresses.
     #[error("was sent by one hardware address and speaks for another")]
     SenderMismatch,
-    /// Sent from a group address or from none.
+    /// The sender's hardware address is a group address or zero.
     #[error("has a sender hardware address that no station can have")]
     SenderMac,
     /// An address that no host can have: multicast, broadcast, loopback, 0/8 (but 0.0.0.0 in a request), 240/4.
@@ -70,7 +70,7 @@ impl Arp {
         Arp { to, operation: Operation::Request, sender_mac, sender_ip, target_mac: Mac::ZERO, target_ip }
     }
 
-    /// The answer to this request: `owner` has the address it asks for.
+    /// The answer to this request: `owner` has the requested address.
     pub fn answer(&self, owner: Mac) -> Arp {
         Arp {
             to: self.sender_mac,
@@ -82,12 +82,13 @@ impl Arp {
         }
     }
 
-    /// Whether the sender asks if anyone has an address before taking it (RFC 5227 §2.1.1).
+    /// Whether this is a probe: the sender checks that nobody has an address before it uses the address (RFC 5227
+    /// §2.1.1).
     pub fn is_probe(&self) -> bool {
         self.sender_ip.is_unspecified()
     }
 
-    /// Whether it announces its own address (RFC 5227 §2.3; "gratuitous").
+    /// Whether the sender announces its own address (RFC 5227 §2.3; "gratuitous").
     pub fn is_announcement(&self) -> bool {
         self.sender_ip == self.target_ip
     }
@@ -111,10 +112,10 @@ impl Arp {
         frame
     }
 
-    /// Reads a frame as it came in by a port, untagged. Bytes after the packet are padding.
+    /// Parses an untagged frame. Bytes after the packet are padding.
     ///
     /// # Errors
-    /// See [`ArpError`]; nothing of a refused frame may be believed.
+    /// See [`ArpError`]; no part of a refused frame can be trusted.
     pub fn parse(frame: &[u8]) -> Result<Arp, ArpError> {
         let bytes: &[u8; FRAME_BYTES] = frame.first_chunk().ok_or(ArpError::NoArp)?;
         if bytes[12..14] != ARP_ETHERTYPE.to_be_bytes() {

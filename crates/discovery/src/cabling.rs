@@ -1,7 +1,7 @@
-//! What was found against what is configured.
+//! Comparison of the cabling found with the configured cabling.
 //!
-//! Convention: node `n` of a fabric is the switch with datapath id `n + 1`, and its OpenFlow ports bear the numbers of
-//! the fabric's ports.
+//! Convention: node `n` of a fabric is the switch with datapath identifier `n + 1`, and its OpenFlow ports have the
+//! numbers of the fabric's ports.
 
 use crate::{Dpid, Place};
 use pathloom_model::{Fabric, LinkId, NodeId};
@@ -36,7 +36,7 @@ pub fn link_between(fabric: &Fabric, a: Place, b: Place) -> Option<LinkId> {
     link_at(fabric, a).filter(|&link| place_of(fabric, link.reverse()) == b)
 }
 
-/// Where the configured addresses are: what host learning wants to know.
+/// The ports of the configured addresses, for host learning.
 pub fn expected_hosts(fabric: &Fabric) -> impl Iterator<Item = (Ipv4Addr, Place)> + '_ {
     fabric.attachments().iter().map(|at| (at.address, place_of(fabric, at.uplink.reverse())))
 }
@@ -46,7 +46,7 @@ pub fn expected_hosts(fabric: &Fabric) -> impl Iterator<Item = (Ipv4Addr, Place)
 pub struct Miscabled {
     /// The port.
     pub at: Place,
-    /// The directed link that should begin there; it may lead to a host.
+    /// The configured directed link that begins there; it may lead to a host.
     pub wanted: LinkId,
     /// The port its cable leads to.
     pub found: Place,
@@ -55,10 +55,10 @@ pub struct Miscabled {
 /// How the cabling found differs from the one configured.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CablingReport {
-    /// Configured cables between switches that were not found, and neither of whose ports is cabled elsewhere. Cables
-    /// that are configured as failed are not missed.
+    /// Configured cables between switches that were not found, if neither of their ports is cabled elsewhere. Cables
+    /// that are configured as failed are not included.
     pub missing: Vec<LinkId>,
-    /// Links at ports or switches that the configuration does not know, lower end first.
+    /// Links at ports or switches that are not configured, lower end first.
     pub unexpected: Vec<(Place, Place)>,
     /// Configured ports that are cabled elsewhere: one entry per port.
     pub miscabled: Vec<Miscabled>,
@@ -67,7 +67,7 @@ pub struct CablingReport {
 }
 
 impl CablingReport {
-    /// Whether all is as configured.
+    /// Whether there is no difference.
     pub fn is_right(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.miscabled.is_empty()
     }
@@ -88,7 +88,7 @@ impl CablingReport {
     }
 }
 
-/// A port by the name of its node, where it has one.
+/// A port by the name of its node, if the fabric has it.
 struct End<'a>(&'a Fabric, Place);
 
 /// The far end of a link.
@@ -110,7 +110,7 @@ impl fmt::Display for Far<'_> {
     }
 }
 
-/// Compares links as found, each once and in either direction, with the cabling of `fabric`.
+/// Compares the links found with the cabling of `fabric`. Each link appears once, in either direction.
 pub fn compare(fabric: &Fabric, found: impl IntoIterator<Item = (Place, Place)>) -> CablingReport {
     let mut report = CablingReport::default();
     let mut peers = BTreeMap::new();
@@ -124,7 +124,7 @@ pub fn compare(fabric: &Fabric, found: impl IntoIterator<Item = (Place, Place)>)
                 report.miscabled.push(Miscabled { at, wanted, found: peer });
             }
             Some(_) => {}
-            // A known port at the other end is miscabled, which says it all.
+            // If the other end is a configured port, it is listed as miscabled, so nothing is added here.
             None if at < peer && link_at(fabric, peer).is_none() => report.unexpected.push((at, peer)),
             None => {}
         }

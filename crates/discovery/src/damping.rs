@@ -1,14 +1,15 @@
-//! A port that flaps is left alone until it has been quiet, the longer the more it flapped (the idea of RFC 2439).
+//! A flapping port is not used until it has been stable for a while. The more it flapped, the longer (the idea of RFC
+//! 2439).
 
 use pathloom_model::Nanos;
 
-/// Failures within [`MEMORY`] that are free.
+/// Number of failures within [`MEMORY`] that have no consequence.
 const FREE_FAILURES: u32 = 3;
 /// Without a failure for this long, the earlier ones are forgotten.
 const MEMORY: Nanos = Nanos::from_secs(10);
-/// Quiet time asked for at first; doubled per further failure.
+/// First required time without failure; doubled per further failure.
 const FIRST_WAIT: Nanos = Nanos::from_millis(100);
-/// Longest quiet time asked for.
+/// Longest required time without failure.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(10);
 
 /// The failures of one port.
@@ -28,7 +29,7 @@ impl Damper {
         self.last = now;
     }
 
-    /// How long the port, up again, must stay so before it is used; `None`: at once.
+    /// How long the port must stay up before it is used; `None`: at once.
     pub(crate) fn wait(&self, now: Nanos) -> Option<Nanos> {
         if now.saturating_sub(self.last) > MEMORY {
             return None;

@@ -1,4 +1,4 @@
-//! Links and hosts together, as a driver wants them: see [`Discovery`].
+//! Links and hosts together, for a driver: see [`Discovery`].
 
 use crate::alarm::Alarm;
 use crate::arp::ARP_ETHERTYPE;
@@ -11,10 +11,10 @@ use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
-/// What discovery is told.
+/// Input of discovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input<'a> {
-    /// A session to a switch stands. See [`LinkDiscovery::is_duplicate`].
+    /// A session to a switch is up. See [`LinkDiscovery::is_duplicate`].
     SwitchUp {
         /// The switch.
         dpid: Dpid,
@@ -33,12 +33,12 @@ pub enum Input<'a> {
         /// The port as it is now.
         state: PortState,
     },
-    /// A port is no more.
+    /// A port was removed.
     PortRemoved {
         /// The port.
         place: Place,
     },
-    /// A switch handed up a frame. Frames other than LLDP and ARP are none of discovery's business.
+    /// A packet-in. Discovery ignores frames other than LLDP and ARP.
     PacketIn {
         /// The port it came in by.
         place: Place,
@@ -57,14 +57,14 @@ pub enum Input<'a> {
         /// The host.
         host: KnownHost,
     },
-    /// The time that [`Discovery::poll_timeout`] named has come.
+    /// The time of [`Discovery::poll_timeout`] has come.
     Timeout,
 }
 
-/// What discovery says.
+/// Output of discovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// To be sent out of a port as it is: a packet-out with one output action.
+    /// A frame to send out of a port unchanged: a packet-out with one output action.
     Send {
         /// The port.
         place: Place,
@@ -123,15 +123,15 @@ pub enum Output {
         address: Ipv4Addr,
         /// Its hardware address.
         mac: Mac,
-        /// Where it was.
+        /// Its last port.
         place: Place,
     },
-    /// Something is wrong: for the log, once per offender and span.
+    /// A fault, for the log: once per offender and time span.
     Alarm(Alarm),
 }
 
-/// [`LinkDiscovery`] and [`HostLearning`], each told what the other finds out: ports without a switch face hosts, and
-/// ports with hosts are no ends of links.
+/// [`LinkDiscovery`] and [`HostLearning`], connected: ports without a switch face hosts, and ports with hosts are not
+/// ends of links.
 pub struct Discovery {
     links: LinkDiscovery,
     hosts: HostLearning,
@@ -139,8 +139,8 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// Starts without switches. `secret` must be drawn from real randomness at each start of the controller; `rng`
-    /// draws probes apart.
+    /// Starts without switches. `secret` must come from real randomness at each start of the controller; `rng` spreads
+    /// probes over time.
     pub fn new(probes: ProbeSettings, hosts: HostSettings, secret: [u8; 32], rng: Pcg64) -> Discovery {
         Discovery {
             links: LinkDiscovery::new(probes, ProbeKey::new(secret), rng),
@@ -149,7 +149,7 @@ impl Discovery {
         }
     }
 
-    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest.
+    /// Handles an input. Time never goes back: an earlier `now` counts as the latest.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         match input {
             Input::SwitchUp { dpid, ports } => self.links.handle(now, LinkInput::SwitchUp { dpid, ports }),
@@ -171,22 +171,22 @@ impl Discovery {
         self.pass_on(now);
     }
 
-    /// The next thing to be done, in order.
+    /// The next output, in order.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Input::Timeout`] is wanted, if nothing else happens before.
+    /// When to pass [`Input::Timeout`], if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         [self.links.poll_timeout(), self.hosts.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// What is known of links.
+    /// The state of links.
     pub fn links(&self) -> &LinkDiscovery {
         &self.links
     }
 
-    /// What is known of hosts.
+    /// The state of hosts.
     pub fn hosts(&self) -> &HostLearning {
         &self.hosts
     }
@@ -200,8 +200,8 @@ impl Discovery {
         counts
     }
 
-    /// Tells each half what the other found, until neither has anything new. It ends: hosts only make ports edges, and
-    /// a port that became one says so once.
+    /// Passes outputs of each half to the other until neither has a new one. This ends, because hosts only make ports
+    /// edge ports, and a port reports once that it became one.
     fn pass_on(&mut self, now: Nanos) {
         loop {
             while let Some(output) = self.links.poll_output() {

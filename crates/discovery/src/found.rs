@@ -1,43 +1,43 @@
-//! A fabric from what was found, where none is configured.
+//! Builds a fabric from the topology found, if none is configured.
 
 use crate::{Dpid, KnownHost, Mac, Place};
 use pathloom_model::{Fabric, FabricBuilder, FabricError, LinkSettings, NodeId, PortNo, Tier};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// A fabric, and what its names are on the wire. Ports of a [`Fabric`] count from 1 without gaps in the order of cabling,
-/// and its addresses are laid out by ToR; real switches do as they please.
+/// A fabric, and the numbers of its ports on the wire. Ports of a [`Fabric`] count from 1 without gaps in the order of
+/// cabling, and its addresses are laid out by ToR. Real switches may have other numbers and addresses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FoundFabric {
     /// Switches `s1`, `s2`, … by datapath id; hosts `h-10.0.0.1`, … by their lowest address.
     pub fabric: Fabric,
-    /// Per address found, the address that the fabric gives to that host's port.
+    /// For each address found: the address that the fabric gives to that host's port.
     pub addresses: BTreeMap<Ipv4Addr, Ipv4Addr>,
     to_wire: BTreeMap<(NodeId, PortNo), Place>,
     from_wire: BTreeMap<Place, (NodeId, PortNo)>,
 }
 
 impl FoundFabric {
-    /// What a port of the fabric is on the wire.
+    /// The port on the wire for a port of the fabric.
     pub fn place(&self, node: NodeId, port: PortNo) -> Option<Place> {
         self.to_wire.get(&(node, port)).copied()
     }
 
-    /// What a port on the wire is in the fabric.
+    /// The port of the fabric for a port on the wire.
     pub fn port(&self, place: Place) -> Option<(NodeId, PortNo)> {
         self.from_wire.get(&place).copied()
     }
 
-    /// Whether the hosts have the very addresses that the fabric lays out, so that one rule per ToR routes to them.
+    /// Whether all hosts have the addresses that the fabric lays out, so that one rule per ToR routes to them.
     pub fn is_laid_out(&self) -> bool {
         self.addresses.iter().all(|(found, laid_out)| found == laid_out)
     }
 }
 
-/// Why no fabric can be built of what was found.
+/// Why no fabric can be built.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FoundError {
-    /// Several hosts on one port, behind a switch that is not ours.
+    /// Several hosts on one port, behind a switch that the controller does not control.
     #[error("{place}: {first} and {second} are both there; a fabric has one host per port, so give each its own")]
     SharedPort {
         /// The port.
@@ -47,18 +47,19 @@ pub enum FoundError {
         /// Another one.
         second: Mac,
     },
-    /// A port that is both end of a link and home of a host.
+    /// A port that is the end of a link and also has a host.
     #[error("{0}: is part of a link, and a host is there too")]
     HostOnLink(Place),
-    /// The model refuses it, for fewer than two hosts for instance.
+    /// The model refuses the fabric, for example because it has fewer than two hosts.
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }
 
-/// Builds a fabric of switches, links (each once) and hosts as found. `settings` says what a port sends with.
+/// Builds a fabric of the switches, links (each once) and hosts found. `settings` gives the link settings of a port.
 ///
-/// Tiers are inferred: a switch with hosts is a ToR; its neighbours without hosts are aggregation switches if there are
-/// switches beyond them, and else cores; what is beyond is core. Pods are what hangs together without the cores.
+/// Tiers are inferred. A switch with hosts is a ToR. If there are switches further away from hosts than the neighbours
+/// of ToRs, these neighbours are aggregation switches and the further switches are cores. Otherwise the neighbours are
+/// cores. Pods are the connected parts without the cores.
 ///
 /// # Errors
 /// See [`FoundError`].
@@ -88,7 +89,7 @@ pub fn build_fabric(
         let name = addresses.first().map(|address| format!("h-{address}")).expect("entered with its first address");
         host_nodes.insert(place, builder.host(name, pods.get(&place.dpid).copied()));
     }
-    // In the order of the lower ports: a switch's ports keep their order as far as the other ends allow.
+    // In the order of the lower ports, so that a switch's ports keep their order as far as possible.
     let mut to_wire = Vec::new();
     let cables = links.iter().map(|&(a, b)| (a, Some(b))).chain(homes.keys().map(|&place| (place, None)));
     for (a, b) in cables.collect::<BTreeSet<_>>() {
@@ -135,7 +136,7 @@ fn neighbours(links: &BTreeSet<(Place, Place)>) -> BTreeMap<Dpid, Vec<Dpid>> {
     neighbours
 }
 
-/// By hops to the nearest switch with hosts.
+/// Tiers, by hops to the nearest switch with hosts.
 fn tiers<T>(
     all: &BTreeSet<Dpid>,
     links: &BTreeSet<(Place, Place)>,
@@ -162,7 +163,8 @@ fn tiers<T>(
     all.iter().map(|dpid| (*dpid, tier(dpid))).collect()
 }
 
-/// What hangs together without the cores, numbered by lowest datapath id; nothing if that is all one or each its own.
+/// The connected parts without the cores, numbered by lowest datapath identifier. Empty if there is only one part, or
+/// if each switch is its own part.
 fn pods(all: &BTreeSet<Dpid>, links: &BTreeSet<(Place, Place)>, tiers: &BTreeMap<Dpid, Tier>) -> BTreeMap<Dpid, u32> {
     let neighbours = neighbours(links);
     let mut pods = BTreeMap::new();
@@ -197,7 +199,7 @@ mod tests {
 
     const SETTINGS: LinkSettings = LinkSettings { rate_bps: 1_000_000_000, delay_ps: 1_000_000, buffer_packets: 100 };
 
-    /// What perfect discovery of a fabric would find.
+    /// The result of a perfect discovery of a fabric.
     fn rebuilt(spec: &str) -> (Fabric, FoundFabric) {
         let fabric = fabric_from_spec(spec).unwrap();
         let switches: Vec<Dpid> = fabric.switches().iter().map(|&node| dpid_of(node)).collect();

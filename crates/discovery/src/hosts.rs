@@ -1,4 +1,4 @@
-//! Which host is where, learnt from ARP: see [`HostLearning`].
+//! The port of each host, learnt from ARP: see [`HostLearning`].
 
 mod claims;
 mod serving;
@@ -13,35 +13,35 @@ use pathloom_model::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-/// How hosts are learnt, and how much of it a port may cause.
+/// How hosts are learnt, with limits per port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostSettings {
-    /// From this address the controller asks hosts whether they are there; no host may have it.
+    /// The hardware address from which the controller sends ARP requests to hosts; no host may have it.
     pub own_mac: Mac,
-    /// ARP frames looked at, per port.
+    /// Limit of ARP frames, per port.
     pub arp: Rate,
-    /// Questions for unknown addresses passed on, per port.
+    /// Limit of forwarded requests for unknown addresses, per port.
     pub unknown: Rate,
-    /// Questions for unknown addresses passed on to all edge ports, in all.
+    /// Limit of requests for unknown addresses forwarded to all edge ports, in total.
     pub floods: Rate,
-    /// Hosts at one port.
+    /// Maximum number of hosts at one port.
     pub hosts_per_port: usize,
-    /// Hosts in all.
+    /// Maximum number of hosts in total.
     pub hosts: usize,
-    /// Questions to a host before it is taken for silent.
+    /// Number of requests to a host before it counts as silent.
     pub probes: u32,
-    /// Between two of them.
+    /// Time between two of these requests.
     pub probe_gap: Nanos,
-    /// A host heard of within this time is answered for.
+    /// The controller answers for a host that it heard within this time.
     pub fresh: Nanos,
-    /// A host not heard of for this long is asked whether it is still there.
+    /// After this time without a frame from a host, the controller sends it a request.
     pub idle: Nanos,
-    /// A claim to the address of a live host is not looked at again for this long.
+    /// After a refuted claim to an address, further claims from the same port are refused for this long.
     pub refused_for: Nanos,
-    /// Whether an address of the configuration is at its port and nowhere else. If not, its configured port is asked for
-    /// it before it is believed elsewhere.
+    /// Whether a configured address is valid only at its port. If not, the controller asks at its configured port
+    /// before it accepts the address at another one.
     pub pinned: bool,
-    /// The same alarm about one port is said at most so often.
+    /// Minimum time between two equal alarms about one port.
     pub alarm_every: Nanos,
 }
 
@@ -65,15 +65,15 @@ impl Default for HostSettings {
     }
 }
 
-/// What host learning is told.
+/// Input of host learning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostInput<'a> {
-    /// A port faces hosts from now on. ARP from other ports is not looked at.
+    /// A port faces hosts from now on. ARP from other ports is dropped.
     EdgeUp {
         /// The port.
         place: Place,
     },
-    /// A port faces hosts no more, or lost carrier.
+    /// A port no longer faces hosts, or lost carrier.
     EdgeDown {
         /// The port.
         place: Place,
@@ -85,33 +85,34 @@ pub enum HostInput<'a> {
         /// The port.
         place: Place,
     },
-    /// A host was there when the controller last ran. It is asked as soon as its port is up, and counts from its answer on.
+    /// A host was known when the controller last ran. It gets a request as soon as its port is up, and is learnt when
+    /// it answers.
     Remembered {
         /// The host.
         host: KnownHost,
     },
-    /// An ARP frame came in, untagged.
+    /// An untagged ARP frame arrived.
     Frame {
-        /// By this port.
+        /// At this port.
         place: Place,
         /// From the Ethernet header on.
         frame: &'a [u8],
     },
-    /// The time that [`HostLearning::poll_timeout`] named has come.
+    /// The time of [`HostLearning::poll_timeout`] has come.
     Timeout,
 }
 
-/// What host learning says.
+/// Output of host learning.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostOutput {
-    /// To be sent out of a port as it is.
+    /// A frame to send out of a port unchanged.
     Send {
         /// The port.
         place: Place,
         /// From the Ethernet header on.
         frame: Vec<u8>,
     },
-    /// A host is there.
+    /// A host was learnt.
     HostLearnt {
         /// Its address.
         address: Ipv4Addr,
@@ -120,7 +121,7 @@ pub enum HostOutput {
         /// Its port.
         place: Place,
     },
-    /// A host is elsewhere, or its address belongs to another one now: at the old place nobody answers any more.
+    /// A host moved, or its address belongs to another host now. At the old port nobody answers any more.
     HostMoved {
         /// The address.
         address: Ipv4Addr,
@@ -131,20 +132,20 @@ pub enum HostOutput {
         /// Its port from now on.
         to: Place,
     },
-    /// A host is there no more: its port is down, or it was silent for long and does not answer.
+    /// A host has gone: its port is down, or it was silent for long and does not answer.
     HostGone {
         /// Its address.
         address: Ipv4Addr,
         /// Its hardware address.
         mac: Mac,
-        /// Where it was.
+        /// Its last port.
         place: Place,
     },
-    /// Something is wrong.
+    /// A fault.
     Alarm(Alarm),
 }
 
-/// A host that is there.
+/// A known host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KnownHost {
     /// Its address.
@@ -155,7 +156,7 @@ pub struct KnownHost {
     pub place: Place,
 }
 
-/// A port that faces, or faced, hosts.
+/// A port that faces or faced hosts.
 #[derive(Clone, Debug)]
 struct Edge {
     up: bool,
@@ -165,22 +166,24 @@ struct Edge {
     hosts: BTreeSet<Ipv4Addr>,
 }
 
-/// Learns hosts from the ARP frames that edge switches hand up, answers for those it knows, and passes on what it must.
+/// Learns hosts from the ARP frames that edge switches send as packet-ins, answers requests for known hosts, and
+/// forwards other requests.
 ///
-/// Who speaks first for an address has it. Whoever claims it afterwards from another port or with another hardware
-/// address (and whoever uses the hardware address of a host elsewhere) is not believed before the owner has been asked
-/// at its old place, [`HostSettings::probes`] times, and kept silent; an owner that answers makes the claim an alarm.
-/// An owner whose port is down has left: the claim holds at once. (This is the host prober and the pre-condition of
-/// TopoGuard, Hong et al., NDSS 2015, §V.) Addresses of the configuration are at their port and nowhere else, or, where
-/// they are not pinned, their port is asked before they are believed elsewhere.
+/// The first host that sends ARP with an address owns the address. A claim is an ARP frame with this address from
+/// another port or with another hardware address, or with the hardware address of a host from another port. Before the
+/// controller accepts a claim, it sends [`HostSettings::probes`] requests to the owner at its old port. If the owner
+/// answers, the claim raises an alarm; if not, the claim is accepted. If the owner's port is down, the claim is
+/// accepted at once. (This is the host prober and the pre-condition of TopoGuard, Hong et al., NDSS 2015, §V.)
+/// Configured addresses are valid only at their port. If they are not pinned, the controller asks at their port before
+/// it accepts them elsewhere.
 ///
-/// A question for a known host is answered here, or passed on to it alone if it was not heard of lately; one for an
-/// unknown address goes to its configured port, or to all edge ports, never to ports between switches. The question
-/// whether an address is free (RFC 5227 §2.1.1, sender 0.0.0.0) teaches nothing, and is answered only for an owner that
-/// was heard of lately. All of it is limited per port.
+/// The controller answers a request for a known host, or forwards it only to this host if it has not heard it recently.
+/// It forwards a request for an unknown address to the configured port or to all edge ports, never to ports between
+/// switches. From a request whether an address is free (RFC 5227 §2.1.1, sender 0.0.0.0) it learns nothing. It answers
+/// such a request only for an owner that it heard recently. All of this is limited per port.
 ///
-/// What it cannot tell: a host that takes the address of one that is switched off, or of a neighbour on the same port
-/// whose answers it can imitate, is believed, unless the configuration says otherwise. ARP has nothing to prove more by.
+/// Limits: the controller accepts a host that takes the address of a host that is switched off, or of a neighbour on
+/// the same port whose answers it can imitate, unless the configuration forbids it. ARP offers no better proof.
 pub struct HostLearning {
     settings: HostSettings,
     now: Nanos,
@@ -188,9 +191,9 @@ pub struct HostLearning {
     hosts: BTreeMap<Ipv4Addr, Host>,
     by_mac: BTreeMap<Mac, BTreeSet<Ipv4Addr>>,
     expected: BTreeMap<Ipv4Addr, Place>,
-    /// Addresses of the configuration that somebody shows elsewhere, and when their own ports were asked first.
+    /// Configured addresses that were claimed at other ports, and when their own ports were first asked.
     presumed: BTreeMap<Ipv4Addr, Nanos>,
-    /// When to look after which host.
+    /// When to check which host.
     agenda: Agenda<Ipv4Addr>,
     floods: Bucket,
     off_edge: u64,
@@ -217,7 +220,7 @@ impl HostLearning {
         }
     }
 
-    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest.
+    /// Handles an input. Time never goes back: an earlier `now` counts as the latest.
     pub fn handle(&mut self, now: Nanos, input: HostInput<'_>) {
         self.now = self.now.max(now);
         match input {
@@ -233,22 +236,22 @@ impl HostLearning {
         }
     }
 
-    /// The next thing to be done, in order.
+    /// The next output, in order.
     pub fn poll_output(&mut self) -> Option<HostOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`HostInput::Timeout`] is wanted, if nothing else happens before.
+    /// When to pass [`HostInput::Timeout`], if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.agenda.next()
     }
 
-    /// Hosts that are there, by address.
+    /// Known hosts, by address.
     pub fn hosts(&self) -> impl Iterator<Item = KnownHost> + '_ {
         self.hosts.iter().filter(|(_, host)| host.plugged).map(|(&address, host)| host.known(address))
     }
 
-    /// The host with an address, if it is there.
+    /// The host with an address, if it is known.
     pub fn host(&self, address: Ipv4Addr) -> Option<KnownHost> {
         self.hosts.get(&address).filter(|host| host.plugged).map(|host| host.known(address))
     }
@@ -263,7 +266,7 @@ impl HostLearning {
         self.alarms.counts()
     }
 
-    /// ARP frames dropped because they came in by ports that do not face hosts.
+    /// Number of ARP frames dropped because they arrived at ports that do not face hosts.
     pub fn off_edge(&self) -> u64 {
         self.off_edge
     }
@@ -271,7 +274,7 @@ impl HostLearning {
     fn edge_up(&mut self, place: Place) {
         let edge = self.edge(place);
         edge.up = true;
-        // Those that were here before the port went down may be here again.
+        // Hosts from before the port went down may be here again.
         for address in edge.hosts.clone() {
             if !self.hosts[&address].plugged {
                 self.ask(address, None);

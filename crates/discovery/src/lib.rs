@@ -1,10 +1,14 @@
-//! What hangs where on live switches, found out and kept true: which cable joins which ports ([`LinkDiscovery`], by LLDP
-//! that nobody can forge), which host is where ([`HostLearning`], by ARP that is not believed blindly), both together
-//! ([`Discovery`]), how that compares with the cabling that is configured ([`cabling`]), what of it can be used though it
-//! is at other ports ([`wiring`]), and what fabric it is where none is configured ([`build_fabric`]).
+//! Discovery of the topology of live switches.
 //!
-//! State machines without sockets or clocks: `handle(now, input)`, `poll_output()`, `poll_timeout()`. What is wrong is an
-//! [`Alarm`] that names the place; the offender is limited, everyone else goes on.
+//! - [`LinkDiscovery`]: which cable joins which ports, by LLDP that nobody can forge;
+//! - [`HostLearning`]: which host is at which port, by ARP that is verified;
+//! - [`Discovery`]: both together;
+//! - [`cabling`]: comparison with the configured cabling;
+//! - [`wiring`]: cables at other ports than configured that can be used;
+//! - [`build_fabric`]: the fabric, if none is configured.
+//!
+//! These are state machines without sockets or clocks: `handle(now, input)`, `poll_output()`, `poll_timeout()`. A fault
+//! raises an [`Alarm`] that names its place. The offender is limited; all others are served as usual.
 
 mod agenda;
 mod alarm;

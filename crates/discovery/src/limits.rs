@@ -1,15 +1,16 @@
-//! How much one port may ask of the controller: a token bucket each, so that an offender spends its own tokens only.
+//! Limits on frames from one port to the controller. Each port has a token bucket, so an offender spends only its own
+//! tokens.
 
 use crate::Place;
 use pathloom_model::{units::NS_PER_S, Nanos};
 use std::collections::BTreeMap;
 
-/// Tokens come in at a steady rate and may be saved up to a burst.
+/// Tokens arrive at a constant rate and accumulate up to a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
     /// Tokens per second; at least 1.
     pub per_s: u32,
-    /// Most that can be saved; at least 1.
+    /// Maximum number of tokens; at least 1.
     pub burst: u32,
 }
 
@@ -17,7 +18,7 @@ pub struct Rate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
-    /// Tokens times a second's nanoseconds: a nanosecond brings `per_s` of these.
+    /// Tokens times 10⁹: each nanosecond adds `per_s`.
     level: u64,
     filled: Nanos,
 }
@@ -58,7 +59,7 @@ impl Bucket {
 #[derive(Clone, Debug)]
 pub struct PortLimiter {
     rate: Rate,
-    /// With each the number of frames refused so far.
+    /// Each with the number of frames refused so far.
     buckets: BTreeMap<Place, (Bucket, u64)>,
 }
 
@@ -68,12 +69,12 @@ impl PortLimiter {
         PortLimiter { rate, buckets: BTreeMap::new() }
     }
 
-    /// Whether a frame from this port may be looked at now. A refused one costs next to nothing.
+    /// Whether a frame from this port may be handled now. A refused frame costs almost nothing.
     pub fn admit(&mut self, now: Nanos, place: Place) -> bool {
         self.admit_or_count(now, place).is_ok()
     }
 
-    /// The same; of a port that may not, how many frames it was refused so far.
+    /// The same; the error is the number of frames of this port refused so far.
     pub fn admit_or_count(&mut self, now: Nanos, place: Place) -> Result<(), u64> {
         let (bucket, refused) = self.buckets.entry(place).or_insert_with(|| (Bucket::new(now, self.rate), 0));
         if bucket.take(now) {

@@ -1,4 +1,4 @@
-//! Which cable joins which ports, found out by probes: see [`LinkDiscovery`].
+//! The cables between ports, found by probes: see [`LinkDiscovery`].
 
 mod hearing;
 mod ports;
@@ -14,34 +14,34 @@ use ports::{Port, Switch};
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How links are looked for. The defaults find a link within 100 ms, and lose a silent one within 8 s: `interval` until
-/// the next probe, and `silence`.
+/// Settings of probing. The defaults find a link within 100 ms, and take a silent one down within 8 s: `interval` until
+/// the next probe, plus `silence`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeSettings {
-    /// Longest time between two rounds of a switch. A round probes all of its ports that are part of a link or face hosts,
-    /// one right after the other: a switch that wakes up for one probe takes the others along.
+    /// Longest time between two rounds of a switch. A round probes all of its ports that are part of a link or face
+    /// hosts, one right after the other, so that the switch wakes up only once.
     pub interval: Nanos,
-    /// Between probes of any other port, as of one whose link fell silent.
+    /// Time between probes of any other port, for example one whose link fell silent.
     pub idle_interval: Nanos,
-    /// Between the first two probes after a port came up; doubled from probe to probe.
+    /// Time between the first two probes after a port came up; doubled from probe to probe.
     pub first_gap: Nanos,
-    /// After this, a probe of a link that has not arrived is sent again.
+    /// Time after which a probe of a link that has not arrived is sent again.
     pub retry: Nanos,
-    /// A link is down when no probe of it has arrived for this long after the first that did not.
+    /// A link is down if none of its probes has arrived for this long, counted from the first that did not arrive.
     pub silence: Nanos,
-    /// Probes, at least, that must have stayed away until then.
+    /// Minimum number of probes that must be missing until then.
     pub missed: u32,
-    /// A probe older than this is refused. Bounds what a relay can do, and must bear the delay of two control channels.
+    /// A probe older than this is refused. This limits relays, and must exceed the delay of two control channels.
     pub max_age: Nanos,
-    /// A port on which no probe was heard for this long after it came up faces hosts.
+    /// A port faces hosts if no probe arrived there for this long after it came up.
     pub settle: Nanos,
-    /// Links of a switch whose session is lost are believed for so long: it forwards on without us.
+    /// How long links of a switch without a session count as up, because it still forwards.
     pub session_grace: Nanos,
-    /// Probes sent in all.
+    /// Limit of probes sent in total.
     pub sends: Rate,
-    /// LLDP frames looked at, per port.
+    /// Limit of LLDP frames, per port.
     pub lldp: Rate,
-    /// The same alarm about one port is said at most so often.
+    /// Minimum time between two equal alarms about one port.
     pub alarm_every: Nanos,
 }
 
@@ -65,7 +65,7 @@ impl Default for ProbeSettings {
 }
 
 impl ProbeSettings {
-    /// How long a direction may be silent before a link came of it.
+    /// How long a direction may be silent before the link is up.
     fn window(&self) -> Nanos {
         self.silence.saturating_add(self.max_age)
     }
@@ -78,21 +78,21 @@ pub struct PortState {
     pub port: PortNo,
     /// Its hardware address.
     pub mac: Mac,
-    /// Whether it has carrier and is not shut down.
+    /// Whether it has carrier and is not disabled.
     pub up: bool,
 }
 
-/// What link discovery is told.
+/// Input of link discovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkInput<'a> {
-    /// A session to a switch stands. See [`LinkDiscovery::is_duplicate`].
+    /// A session to a switch is up. See [`LinkDiscovery::is_duplicate`].
     SwitchUp {
         /// The switch.
         dpid: Dpid,
         /// All its ports.
         ports: &'a [PortState],
     },
-    /// The session to a switch was lost. Its links are believed for [`ProbeSettings::session_grace`].
+    /// The session to a switch was lost. Its links stay up for [`ProbeSettings::session_grace`].
     SwitchDown {
         /// The switch.
         dpid: Dpid,
@@ -104,20 +104,20 @@ pub enum LinkInput<'a> {
         /// The port as it is now.
         state: PortState,
     },
-    /// A port is no more.
+    /// A port was removed.
     PortRemoved {
         /// The port.
         place: Place,
     },
-    /// An LLDP frame came in.
+    /// An LLDP frame arrived.
     Frame {
-        /// By this port.
+        /// At this port.
         place: Place,
         /// From the Ethernet header on.
         frame: &'a [u8],
     },
-    /// A host is known to live at this port. To be said only of ports named by [`LinkOutput::EdgeUp`], or on better
-    /// authority (configuration): frames of hosts cross ports between switches too.
+    /// A host is known at this port. Only for ports of [`LinkOutput::EdgeUp`], or if the configuration says so, because
+    /// frames of hosts also cross ports between switches.
     HostSeen {
         /// The port.
         place: Place,
@@ -127,41 +127,41 @@ pub enum LinkInput<'a> {
         /// The port.
         place: Place,
     },
-    /// The time that [`LinkDiscovery::poll_timeout`] named has come.
+    /// The time of [`LinkDiscovery::poll_timeout`] has come.
     Timeout,
 }
 
-/// Why a link is no more.
+/// Why a link went down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkLoss {
     /// A port of it lost carrier or was removed.
     PortDown,
-    /// Probes do not get through.
+    /// Probes do not arrive.
     Silent,
     /// The session to one of its switches was lost for too long.
     SwitchGone,
-    /// It cannot be told from a relay any more; an alarm says why.
+    /// It may be a relay; an alarm says why.
     Doubtful,
 }
 
-/// What link discovery says.
+/// Output of link discovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkOutput {
-    /// To be sent out of a port as it is.
+    /// A frame to send out of a port unchanged.
     Send {
         /// The port.
         place: Place,
         /// From the Ethernet header on.
         frame: Vec<u8>,
     },
-    /// Probes get through in both directions.
+    /// Probes arrive in both directions.
     LinkUp {
         /// The end with the lower switch and port.
         a: Place,
         /// The other end.
         b: Place,
     },
-    /// The link is not to be used any more.
+    /// The link must not be used any more.
     LinkDown {
         /// The end with the lower switch and port.
         a: Place,
@@ -170,26 +170,26 @@ pub enum LinkOutput {
         /// Why.
         why: LinkLoss,
     },
-    /// The port is up and no switch answers there: hosts may be.
+    /// The port is up and no switch answers there, so hosts may be there.
     EdgeUp {
         /// The port.
         place: Place,
     },
-    /// The port faces hosts no more.
+    /// The port no longer faces hosts.
     EdgeDown {
         /// The port.
         place: Place,
     },
-    /// Something is wrong.
+    /// A fault.
     Alarm(Alarm),
 }
 
-/// What is to be done later.
+/// Things to do later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Timer {
-    /// See whether probes from a port still arrive.
+    /// Check whether probes from a port still arrive.
     Check(Place),
-    /// A port that flapped has been quiet for long enough.
+    /// A port that flapped has been stable for long enough.
     Quiet(Place),
     /// No switch has answered at a port for long enough.
     Settle(Place),
@@ -199,22 +199,25 @@ enum Timer {
 
 /// Finds the cables between switches and notices when they break.
 ///
-/// Each port sends probes ([`crate::lldp`]): fast after it came up, and rarely once it is known what is there. Then the
-/// ports of a switch have their turn together, once per [`ProbeSettings::interval`]; the turns of switches are drawn apart.
-/// A link is up when probes arrive in both directions. It is down at once when a port of it loses carrier; if one of its
-/// probes does not arrive, more are sent, and it is down after [`ProbeSettings::silence`]. Loops do not matter: a probe
-/// crosses one cable and goes nowhere else.
+/// Each port sends probes ([`crate::lldp`]): often after it came up, and rarely once its neighbour is known. Then all
+/// ports of a switch are probed together, once per [`ProbeSettings::interval`]; the rounds of different switches are
+/// spread over time. A link is up when probes arrive in both directions. It is down at once when one of its ports loses
+/// carrier. If one of its probes does not arrive, more are sent, and the link is down after [`ProbeSettings::silence`].
+/// Loops do no harm, because a probe crosses only one cable.
 ///
-/// What an attacker on hosts cannot do: make up or change a probe (signed), use an old one (time stamp, and each is
-/// good for one arrival), use one of an earlier start (key), join ports where hosts are known to live (those get no
-/// probes, and a probe that arrives there is an alarm), displace a link that stands, or make us work (limit per port).
+/// An attacker on hosts cannot
 ///
-/// What cannot be told from a cable by content: two hosts that have never sent anything else, and pass on each other's
-/// probes, both ways, faster than [`ProbeSettings::max_age`]. The link they feign is given up when either is seen as a
-/// host ([`LinkInput::HostSeen`]); where the cabling is configured, [`crate::cabling::compare`] shows it as unexpected.
-/// A port that loses carrier forgets that hosts lived there (it may have been cabled anew), so a host that can switch
-/// its port off can start over as such a relay. On a hub, a link may be up for the moment between the first and the
-/// second arrival of a probe.
+/// - forge or change a probe (it is signed);
+/// - use an old one (it has a time stamp and is valid for one arrival) or one of an earlier start (the key differs);
+/// - join ports with known hosts (these get no probes, and a probe that arrives there raises an alarm);
+/// - displace a link that is up;
+/// - overload the controller (limit per port).
+///
+/// One attack looks like a cable: two hosts that never sent anything else relay each other's probes, both ways, within
+/// [`ProbeSettings::max_age`]. This false link goes down when either is seen as a host ([`LinkInput::HostSeen`]). If
+/// the cabling is configured, [`crate::cabling::compare`] shows the link as unexpected. A port that loses carrier
+/// forgets its hosts, because it may have been cabled anew. So a host that can switch its port off can become such a
+/// relay again. On a hub, a link may be up for the moment between the first and the second arrival of a probe.
 pub struct LinkDiscovery {
     settings: ProbeSettings,
     key: ProbeKey,
@@ -223,10 +226,10 @@ pub struct LinkDiscovery {
     switches: BTreeMap<Dpid, Switch>,
     ports: BTreeMap<Place, Port>,
     timers: Agenda<Timer>,
-    /// Probes due soon after something happened; they go before the routine ones.
+    /// Urgent probes after an event; they go before the routine ones.
     urgent: Agenda<Place>,
     routine: Agenda<Place>,
-    /// When all ports of a switch are probed again.
+    /// When the next round of each switch is due.
     rounds: Agenda<Dpid>,
     pace: Bucket,
     nonce: u64,
@@ -235,7 +238,7 @@ pub struct LinkDiscovery {
 }
 
 impl LinkDiscovery {
-    /// Starts without switches. `key` must be new at each start of the controller; `rng` draws times apart.
+    /// Starts without switches. `key` must be new at each start of the controller; `rng` spreads probes over time.
     pub fn new(settings: ProbeSettings, key: ProbeKey, rng: Pcg64) -> LinkDiscovery {
         LinkDiscovery {
             pace: Bucket::new(Nanos::ZERO, settings.sends),
@@ -255,7 +258,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// Takes in what happened. Time never goes back: an earlier `now` counts as the latest.
+    /// Handles an input. Time never goes back: an earlier `now` counts as the latest.
     pub fn handle(&mut self, now: Nanos, input: LinkInput<'_>) {
         self.now = self.now.max(now);
         match input {
@@ -277,22 +280,24 @@ impl LinkDiscovery {
         self.send_due();
     }
 
-    /// The next thing to be done, in order.
+    /// The next output, in order.
     pub fn poll_output(&mut self) -> Option<LinkOutput> {
         self.outputs.pop_front()
     }
 
-    /// When [`LinkInput::Timeout`] is wanted, if nothing else happens before.
+    /// When to pass [`LinkInput::Timeout`], if nothing else happens before.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let probe = [self.urgent.next(), self.routine.next()].into_iter().flatten().min();
         let probe = probe.map(|at| at.max(self.pace.ready_at()));
         [self.timers.next(), self.rounds.next(), probe].into_iter().flatten().min()
     }
 
-    /// Whether `ports` are those of another switch than the one that has a session under this datapath id. The driver
-    /// should then close the newcomer's session; if it reports it as up all the same, it is ignored and an alarm raised.
+    /// Whether `ports` belong to another switch than the one that has a session with this datapath identifier. The
+    /// driver should then close the newcomer's session. If it reports the session as up anyway, discovery ignores it
+    /// and raises an alarm.
     ///
-    /// Told apart by the hardware addresses of their ports: a switch that connects again has at least one as before.
+    /// Switches are distinguished by the hardware addresses of their ports: one that reconnects has at least one as
+    /// before.
     pub fn is_duplicate(&self, dpid: Dpid, ports: &[PortState]) -> bool {
         let standing = self.switches.get(&dpid).is_some_and(|switch| switch.session);
         let known = |state: &PortState| self.port(dpid, state.port).is_some_and(|port| port.mac == state.mac);
@@ -319,7 +324,7 @@ impl LinkDiscovery {
         self.ports.iter().filter(|(_, port)| port.edge).map(|(&place, _)| place)
     }
 
-    /// Switches whose session stands, in ascending order.
+    /// Switches with a session, in ascending order.
     pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.switches.iter().filter(|(_, switch)| switch.session).map(|(&dpid, _)| dpid)
     }

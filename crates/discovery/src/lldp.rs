@@ -1,15 +1,16 @@
-//! The probe: an LLDP frame (IEEE 802.1AB-2016) that says which port it left by, when, and proves that we sent it.
+//! The probe: an LLDP frame (IEEE 802.1AB-2016) with the port that it left by, the time, and a proof that the
+//! controller sent it.
 //!
-//! Layout: Ethernet header to the nearest bridge; Chassis ID and Port ID, both "locally assigned" text; Time To Live; and
-//! as the last one an organizationally specific TLV (§8.6) of ours, of 49 bytes:
+//! Layout: Ethernet header to the nearest bridge; Chassis ID and Port ID, both "locally assigned" text; Time To Live;
+//! and as the last one an organizationally specific TLV (§8.6) of ours, of 49 bytes:
 //!
 //! ```text
 //! OUI 52-4c-4d | subtype 1 | version 1 | nonce 8 | sent 8 (ns of the controller's clock) | dpid 8 | port 4 | tag 16
 //! ```
 //!
-//! The tag is HMAC-SHA-256 (RFC 2104), cut to its first 16 bytes (§5 there allows half), over every byte of the frame
-//! before it, from the destination address on. So nothing of a probe can be changed, and no host can make one up: the
-//! key is drawn at each start of the controller and never leaves it.
+//! The tag is HMAC-SHA-256 (RFC 2104), truncated to its first 16 bytes (§5 there allows half), over every byte of the
+//! frame before it, from the destination address on. So no part of a probe can be changed, and no host can forge one.
+//! The key is drawn at each start of the controller and never leaves it.
 
 use crate::{Dpid, Mac, Place};
 use hmac::{Hmac, KeyInit, Mac as _};
@@ -21,7 +22,7 @@ pub const LLDP_ETHERTYPE: u16 = 0x88cc;
 /// The group address that no bridge forwards (IEEE 802.1AB-2016 §7.1, nearest bridge).
 pub const NEAREST_BRIDGE: Mac = Mac([0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e]);
 
-/// A locally administered identifier (IEEE 802c-2017, AAI quadrant), so that it collides with nobody's assigned one.
+/// A locally administered identifier (IEEE 802c-2017, AAI quadrant), so that it collides with no assigned one.
 const OUR_OUI: [u8; 3] = [0x52, b'L', b'M'];
 const OUR_SUBTYPE: u8 = 1;
 const OUR_VERSION: u8 = 1;
@@ -51,20 +52,20 @@ impl ProbeKey {
         std::array::from_fn(|index| whole[index])
     }
 
-    /// In constant time, so that a guess learns nothing from how long its refusal takes.
+    /// Compares in constant time, so that the time of a refusal reveals nothing.
     fn verifies(&self, covered: &[u8], tag: &[u8]) -> bool {
         tag.len() == TAG_BYTES && self.0.clone().chain_update(covered).verify_truncated_left(tag).is_ok()
     }
 }
 
-/// The secret is not for logs.
+/// Hides the secret from logs.
 impl std::fmt::Debug for ProbeKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ProbeKey(secret)")
     }
 }
 
-/// What a probe says.
+/// The content of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Probe {
     /// The port it left by.
@@ -75,16 +76,17 @@ pub struct Probe {
     pub sent: Nanos,
 }
 
-/// What an LLDP frame turned out to be.
+/// The kind of an LLDP frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// A probe of ours, with a right tag.
+    /// A probe of ours, with a valid tag.
     Ours(Probe),
-    /// Says it is one of ours, but its tag is wrong: made up, changed, or from an earlier start of the controller.
+    /// It claims to be a probe of ours, but its tag is wrong: forged, changed, or from an earlier start of the
+    /// controller.
     Forged,
     /// Well-formed LLDP of somebody else, such as a host's own agent.
     Foreign,
-    /// Not LLDP as IEEE 802.1AB-2016 §9.2.7 wants it.
+    /// Not valid LLDP by IEEE 802.1AB-2016 §9.2.7.
     Malformed,
 }
 
@@ -126,7 +128,7 @@ fn text(frame: &mut Vec<u8>, kind: u8, value: std::fmt::Arguments<'_>) {
     frame[start + 1] = (frame.len() - start - 2) as u8;
 }
 
-/// Reads a frame. What follows the end of the LLDPDU is padding and means nothing (§9.2.7.4).
+/// Reads a frame. Bytes after the end of the LLDPDU are padding (§9.2.7.4).
 pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
     let Some(tlvs) = frame.get(14..).filter(|_| frame[12..14] == LLDP_ETHERTYPE.to_be_bytes()) else {
         return Received::Malformed;
@@ -149,7 +151,7 @@ pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
             break;
         }
         if ours.is_some() {
-            // Ours is the last one, so that the tag covers all there is.
+            // Ours is the last one, so that the tag covers the whole frame.
             return Received::Forged;
         }
         if kind == ORGANIZATIONAL {
@@ -168,7 +170,7 @@ pub fn parse(frame: &[u8], key: &ProbeKey) -> Received {
     }
 }
 
-/// The first TLV: type, value, and what follows.
+/// The first TLV: type, value, and the rest.
 fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<2>()?;
     let head = u16::from_be_bytes(*head);

@@ -1,4 +1,4 @@
-//! Small names for switches, ports and hardware addresses, as the wire gives them.
+//! Types for switches, ports and hardware addresses as on the wire.
 
 use pathloom_model::PortNo;
 use std::fmt;
@@ -28,17 +28,17 @@ impl Place {
 }
 
 impl Mac {
-    /// To everyone.
+    /// The broadcast address.
     pub const BROADCAST: Mac = Mac([0xff; 6]);
     /// No address.
     pub const ZERO: Mac = Mac([0; 6]);
 
-    /// Whether it names a group of stations, or all of them, so that nobody can send from it (IEEE 802-2014 §8.2.2).
+    /// Whether it is a group or broadcast address, which cannot be a sender (IEEE 802-2014 §8.2.2).
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
     }
 
-    /// Whether a station may send from it.
+    /// Whether it can be the address of a sender.
     pub fn is_station(self) -> bool {
         !self.is_group() && self != Mac::ZERO
     }

@@ -1,14 +1,14 @@
-//! Cables that were found at other ports than configured, and can be used all the same.
+//! Cables that were found at other ports than configured, and can still be used.
 //!
-//! Where two switches are joined as configured, but by other ports, no path has to change: it is enough to call the ports
-//! of a switch by the numbers that the fabric has for them. [`adopt`] finds these numbers. It takes no cable that leaves a
-//! choice which matters:
+//! If two switches are joined as configured, but at other ports, no path has to change. It is enough to translate the
+//! port numbers of a switch to those of the fabric. [`adopt`] finds this translation. It uses a cable only if
 //!
-//! - both ends are ports that join switches in the fabric; a port of a host never becomes one between switches,
-//! - the fabric has a cable between these two switches that is not found otherwise,
-//! - where it has several, they are alike in rate, delay and buffer.
+//! - both ends are ports that join switches in the fabric, so a port of a host never becomes one between switches;
+//! - the fabric has a cable between these two switches that is not found elsewhere;
+//! - several such cables are alike in rate, delay and buffer.
 //!
-//! All places are by the convention of [`crate::cabling`], and numbered by the switch unless said otherwise.
+//! All places follow the convention of [`crate::cabling`]. Ports have the numbers of the switch unless stated
+//! otherwise.
 
 use crate::cabling::{dpid_of, link_between, place_of, switch_of};
 use crate::Place;
@@ -23,7 +23,7 @@ pub struct PortMap {
 }
 
 impl PortMap {
-    /// From pairs of a number of the switch and the fabric's. `None` if they are no permutation.
+    /// From pairs of the switch's number and the fabric's. `None` if they are not a permutation.
     pub fn new(pairs: impl IntoIterator<Item = (PortNo, PortNo)>) -> Option<PortMap> {
         let mut map = PortMap::default();
         for (own, fabric) in pairs {
@@ -57,7 +57,7 @@ impl PortMap {
 /// The numbers of the ports of all switches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wiring {
-    /// Switches whose ports are called otherwise than the fabric has them.
+    /// Only switches whose port numbers differ from the fabric's.
     maps: BTreeMap<NodeId, PortMap>,
 }
 
@@ -68,13 +68,13 @@ impl Wiring {
         self.maps.get(&switch)
     }
 
-    /// Switches whose ports are called otherwise than the fabric has them, in ascending order.
+    /// Switches whose port numbers differ from the fabric's, in ascending order.
     pub fn maps(&self) -> impl Iterator<Item = (NodeId, &PortMap)> {
         self.maps.iter().map(|(&switch, map)| (switch, map))
     }
 
-    /// Takes the numbers of a switch's ports from an earlier start. False, and nothing is changed, if they are not a
-    /// permutation of its ports to other switches.
+    /// Restores the numbers of a switch's ports from an earlier start. Returns false and changes nothing if they are
+    /// not a permutation of its ports to other switches.
     pub fn remember(&mut self, fabric: &Fabric, switch: NodeId, pairs: &[(PortNo, PortNo)]) -> bool {
         let joins = |port: PortNo| fabric.out_link(switch, port).is_some_and(|link| fabric.is_switch_link(link));
         let known = fabric.nodes().get(switch.index()).is_some() && !fabric.is_host(switch);
@@ -105,8 +105,8 @@ impl Wiring {
     }
 }
 
-/// The numbers that make as many as possible of the cables found those of the fabric. Cables that are right by the numbers
-/// of now stay so; a port without a cable keeps its number if no other has it.
+/// Finds the numbers with which as many cables as possible are cables of the fabric. Cables that are right with the
+/// current numbers stay so. A port without a cable keeps its number if no other port gets it.
 pub fn adopt(fabric: &Fabric, found: &[(Place, Place)], now: &Wiring) -> Wiring {
     let joins = |place: Place| crate::cabling::link_at(fabric, place).is_some_and(|link| fabric.is_switch_link(link));
     let mut left: Vec<(Place, Place)> = found.iter().copied().filter(|&(a, b)| joins(a) && joins(b)).collect();
@@ -139,7 +139,8 @@ struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Takes the cable between two places for one of the fabric's, from the first to the second. False if another is.
+    /// Uses the cable between two places as the fabric's link, from the first to the second. False if another cable
+    /// already is.
     fn take(&mut self, link: LinkId, (a, b): (Place, Place)) -> bool {
         if !self.taken.insert(link.min(link.reverse())) {
             return false;
@@ -151,7 +152,7 @@ impl Chosen<'_> {
         true
     }
 
-    /// Takes the cables found between two switches for those that the fabric has between them, if any choice is as good.
+    /// Uses the cables found between two switches as the fabric's cables between them, if all choices are equivalent.
     fn take_pair(&mut self, (from, to): (NodeId, NodeId), found: &[(Place, Place)]) {
         let fabric = self.fabric;
         let failed = |link: LinkId| fabric.failed_links().iter().any(|failed| failed.cable() == link.cable());
@@ -165,14 +166,14 @@ impl Chosen<'_> {
             return;
         }
         for &(a, b) in found {
-            // One of whose ends is at its own port, if there is one.
+            // Prefers a link that has one end at its configured port.
             let is_half = |link: &LinkId| place_of(fabric, *link) == a || place_of(fabric, link.reverse()) == b;
             let index = free.iter().position(is_half).unwrap_or(0);
             self.take(free.remove(index), (a, b));
         }
     }
 
-    /// The numbers of all ports: of those without a cable that counts, as now where that is free.
+    /// The numbers of all ports. A port without a used cable keeps its number if that is free.
     fn wiring(mut self, now: &Wiring) -> Wiring {
         let mut wiring = Wiring::default();
         for &switch in self.fabric.switches() {
@@ -208,7 +209,7 @@ fn has(numbers: &BTreeMap<PortNo, PortNo>, number: PortNo) -> bool {
     numbers.values().any(|&other| other == number)
 }
 
-/// What becomes of a cable at another port than configured.
+/// A cable at another port than configured, and its use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Adopted {
     /// The port, by the switch's number.
@@ -219,8 +220,8 @@ pub struct Adopted {
     pub link: LinkId,
 }
 
-/// Cables that are used as others than their ports say: one entry per cable, at the port that is numbered otherwise, or the
-/// lower one if both are.
+/// Cables that are used although their ports differ from the configuration. One entry per cable: at the port with the
+/// different number, or at the lower one if both differ.
 pub fn adopted(fabric: &Fabric, found: &[(Place, Place)], wiring: &Wiring) -> Vec<Adopted> {
     let mut all: Vec<Adopted> = Vec::new();
     for &(a, b) in found {
@@ -265,7 +266,7 @@ mod tests {
         (fabric, found)
     }
 
-    /// What is found where the ports of switches are swapped.
+    /// The links found if the ports of switches are swapped.
     fn swap(found: &mut Found, one: Place, two: Place) {
         let other = |place: Place| {
             if place == one {
@@ -316,7 +317,7 @@ mod tests {
         let cut: Found = found.iter().copied().filter(|&(a, b)| a != one && b != one).collect();
         assert_eq!(adopt(&fabric, &cut, &wiring), wiring);
         assert_eq!(adopt(&fabric, &[], &wiring), wiring);
-        // Found one after the other, they come to the same.
+        // Found one after the other, they give the same result.
         assert_eq!(adopt(&fabric, &found, &adopt(&fabric, &cut, &none)), wiring);
         assert_eq!(adopt(&fabric, &right, &wiring), none);
     }
@@ -381,8 +382,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However the ports of switches are shuffled, and whatever is cut: every cable that is left is used, no port of
-        /// hosts is touched, and the result is the same when it is looked at again.
+        /// For all permutations of switch ports and all cuts: every remaining cable is used, no port of a host changes,
+        /// and repeating gives the same result.
         #[test]
         fn shuffled_ports_are_sorted_out(
             swaps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..20),

@@ -146,7 +146,7 @@ pub(crate) fn most_wanted_bps(rate_bps: u64, access_bps: u64) -> u64 {
 }
 
 /// Whether a path is the only one, so that flows take it without rules of their own: none of its switches has a further
-/// link to another switch.
+/// link that is up to another switch.
 pub(crate) fn is_only_way(view: &View, path: &Path) -> bool {
     let mut back = None;
     path.links().iter().all(|&link| {

@@ -1,4 +1,4 @@
-//! Who has an address: first come, and asked again before anyone else is believed.
+//! Ownership of addresses: the first sender owns an address, and is asked before a claim of another sender is accepted.
 
 use super::{HostLearning, HostOutput, KnownHost};
 use crate::alarm::Trouble;
@@ -7,26 +7,26 @@ use crate::{Mac, Place};
 use pathloom_model::Nanos;
 use std::net::Ipv4Addr;
 
-/// A host being asked whether it is there.
+/// State of a host that is being asked whether it is there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
-    /// Questions sent.
+    /// Requests sent.
     sent: u32,
-    /// Who wants its address or its hardware address.
+    /// The claim to its address or hardware address that caused the requests.
     claim: Option<KnownHost>,
 }
 
-/// What is known of a host.
+/// The state of a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host {
     pub(super) mac: Mac,
     pub(super) place: Place,
     /// When it was last heard.
     pub(super) last: Nanos,
-    /// Its port is up. If not, the host is remembered, but nobody is told of it.
+    /// Its port is up. If not, the host is remembered, but not reported.
     pub(super) plugged: bool,
     asking: Option<Asking>,
-    /// A place whose claim it has refuted, and until when that counts.
+    /// A port whose claim it has refuted, and until when further claims from there are refused.
     refuted: Option<(Place, Nanos)>,
 }
 
@@ -37,7 +37,7 @@ impl Host {
 }
 
 impl HostLearning {
-    /// Whether this sender is who it says. If that has to be found out first, the answer is no for now.
+    /// Whether this sender owns its address. False for now if the owner must be asked first.
     pub(super) fn claim(&mut self, claim: KnownHost) -> bool {
         if let Some(&owner) = self.expected.get(&claim.address).filter(|&&owner| owner != claim.place) {
             if self.settings.pinned {
@@ -65,8 +65,9 @@ impl HostLearning {
         }
     }
 
-    /// Whether nobody answers for an address at its configured port, of which nothing was heard. It is asked first: who
-    /// claims the address elsewhere is believed when it does so again after the time that a host has for its answer.
+    /// Whether nobody answers for a configured address at its own port, from which nothing was heard. The first call
+    /// sends a request there. A claim from elsewhere is accepted when it is repeated after the time that a host has to
+    /// answer.
     fn has_left(&mut self, address: Ipv4Addr, owner: Place) -> bool {
         if !self.edges.get(&owner).is_some_and(|edge| edge.up) {
             return true;
@@ -74,7 +75,7 @@ impl HostLearning {
         let since = *self.presumed.entry(address).or_insert(self.now);
         let patience = Nanos(self.settings.probe_gap.0.saturating_mul(u64::from(self.settings.probes)));
         let waited = self.now.saturating_sub(since);
-        // What was asked long ago says nothing any more.
+        // A request from long ago has no meaning any more.
         if waited > Nanos(patience.0.saturating_mul(10)) {
             self.presumed.insert(address, self.now);
         } else if waited >= patience {
@@ -85,7 +86,7 @@ impl HostLearning {
         false
     }
 
-    /// The address is free; is the hardware address?
+    /// The address is free. Checks whether the hardware address is free too.
     fn claim_mac(&mut self, claim: KnownHost) -> bool {
         let owned = self.by_mac.get(&claim.mac).cloned().unwrap_or_default();
         for address in owned {
@@ -101,7 +102,7 @@ impl HostLearning {
         self.learn(claim, None)
     }
 
-    /// Heard from where it belongs: alive, whatever anyone else says.
+    /// The owner was heard at its port, so it is alive, and pending claims are refuted.
     fn refresh(&mut self, known: KnownHost, before: Host) {
         let until = self.now.saturating_add(self.settings.refused_for);
         let claim = before.asking.and_then(|asking| asking.claim);
@@ -126,12 +127,12 @@ impl HostLearning {
         self.alarm(claim.place, Trouble::Spoofed { address: claim.address, mac: claim.mac, owner });
     }
 
-    /// Somebody wants what a host has that may be alive.
+    /// Another sender claims what a host has that may be alive.
     fn contest(&mut self, address: Ipv4Addr, host: Host, claim: KnownHost) {
         if host.refuted.is_some_and(|(place, until)| place == claim.place && self.now < until) {
             return self.spoofed(claim, host.place);
         }
-        // Of several claims, the first is looked into.
+        // Of several claims, only the first is examined.
         if host.asking.is_none_or(|asking| asking.claim.is_none()) {
             self.ask(address, Some(claim));
         }
@@ -150,7 +151,7 @@ impl HostLearning {
         }
     }
 
-    /// Its time has come: to be asked, to be asked again, or to be given up.
+    /// Its time has come: sends a request, repeats it, or gives the host up.
     pub(super) fn look_after(&mut self, address: Ipv4Addr) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         if !self.edges.get(&host.place).is_some_and(|edge| edge.up) && host.asking.is_none() {
@@ -168,12 +169,12 @@ impl HostLearning {
         }
         asking.sent += 1;
         let (mac, place) = (host.mac, host.place);
-        // Without a sender address, so that nobody's table changes by it (RFC 5227 §2.1.1).
+        // Without a sender address, so that it changes no host's table (RFC 5227 §2.1.1).
         self.send(place, &Arp::request(self.settings.own_mac, Ipv4Addr::UNSPECIFIED, address, mac));
         self.agenda.set(address, self.now.saturating_add(self.settings.probe_gap));
     }
 
-    /// The port of a host is down: it has left, or comes back with the port.
+    /// The port of a host is down: the host has left, or will come back with the port.
     pub(super) fn unplug(&mut self, address: Ipv4Addr) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         let claim = host.asking.take().and_then(|asking| asking.claim);
@@ -188,7 +189,7 @@ impl HostLearning {
         self.agenda.set(address, self.now.saturating_add(self.settings.idle));
     }
 
-    /// Enters a host of an earlier start of the controller: nobody is told of it before it answers.
+    /// Adds a host from an earlier start of the controller. It is not reported before it answers.
     pub(super) fn remember(&mut self, known: KnownHost) {
         let KnownHost { address, mac, place } = known;
         let at_work = self.by_mac.get(&mac).into_iter().flatten().any(|ip| self.hosts[ip].place != place);
@@ -214,12 +215,12 @@ impl HostLearning {
         }
     }
 
-    /// A host does not answer. Whoever claimed what it had gets it.
+    /// A host does not answer. The pending claim, if any, is accepted.
     fn give_up(&mut self, address: Ipv4Addr) {
         let Some(host) = self.forget(address) else { return };
         let claim = host.asking.and_then(|asking| asking.claim);
         let claim = claim.filter(|claim| self.edges.get(&claim.place).is_some_and(|edge| edge.up));
-        // The hardware address may be at work elsewhere: then its owner is to be asked as well.
+        // Another port may use the hardware address: then its owner must be asked as well.
         let free = |claim: &KnownHost| {
             let others = self.by_mac.get(&claim.mac).into_iter().flatten();
             others.map(|other| &self.hosts[other]).all(|other| other.place == claim.place || !other.plugged)
@@ -239,7 +240,7 @@ impl HostLearning {
         }
     }
 
-    /// Enters a host; `before` is who had the address until now.
+    /// Adds a host; `before` is the previous owner of the address.
     fn learn(&mut self, new: KnownHost, before: Option<Host>) -> bool {
         let KnownHost { address, mac, place } = new;
         let (most_here, most) = (self.settings.hosts_per_port, self.settings.hosts);
@@ -254,7 +255,7 @@ impl HostLearning {
         };
         edge.hosts.insert(address);
         self.presumed.remove(&address);
-        // What is remembered of it at ports that are down is over.
+        // Its remembered entries at ports that are down are removed.
         let elsewhere = |ip: &Ipv4Addr| self.hosts[ip].place != place;
         let over: Vec<Ipv4Addr> = self.by_mac.get(&mac).into_iter().flatten().copied().filter(elsewhere).collect();
         for ip in over {

@@ -1,4 +1,4 @@
-//! Answers and relays: what an accepted sender gets.
+//! Answers and forwarded frames for accepted senders.
 
 use super::{HostLearning, KnownHost};
 use crate::alarm::Trouble;
@@ -7,18 +7,18 @@ use crate::Place;
 use std::net::Ipv4Addr;
 
 impl HostLearning {
-    /// Serves a sender that is who it says.
+    /// Serves a sender that owns its address.
     pub(super) fn serve(&mut self, place: Place, arp: &Arp) {
         if arp.is_announcement() {
             return;
         }
         let target = self.host(arp.target_ip).filter(|target| target.place != place);
         match (arp.operation, target) {
-            // The hardware address of the frame is our knowledge, not the sender's.
+            // The frame goes to the hardware address that the controller knows, not to one that the sender gives.
             (Operation::Reply, Some(target)) => self.send(target.place, &Arp { to: target.mac, ..*arp }),
             (Operation::Reply, None) => {}
             (Operation::Request, Some(target)) => self.answer(place, arp, target),
-            // Those on one port hear each other.
+            // Hosts on one port hear each other.
             (Operation::Request, None) if self.host(arp.target_ip).is_some() => {}
             (Operation::Request, None) => self.search(place, arp),
         }
@@ -37,12 +37,12 @@ impl HostLearning {
         heard.is_some_and(|last| self.now.saturating_sub(last) < self.settings.fresh)
     }
 
-    /// Someone asks whether an address is free (RFC 5227 §2.1.1). It asks more than once, so that an owner who was not
-    /// heard of lately is asked first, and answered for the next time.
+    /// A host asks whether an address is free (RFC 5227 §2.1.1). It asks more than once. So an owner that was not heard
+    /// recently gets a request first, and the next question is answered.
     pub(super) fn serve_probe(&mut self, place: Place, arp: &Arp) {
         match self.host(arp.target_ip) {
             Some(owner) if owner.place == place => {}
-            // An owner that asks from another port has moved: an answer would tell it to give its address up.
+            // An owner that asks from another port has moved. An answer would make it give up its address.
             Some(owner) if owner.mac != arp.sender_mac && self.is_fresh(owner.address) => {
                 self.send(place, &arp.answer(owner.mac))
             }
@@ -55,8 +55,8 @@ impl HostLearning {
         }
     }
 
-    /// Tells all others that an address has another hardware address now: they may have the old one in their tables, and
-    /// would ask for the new one only when that has aged.
+    /// Tells all other hosts that an address has another hardware address now. They may have the old one in their
+    /// tables, and would request the new one only after that entry has aged.
     pub(super) fn announce(&mut self, host: KnownHost) {
         if !self.floods.take(self.now) {
             return;
@@ -69,7 +69,7 @@ impl HostLearning {
         }
     }
 
-    /// Passes a question for an unknown address on to where hosts are.
+    /// Forwards a request for an unknown address to ports with hosts.
     fn search(&mut self, place: Place, arp: &Arp) {
         let Some(edge) = self.edges.get_mut(&place) else { return };
         if !edge.unknown.take(self.now) {

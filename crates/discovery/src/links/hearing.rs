@@ -1,4 +1,4 @@
-//! What an LLDP frame that came in is taken for.
+//! Handling of received LLDP frames.
 
 use super::ports::Heard;
 use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
@@ -15,7 +15,7 @@ impl LinkDiscovery {
         match parse(frame, &self.key) {
             Received::Ours(probe) => self.probe_heard(at, probe),
             Received::Forged => self.alarm(at, Trouble::ForgedProbe),
-            // A neighbour's own LLDP says nothing that could be trusted.
+            // A neighbour's own LLDP is not trustworthy.
             Received::Foreign | Received::Malformed => {}
         }
     }
@@ -60,7 +60,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// Whether a probe is fresh, arrived for the first time, and came over a cable to another switch.
+    /// Whether a probe is recent, arrived for the first time, and came over a cable from another switch.
     fn accept(&mut self, at: Place, probe: Probe) -> bool {
         let from = probe.from;
         let age = self.now.saturating_sub(probe.sent);

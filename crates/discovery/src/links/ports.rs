@@ -1,4 +1,4 @@
-//! Switches and ports coming and going.
+//! Arrival and removal of switches and ports.
 
 use super::{LinkDiscovery, LinkLoss, LinkOutput, PortState, Timer};
 use crate::alarm::{Alarm, Trouble};
@@ -9,15 +9,15 @@ use pathloom_model::Nanos;
 
 /// Highest number of a port that is not reserved (OpenFlow 1.3.5 §7.2.1, `OFPP_MAX`).
 const HIGHEST_PORT: u32 = 0xffff_ff00;
-/// Ports looked after, per switch: a switch that lies must not fill the memory.
+/// Maximum number of ports per switch, so that a faulty switch cannot fill the memory.
 const MOST_PORTS: usize = 4096;
-/// Probes of a port that may be on their way.
+/// Maximum number of probes of a port under way.
 pub(super) const IN_FLIGHT: usize = 8;
 
 /// A switch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switch {
-    /// Whether its session stands.
+    /// Whether it has a session.
     pub(super) session: bool,
 }
 
@@ -28,30 +28,30 @@ pub(super) struct Sent {
     pub(super) arrived: Option<Place>,
 }
 
-/// Where probes of a port arrive.
+/// The port at which probes of another port arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Heard {
     pub(super) at: Place,
     pub(super) last: Nanos,
 }
 
-/// What is known of a port.
+/// The state of a port.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub(super) mac: Mac,
     /// Carrier, as last reported.
     pub(super) up: bool,
-    /// Reported as removed. Remembered all the same, so that adding and removing it in turn is flapping too.
+    /// Reported as removed. It is still remembered, so that repeated removal counts as flapping.
     removed: bool,
     pub(super) damper: Damper,
-    /// Up, but must be quiet first.
+    /// Up, but must stay so for a while before it is used.
     pub(super) held: bool,
-    /// A host lives here.
+    /// A host is known here.
     pub(super) host: bool,
-    /// Said to face hosts.
+    /// Reported as facing hosts.
     pub(super) edge: bool,
     pub(super) up_since: Nanos,
-    /// The latest probes sent, a ring.
+    /// The latest probes sent, as a ring buffer.
     pub(super) sent: [Option<Sent>; IN_FLIGHT],
     pub(super) last_sent: Option<Nanos>,
     /// Probes sent since it came up.
@@ -60,21 +60,22 @@ pub(super) struct Port {
     pub(super) unheard: u32,
     /// When the first of them was sent.
     pub(super) unheard_since: Nanos,
-    /// Wait after the next probe.
+    /// Time to wait after the next probe.
     pub(super) gap: Nanos,
     pub(super) heard: Option<Heard>,
     /// When a probe of another port last arrived here.
     pub(super) last_in: Option<Nanos>,
     pub(super) link: Option<Place>,
-    /// A link ended here that may still be cabled: hosts are not to be expected before carrier was lost once.
+    /// A link ended here and its cable may still be there. So the port does not count as facing hosts before it loses
+    /// carrier.
     pub(super) was_link: bool,
-    /// One of its probes arrived at two places; not to be believed until then.
+    /// One of its probes arrived at two places. Its probes are refused until this time.
     pub(super) shared_until: Nanos,
     pub(super) bucket: Bucket,
 }
 
 impl Port {
-    /// Up and not held back.
+    /// Up and not waiting to become stable.
     pub(super) fn usable(&self) -> bool {
         self.up && !self.held
     }
@@ -95,7 +96,7 @@ impl LinkDiscovery {
         for &state in ports {
             self.port_status(dpid, state);
         }
-        // Links that stood while nobody looked get all the time there is to show that they still do.
+        // Links that were up while the session was lost get the full time to show that they still are.
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
             self.resume(place);
         }
@@ -193,7 +194,7 @@ impl LinkDiscovery {
         self.alarm(place, Trouble::Flapping { failures, wait });
     }
 
-    /// A port that was held back has been quiet.
+    /// A port that had to stay up for a while has done so.
     pub(super) fn quiet(&mut self, place: Place) {
         if self.ports.get(&place).is_some_and(|port| port.up && port.held) {
             self.use_port(place);
@@ -222,7 +223,7 @@ impl LinkDiscovery {
         }
         let before = port.heard.take().map(|heard| heard.at);
         (port.up, port.held, port.host, port.was_link, port.last_in) = (false, false, false, false, None);
-        // What is on its way belongs to the time before, and so does what arrived from the other end.
+        // Probes under way, and arrivals from the other end, belong to the time before.
         port.sent = [None; IN_FLIGHT];
         if let Some(other) = before.and_then(|at| self.ports.get_mut(&at)) {
             other.heard = other.heard.filter(|heard| heard.at != place);
@@ -238,7 +239,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// A switch took a port away.
+    /// A switch removed a port.
     pub(super) fn port_removed(&mut self, place: Place) {
         if self.has_session(place.dpid) && self.ports.contains_key(&place) {
             self.port_down(place, LinkLoss::PortDown);
@@ -259,7 +260,7 @@ impl LinkDiscovery {
             self.alarm(place, Trouble::HostOnLink { peer });
             self.unlink(place, LinkLoss::Doubtful);
         }
-        // Whoever lives there must not get probes to pass on.
+        // The host there must not get probes that it could relay.
         self.stop_probing(place);
         self.timers.set(Timer::Settle(place), self.now);
     }
@@ -271,8 +272,8 @@ impl LinkDiscovery {
         self.schedule(place);
     }
 
-    /// No switch answers: the port faces hosts. A port whose probes arrive somewhere, or that hears some, may yet turn
-    /// out to be part of a link.
+    /// No switch answers, so the port faces hosts. If its probes arrive somewhere, or if it receives some, it may still
+    /// become part of a link.
     pub(super) fn settle(&mut self, place: Place) {
         let again = self.now.saturating_add(self.settings.settle);
         let Some(port) = self.ports.get_mut(&place) else { return };
@@ -302,7 +303,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// Takes down the link that a port is part of, if any. Its ends are probed fast again, for it may be back soon.
+    /// Takes down the link of a port, if any. Its ends are probed often again, because it may be back soon.
     pub(super) fn unlink(&mut self, place: Place, why: LinkLoss) {
         let Some(peer) = self.ports.get_mut(&place).and_then(|port| port.link.take()) else { return };
         let (a, b) = (place.min(peer), place.max(peer));

@@ -1,4 +1,4 @@
-//! When probes are sent, and when their silence means something.
+//! The times of probes, and when missing probes take a link down.
 
 use super::ports::{Port, Sent};
 use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
@@ -7,13 +7,13 @@ use crate::{Dpid, Place};
 use pathloom_model::Nanos;
 use rand::RngExt;
 
-/// A port that was probed this lately is not probed again because of a probe heard.
+/// Minimum time between a probe of a port and a further one caused by a received probe.
 const LATELY: Nanos = Nanos::from_millis(10);
-/// Times within an interval at which switches have their rounds.
+/// Number of times within an interval at which switches have their rounds.
 const ROUNDS: u64 = 10;
 
 impl LinkDiscovery {
-    /// Whether a port is to be probed at all. One at which a host lives is not: the host could pass the probe on.
+    /// Whether a port is probed. A port with a host is not, because the host could relay the probe.
     fn probed(&self, place: Place) -> bool {
         self.has_session(place.dpid) && self.ports.get(&place).is_some_and(|port| port.usable() && !port.host)
     }
@@ -23,7 +23,7 @@ impl LinkDiscovery {
         self.routine.cancel(place);
     }
 
-    /// As soon as the pace allows.
+    /// Probes a port as soon as the rate limit allows.
     pub(super) fn probe_now(&mut self, place: Place) {
         if self.probed(place) {
             self.routine.cancel(place);
@@ -31,7 +31,7 @@ impl LinkDiscovery {
         }
     }
 
-    /// The other end of a cable has just been heard: does our probe get there?
+    /// The other end of a cable has just been heard: tests whether a probe arrives there.
     pub(super) fn probe_back(&mut self, place: Place) {
         let Some(port) = self.ports.get_mut(&place) else { return };
         if port.last_sent.is_none_or(|at| self.now.saturating_sub(at) >= LATELY) {
@@ -40,8 +40,8 @@ impl LinkDiscovery {
         }
     }
 
-    /// The next probe after one was sent, or when hosts are gone. A link whose probe does not arrive is probed again soon,
-    /// if somebody is there to hear it; what else is known waits for the next round.
+    /// Sets the time of the next probe, after one was sent or when hosts are gone. A link whose probe does not arrive
+    /// is probed again soon if the switch at the other end has a session. Other known ports wait for the next round.
     pub(super) fn schedule(&mut self, place: Place) {
         if !self.probed(place) {
             return;
@@ -74,7 +74,7 @@ impl LinkDiscovery {
         self.stop_probing(place);
     }
 
-    /// Probes the ports of a switch that are part of a link or face hosts. Those that wait for an answer have their own time.
+    /// Probes the ports of a switch that are part of a link or face hosts, except ports that wait for an answer.
     pub(super) fn round(&mut self, dpid: Dpid) {
         for place in self.ports_of(dpid).collect::<Vec<_>>() {
             let is_known = |port: &Port| port.edge || port.link.is_some();
@@ -85,8 +85,8 @@ impl LinkDiscovery {
         self.next_round(dpid);
     }
 
-    /// Sets the time of the next round of a switch. Rounds that are due within a tenth of an interval come together: several
-    /// switches may be one program, which then wakes up once for all of them.
+    /// Sets the time of the next round of a switch. Rounds that are due within a tenth of an interval run together.
+    /// Several switches may be one process, which then wakes up once for all of them.
     pub(super) fn next_round(&mut self, dpid: Dpid) {
         let gap = self.spread(self.settings.interval);
         let step = (self.settings.interval.0 / ROUNDS).max(1);
@@ -94,12 +94,13 @@ impl LinkDiscovery {
         self.rounds.set(dpid, Nanos(at.0 - at.0 % step));
     }
 
-    /// Drawn from the last quarter of the span, so that what came up together drifts apart.
+    /// A random time in the last quarter of the span, so that ports that came up together are probed at different
+    /// times.
     fn spread(&mut self, gap: Nanos) -> Nanos {
         Nanos(gap.0 - self.rng.random_range(0..=gap.0 / 4))
     }
 
-    /// Sends what is due, urgent ones first, as far as the pace allows.
+    /// Sends probes that are due, urgent ones first, as far as the rate limit allows.
     pub(super) fn send_due(&mut self) {
         loop {
             let next = [self.urgent.next(), self.routine.next()].into_iter().flatten().min();
@@ -133,8 +134,8 @@ impl LinkDiscovery {
         self.schedule(place);
     }
 
-    /// Looks whether probes from `place` still arrive. Silence counts only if probes were sent and both sessions stood:
-    /// a controller that was held up, or a switch that is away, is no reason to give up a link that forwards.
+    /// Checks whether probes from `place` still arrive. Missing probes count only if they were sent and both switches
+    /// had sessions. A delayed controller, or a switch without a session, does not take a forwarding link down.
     pub(super) fn check(&mut self, place: Place) {
         let Some(heard) = self.ports.get(&place).and_then(|port| port.heard) else { return };
         let watched = self.has_session(place.dpid) && self.has_session(heard.at.dpid);

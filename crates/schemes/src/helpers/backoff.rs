@@ -88,7 +88,7 @@ impl Backoff {
         self.0.values().filter_map(|wait| wait.over).min()
     }
 
-    /// Forgets flows that have ended.
+    /// Keeps only the flows for which `known` is true.
     pub fn keep(&mut self, known: impl Fn(FlowId) -> bool) {
         self.0.retain(|&flow, _| known(flow));
     }

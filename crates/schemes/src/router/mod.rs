@@ -48,14 +48,15 @@ pub(crate) const DEFAULTS_KEY: KeyInfo = (
 pub(crate) const ACKS_KEY: KeyInfo = (
     "acks",
     "path",
-    "path (the reverse direction takes the flow's path, reversed, which doubles the rules) or default (the default routes)",
+    "path (the reverse direction takes the flow's path, reversed, which doubles the rules) or default (the default \
+     routes)",
 );
 
 pub(crate) const DETECT_KEY: KeyInfo = (
     "detect",
     "any",
-    "how long flows are detected: label (DSCP set by hosts), announced, measured (a tenth of the host's rate), or any of \
-     these; simulated hosts label all long flows, so any is label there",
+    "how long flows are detected: label (DSCP set by hosts), announced, measured (a tenth of the host's rate), or any \
+     of these; simulated hosts label all long flows, so any is label there",
 );
 /// Share of a host's rate from which on a flow is long (Hedera §III.A).
 const NIC_SHARE: f64 = 0.1;
