@@ -1,5 +1,5 @@
-//! Addresses that the fabric does not lay out: those that the configuration puts at hosts' ports, and which of those that
-//! hosts show by ARP become routes.
+//! Addresses that the fabric does not lay out: those that the configuration puts at hosts' ports, and which of those
+//! that hosts show by ARP become routes.
 
 use crate::quiet::Quiet;
 use pathloom_control::Input;
@@ -167,8 +167,8 @@ impl Learnt {
         Input::Place { prefix, at: self.fixed.get(&prefix).copied() }
     }
 
-    /// An address was placed by an earlier start, and nobody speaks for it. Whether it is to be asked once more; if not, it
-    /// is to be forgotten.
+    /// An address was placed by an earlier start, and nobody speaks for it. Whether it is to be asked once more; if
+    /// not, it is to be forgotten.
     pub(crate) fn ask_again(&mut self, address: Ipv4Addr) -> Result<bool, Input> {
         if self.fixed.contains_key(&Prefix::host(address)) {
             return Ok(false);

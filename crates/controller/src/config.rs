@@ -135,8 +135,8 @@ pub struct Reconcile {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flows {
-    /// How often connections are looked for that began unseen: before their scheme was in charge, or whose rule ran out while
-    /// they were silent. 0s for never.
+    /// How often connections are looked for that began unseen: before their scheme was in charge, or whose rule ran out
+    /// while they were silent. 0s for never.
     #[serde(deserialize_with = "crate::duration::read")]
     pub sweep: Duration,
     /// Whether what the accepting side of a connection sends is a flow as well.
@@ -157,8 +157,8 @@ impl Default for Reconcile {
 
 /// Longest time in which every switch is read once.
 const LONGEST_PERIOD: Duration = Duration::from_secs(30);
-/// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP is off a dead path within four
-/// times as long.
+/// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP is off a dead path within
+/// four times as long.
 const PATH_IDLE_S: u16 = 2;
 /// Longest time between two probes of a cable: what it carries one way alone is lost until then.
 const LONGEST_PROBES: Duration = Duration::from_secs(60);

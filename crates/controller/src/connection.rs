@@ -1,4 +1,4 @@
-//! One connection to a switch, as the hub sees it.
+//! The hub's state of one connection to a switch.
 
 use crate::places::Place;
 use crate::reading::{Reading, Strangers};
@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// Ports of one switch that are told apart, as many as discovery looks after.
+/// Maximum number of ports per switch, the same as in discovery.
 const MOST_PORTS: usize = 4096;
-/// Rows that one answer may have.
+/// Maximum number of rows of one answer.
 const MOST_ROWS: usize = 1 << 20;
-/// Rules, groups and meters that one switch may have.
+/// Maximum number of rules, groups and meters of one switch.
 const MOST_RULES: usize = 1 << 23;
-/// So many complaints about one connection are logged each; after that the log names it ever more seldom.
+/// Number of complaints about one connection that are all logged. Later ones are logged ever less often.
 const PLAIN_COMPLAINTS: u64 = 16;
 
-/// Name of a connection within this run. Its place in the hub is used again by a later one, and is then that one's: the
-/// serial number tells whose name it is.
+/// Identifier of a connection within this run. A later connection may reuse its place in the hub; the serial number
+/// tells them apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId {
     slot: u32,
@@ -27,9 +27,9 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// The name of the connection of this number, counted since the start, at a place.
+    /// The identifier of the connection with this number, counted since the start, at a place.
     pub(crate) fn new(slot: usize, serial: u64) -> ConnectionId {
-        // The lower half is enough: no task outlives four billion connections.
+        // The lower half is enough, because no task outlives four billion connections.
         ConnectionId { slot: slot as u32, serial: serial as u32 }
     }
 
@@ -40,24 +40,24 @@ impl ConnectionId {
     }
 }
 
-/// How far a connection has come.
+/// The stage of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// No hello yet.
     Hello,
-    /// It has not said which switch it is.
+    /// It has not sent its datapath identifier.
     Features,
-    /// Its datapath identifier is that of a session that stands; if that one says nothing, this one takes its place.
+    /// Another session has its datapath identifier. If that session stays silent, this connection takes its place.
     Contending { dpid: u64, since: Nanos },
     /// Its ports are being read.
     Ports { dpid: u64 },
-    /// The session stands.
+    /// The session is up.
     Up { dpid: u64 },
-    /// It is to be closed.
+    /// It is being closed.
     Closed,
 }
 
-/// A request of the driver's own that has not been answered whole.
+/// A request of the driver whose answer is not complete.
 #[derive(Debug)]
 pub(crate) enum Pending {
     Description,
@@ -67,14 +67,14 @@ pub(crate) enum Pending {
         rows: Vec<RuleStats>,
     },
     PortStats(Vec<PortStats>),
-    /// What rules that drop frames have counted.
+    /// The counters of rules that refuse frames.
     Refused(Vec<crate::refused::Row>),
-    /// A third of all that a switch has.
+    /// One of three requests for all that a switch has: rules, groups or meters.
     Reading,
 }
 
 impl Pending {
-    /// Whether an answer with so many rows more has no end: no switch is that large.
+    /// Whether an answer with this many further rows is too long for any real switch.
     pub(crate) fn is_endless(&self, reading: Option<&Reading>) -> bool {
         let (rows, most) = match self {
             Pending::Description => (0, 1),
@@ -96,9 +96,9 @@ pub(crate) struct Connection {
     pub stage: Stage,
     /// Names that the peer's certificate bears, if the session is encrypted.
     pub certificate: Option<Vec<String>>,
-    /// The switch of the fabric it is.
+    /// Its switch in the fabric.
     pub node: Option<NodeId>,
-    /// Its datapath identifier, once discovery knows of it.
+    /// Its datapath identifier, once discovery knows it.
     pub scouted: Option<u64>,
     pub since: Nanos,
     pub last_heard: Nanos,
@@ -107,21 +107,21 @@ pub(crate) struct Connection {
     pub out: Vec<u8>,
     /// Wakes the task that writes.
     pub wake: Rc<Notify>,
-    /// Wakes the task that reads, where it waits for the other end to read, and ends the session where it is over.
+    /// Wakes the reading task when it waits for the other end to read, or when the session is over.
     pub drained: Rc<Notify>,
     pub dirty: bool,
     pub pending: BTreeMap<u32, Pending>,
     pub reading: Option<Reading>,
-    /// Rules of others that it had when it was last read.
+    /// Number of foreign rules at its last reading.
     pub strangers: Strangers,
-    /// Groups and meters that the switch has, as far as is known: to be replaced and not added.
+    /// Groups and meters that the switch is known to have. These must be modified, not added.
     pub groups: BTreeSet<u32>,
     pub meters: BTreeSet<u32>,
     /// Ports that the switch has told of.
     ports: BTreeSet<u32>,
     complaints: u64,
     xid: u32,
-    /// Given back with the connection.
+    /// Freed with the connection.
     pub place: Place,
 }
 
@@ -153,27 +153,28 @@ impl Connection {
         }
     }
 
-    /// Number for a message of the driver's own. Those of the controller start from the other end.
+    /// Transaction identifier for a message of the driver. Those of the controller start from the other end.
     pub(crate) fn next_xid(&mut self) -> u32 {
         self.xid = (self.xid + 1) & 0x7fff_ffff;
         self.xid | 0x8000_0000
     }
 
-    /// Leaves a message of the driver's own to be sent. It is short, so there is always room.
+    /// Queues a message of the driver. It is short, so there is always room.
     pub(crate) fn say(&mut self, message: &Message<'_>) -> u32 {
         let xid = self.next_xid();
         self.answer(message, xid);
         xid
     }
 
-    /// Leaves a message with this number to be sent. One that is too long for OpenFlow is left out, with an error.
+    /// Queues a message with this transaction identifier. A message that is too long for OpenFlow is not sent; the log
+    /// has an error.
     pub(crate) fn answer(&mut self, message: &Message<'_>, xid: u32) {
         if let Err(problem) = message.emit(xid, &mut self.out) {
             tracing::error!(peer = %self.peer, %problem, "a message was not sent");
         }
     }
 
-    /// Notes a port that the switch has told of.
+    /// Notes a port that the switch has reported.
     pub(crate) fn note_port(&mut self, number: u32) {
         if self.ports.len() < MOST_PORTS {
             self.ports.insert(number);
@@ -185,12 +186,12 @@ impl Connection {
         self.ports.iter().copied()
     }
 
-    /// Whether the switch has told of a port.
+    /// Whether the switch has reported a port.
     pub(crate) fn has_port(&self, number: u32) -> bool {
         self.ports.contains(&number)
     }
 
-    /// Counts one more complaint about this connection; `None` if the log has heard enough of it for now.
+    /// Counts one more complaint about this connection; `None` if it should not be logged.
     pub(crate) fn complain(&mut self) -> Option<u64> {
         self.complaints += 1;
         (self.complaints <= PLAIN_COMPLAINTS || self.complaints.is_power_of_two()).then_some(self.complaints)

@@ -1,8 +1,8 @@
-//! The connections of the hub, by name, and those that have something to write.
+//! The connections of the hub by identifier, and those that have something to write.
 
 use crate::connection::{Connection, ConnectionId};
 
-/// A table of connections. A place that is free is used again; a name says whose place it was.
+/// A table of connections. A free place is reused; the identifier says to which connection it belonged.
 #[derive(Default)]
 pub(crate) struct Connections {
     places: Vec<Option<Connection>>,
@@ -12,7 +12,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Puts in the connection that `make` returns for its name. `serial` counts connections since the start.
+    /// Adds the connection that `make` returns for its identifier. `serial` counts connections since the start.
     pub(crate) fn insert(&mut self, serial: u64, make: impl FnOnce(ConnectionId) -> Connection) -> &Connection {
         let place = self.free.pop().unwrap_or(self.places.len());
         if place == self.places.len() {
@@ -21,19 +21,19 @@ impl Connections {
         self.places[place].insert(make(ConnectionId::new(place, serial)))
     }
 
-    /// Takes a connection out; `None` if it is gone already.
+    /// Removes a connection; `None` if it is gone already.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let gone = self.places.get_mut(id.slot())?.take_if(|connection| connection.id == id)?;
         self.free.push(id.slot());
         Some(gone)
     }
 
-    /// A connection, if it is still there: its place may be another's by now.
+    /// A connection, if it still exists. Its place may belong to another one by now.
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
         self.places.get(id.slot())?.as_ref().filter(|connection| connection.id == id)
     }
 
-    /// The same, to be changed.
+    /// A mutable connection, if it still exists.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.places.get_mut(id.slot())?.as_mut().filter(|connection| connection.id == id)
@@ -52,8 +52,8 @@ impl Connections {
         }
     }
 
-    /// Wakes the writers of those marked since the last call. Calls `grown` with the bytes that wait at each that is not to
-    /// be closed.
+    /// Wakes the writers of connections marked since the last call. Calls `grown` with the number of waiting bytes for
+    /// each one that is not being closed.
     pub(crate) fn wake_writers(&mut self, mut grown: impl FnMut(ConnectionId, usize)) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {

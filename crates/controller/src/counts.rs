@@ -1,11 +1,11 @@
 //! What the hub counts, for `/metrics`.
 
-/// What a hub counts.
+/// Counters of a hub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HubCounts {
-    /// Connections taken.
+    /// Connections accepted.
     pub connections: u64,
-    /// Sessions that came to stand.
+    /// Sessions established.
     pub sessions: u64,
     /// Messages read.
     pub messages: u64,
@@ -13,11 +13,11 @@ pub struct HubCounts {
     pub limited: u64,
     /// Connections closed because of what their peer sent.
     pub offences: u64,
-    /// Connections refused, or closed before they said which switch they are, because places were needed.
+    /// Connections refused, or closed before they sent their datapath identifier, because places were needed.
     pub crowded: u64,
-    /// TLS handshakes that failed, came too late or were too many.
+    /// TLS handshakes that failed, took too long or were too many.
     pub handshakes: u64,
-    /// Rules for control traffic that somebody else had deleted, and that were put back.
+    /// Rules for control traffic that somebody else had deleted and that were restored.
     pub punts_restored: u64,
     /// Times that rules of others were deleted.
     pub foreign_removed: u64,

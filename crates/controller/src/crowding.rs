@@ -1,4 +1,4 @@
-//! Places for connections to the hub. Where there is none left, a connection that has not become a session makes room.
+//! Places for connections to the hub. If none is free, a connection that has not become a session makes room.
 
 use crate::connection::{Connection, ConnectionId};
 use crate::hub::Hub;
@@ -6,7 +6,7 @@ use crate::places::{Place, Refused};
 use std::net::{IpAddr, SocketAddr};
 
 impl Hub {
-    /// A place for a connection; `None` if sessions that stand have all that there are for its address.
+    /// A place for a connection; `None` if sessions occupy all places that its address may have.
     pub(crate) fn place_for(&mut self, peer: &str) -> Option<Place> {
         let address = peer.parse::<SocketAddr>().ok().map(|address| address.ip());
         let Refused { why, is_share } = match self.places.take(address) {
@@ -30,7 +30,7 @@ impl Hub {
         }
     }
 
-    /// Notes a connection from this address that has yet to say which switch it is.
+    /// Notes a connection from this address that has not sent its datapath identifier.
     pub(crate) fn note_newcomer(&mut self, id: ConnectionId, address: Option<IpAddr>) {
         let connections = &self.connections;
         self.newcomers.push(address, id, |&id| connections.get(id).is_some_and(Connection::is_new));

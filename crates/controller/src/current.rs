@@ -1,4 +1,4 @@
-//! A value that a reload replaces, for all who share it.
+//! A shared value that a reload replaces.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -17,12 +17,12 @@ impl<T> Current<T> {
         Current(Arc::new(RwLock::new(value)))
     }
 
-    /// The value as it is now. Whoever keeps it is not disturbed by a change.
+    /// The current value. A later change does not affect the returned one.
     pub(crate) fn get(&self) -> Arc<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces it, for everyone who asks from now on.
+    /// Replaces the value for all later calls of [`Current::get`].
     pub(crate) fn set(&self, value: Arc<T>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = value;
     }

@@ -1,5 +1,5 @@
-//! DHCP between hosts of different switches: what clients broadcast goes to all other ports with hosts, within limits, and
-//! what servers answer goes to the port that the client asked from. Nothing is stored of leases.
+//! DHCP between hosts of different switches: what clients broadcast goes to all other ports with hosts, within limits,
+//! and what servers answer goes to the port that the client asked from. Nothing is stored of leases.
 
 use pathloom_discovery::{Place, PortLimiter, Rate};
 use pathloom_model::Nanos;

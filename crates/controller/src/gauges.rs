@@ -38,8 +38,8 @@ impl Gauges {
         self.kinds[usize::from(kind) % KINDS] += 1;
     }
 
-    /// The port counters of a switch, read `now`. What a port sent went over its link; what came from a host came over the
-    /// host's.
+    /// The port counters of a switch, read `now`. What a port sent went over its link; what came from a host came over
+    /// the host's.
     pub(crate) fn ports(&mut self, now: Nanos, fabric: &Fabric, switch: NodeId, rows: &[PortStats]) {
         self.loads.resize(fabric.links().len(), Load::default());
         for row in rows {
@@ -51,7 +51,8 @@ impl Gauges {
         }
     }
 
-    /// A port was added, taken away, or went up or down: it may be another interface now, that counted for itself before.
+    /// A port was added, taken away, or went up or down: it may be another interface now, that counted for itself
+    /// before.
     pub(crate) fn port_changed(&mut self, fabric: &Fabric, switch: NodeId, port: PortNo) {
         let Some(link) = fabric.out_link(switch, port) else { return };
         for link in [link, link.reverse()] {

@@ -1,5 +1,5 @@
-//! Where sessions and the controller meet. No socket in here: bytes come in and go out by buffers, so that tests and
-//! benchmarks can drive it as sockets do.
+//! The hub connects sessions with the controller. It has no sockets: bytes come in and go out in buffers, so that tests
+//! and benchmarks can drive it as sockets do.
 
 use crate::answers::Answers;
 use crate::clock::Clock;
@@ -28,19 +28,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// How long the messages of one connection are worked off before it is the turn of others.
+/// How long the messages of one connection are handled before other connections have their turn.
 const TURN: Nanos = Nanos::from_millis(4);
-/// Up to so many sessions are served one after the other, see [`Hub::has_few_sessions`].
+/// Maximum number of sessions that counts as few, see [`Hub::has_few_sessions`].
 const FEW_SESSIONS: usize = 4;
 
-/// Who answers.
+/// What answers the switches.
 #[allow(clippy::large_enum_variant)] // There is one.
 pub enum Brain {
     /// The controller of a fabric.
     Fabric(Controller),
-    /// Something that knows no fabric and answers packet by packet.
+    /// A program without a fabric that answers packet by packet.
     Packets(Box<dyn Answers>),
-    /// Nobody: what is there is looked at.
+    /// Nothing: the switches are only surveyed.
     Nobody,
 }
 
@@ -52,17 +52,17 @@ pub(crate) struct Job {
     pub input: State,
 }
 
-/// What became of bytes that were received.
+/// The result of handling received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// Bytes worked off. The rest is to be given again: it is the beginning of a message, to come with what follows it,
-    /// unless it is `late`.
+    /// Number of bytes handled. The caller passes the rest again. It is the beginning of a message, to be completed
+    /// first, unless `late` is set.
     pub used: usize,
-    /// Whether there are whole messages in the rest, but it is the turn of others.
+    /// Whether the rest has whole messages, which wait because other connections have their turn.
     pub late: bool,
 }
 
-/// All connections, and who answers them.
+/// All connections, and what answers them.
 pub struct Hub {
     pub(crate) clock: Clock,
     pub(crate) brain: Brain,
@@ -75,31 +75,31 @@ pub struct Hub {
     pub(crate) limiter: Option<PortLimiter>,
     pub(crate) scout: Option<Scout>,
     pub(crate) places: Places,
-    /// Connections that have not said yet which switch they are.
+    /// Connections that have not yet sent their datapath identifier.
     pub(crate) newcomers: Newcomers<ConnectionId>,
     pub(crate) connections: Connections,
     pub(crate) by_node: Vec<Option<ConnectionId>>,
     pub(crate) by_dpid: BTreeMap<u64, ConnectionId>,
     pub(crate) queued: VecDeque<Input>,
     pub(crate) jobs: Vec<Job>,
-    /// Wakes who calls [`Hub::timeout`], when it is wanted earlier than was said last.
+    /// Wakes the caller of [`Hub::timeout`] if it must be called earlier than it last returned.
     pub(crate) timer: Rc<Notify>,
-    /// Wakes who calls [`Hub::settle`], when something was received.
+    /// Wakes the caller of [`Hub::settle`] when something was received.
     pub(crate) fed: Rc<Notify>,
     armed: Nanos,
-    /// What is measured.
+    /// Measurements of the hub.
     pub(crate) gauges: Gauges,
-    /// What switches have refused of hosts.
+    /// Frames of hosts that switches refused.
     pub(crate) refused: Ledger,
-    /// What the log has heard of offenders.
+    /// Limits log lines about offenders.
     pub(crate) quiet: Quiet,
-    /// What was warned of.
+    /// Warnings given so far.
     pub(crate) warned: Warned,
-    /// What becomes of rules that are not the controller's.
+    /// What to do with rules that are not the controller's.
     pub(crate) foreign: Foreign,
     /// Which certificates switches must have.
     pub(crate) binding: Binding,
-    /// What has been counted.
+    /// Counters.
     pub counts: HubCounts,
 }
 
@@ -152,12 +152,12 @@ impl Hub {
         }
     }
 
-    /// How the cabling found differs from the configured one where it is not used, in words.
+    /// Unused cabling that differs from the configuration, as text.
     pub fn cabling_differences(&self) -> impl Iterator<Item = &str> {
         self.scout.iter().flat_map(Scout::differences)
     }
 
-    /// Switches whose sessions stand.
+    /// Switches with a session.
     pub fn standing(&self) -> usize {
         self.connections.iter().filter(|connection| matches!(connection.stage, Stage::Up { .. })).count()
     }
@@ -177,13 +177,13 @@ impl Hub {
         Some(self.session_of(switch)?.peer.clone())
     }
 
-    /// The connection of a switch whose session stands.
+    /// The connection of a switch with a session.
     fn session_of(&self, switch: NodeId) -> Option<&Connection> {
         self.connections.get(self.by_node.get(switch.index()).copied().flatten()?)
     }
 
-    /// Takes a new connection; `None` if there are too many whose sessions stand, in all or from its address. A `peer` that is named otherwise
-    /// than by address and port came by a socket in the file system.
+    /// Accepts a new connection; `None` if there are too many sessions, in total or from its address. A `peer` that is
+    /// not an address and port came by a Unix socket.
     pub fn connect(&mut self, peer: String) -> Option<ConnectionId> {
         let place = self.place_for(&peer)?;
         self.counts.connections += 1;
@@ -200,10 +200,10 @@ impl Hub {
         Some(id)
     }
 
-    /// The connection is gone, or is to go at once.
+    /// The connection is closed, or must close at once.
     pub fn disconnect(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.connections.remove(id) else { return };
-        // Its tasks may wait for a peer that is not there any more.
+        // Its tasks may wait for a peer that is gone.
         connection.drained.notify_waiters();
         if let Brain::Packets(answers) = &mut self.brain {
             answers.forget(id);
@@ -223,8 +223,8 @@ impl Hub {
         self.settle();
     }
 
-    /// Works off messages at the start of `bytes`, for a few milliseconds at most. What it leads to is sent with the next
-    /// settling, for which [`Hub::fed`] is woken: by then, others may have been heard too.
+    /// Handles messages at the start of `bytes`, for a few milliseconds at most. The resulting messages are sent by the
+    /// next [`Hub::settle`], for which [`Hub::fed`] is woken. Until then, other connections may be handled too.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8]) -> Received {
         let start = self.clock.now();
         let (mut now, mut at, mut late) = (start, 0, false);
@@ -250,7 +250,7 @@ impl Hub {
                 Ok(None) => break,
                 Err(problem) => self.offence(id, &problem.to_string()),
             }
-            // Schemes may take long for a flow.
+            // A scheme may take long for a flow.
             if matches!(self.brain, Brain::Fabric(_)) {
                 now = self.clock.now();
                 late = now.saturating_sub(start) > TURN;
@@ -275,18 +275,19 @@ impl Hub {
         self.mark(id);
     }
 
-    /// Whether so few sessions stand that each should hear soon of what it said: else both ends wait for each other in turn.
+    /// Whether there are so few sessions that each should get its answer soon. Otherwise both ends wait for each other
+    /// in turn.
     pub(crate) fn has_few_sessions(&self) -> bool {
         self.by_dpid.len() <= FEW_SESSIONS
     }
 
-    /// Something the controller is to be told by others than switches.
+    /// Passes the controller an input that does not come from a switch.
     pub fn tell(&mut self, input: Input) {
         self.queued.push_back(input);
         self.settle();
     }
 
-    /// The time that the controller named may have come. Returns when this is wanted next.
+    /// Handles time-outs of the controller that are due. Returns when to call this next.
     pub fn timeout(&mut self) -> Option<Nanos> {
         let now = self.clock.now();
         if self.controller().and_then(|controller| controller.poll_timeout()).is_some_and(|at| at <= now) {
@@ -307,7 +308,7 @@ impl Hub {
         [scout, controller].into_iter().flatten().min()
     }
 
-    /// Looks after addresses that were placed, and that nobody speaks for.
+    /// Checks learnt addresses for which no host has sent ARP.
     pub(crate) fn look_after_places(&mut self) {
         let placed: Vec<_> = self.controller().map(|controller| controller.placed().collect()).unwrap_or_default();
         if let Some(scout) = &mut self.scout {
@@ -316,7 +317,7 @@ impl Hub {
         self.settle();
     }
 
-    /// Lets the controller work off what has happened, and wakes those who write.
+    /// Lets the controller handle its inputs, and wakes the writers of sessions.
     #[inline(never)] // So that profilers find it.
     pub(crate) fn settle(&mut self) {
         let now = self.clock.now();
@@ -345,14 +346,14 @@ impl Hub {
         self.wake();
     }
 
-    /// The ports of a switch have other numbers from now on.
+    /// The ports of a switch have other numbers of the fabric from now on.
     fn rewired(&mut self, switch: NodeId) {
         if let Some(fabric) = self.fabric.clone() {
             self.gauges.switch_changed(&fabric, switch);
         }
     }
 
-    /// Carries out what the controller wants.
+    /// Carries out the controller's outputs.
     fn drain(&mut self, now: Nanos) {
         while let Some(output) = self.controller().and_then(Controller::poll_output) {
             if let Some(recorder) = &mut self.recorder {
@@ -362,8 +363,8 @@ impl Hub {
         }
     }
 
-    /// Tells the controller, and writes what it wants into the buffers of sessions at once, while it is at hand. Barriers come,
-    /// and all is sent, with the next settling.
+    /// Passes the controller an input, and writes its outputs into the buffers of sessions at once, while they are in
+    /// the cache. The next [`Hub::settle`] adds barriers and sends everything.
     #[inline]
     pub(crate) fn give(&mut self, now: Nanos, input: Input) {
         if self.recorder.is_some() {
@@ -376,14 +377,14 @@ impl Hub {
         }
     }
 
-    /// Tells agents of hosts what the scheme in charge wants of them, if that is not what the last one did.
+    /// Tells agents of hosts what the scheme in charge needs from them, if that has changed.
     pub(crate) fn say_wants(&mut self) {
         if let Brain::Fabric(controller) = &self.brain {
             self.hosts.set_announce(controller.needs().detection == Detection::Announced);
         }
     }
 
-    /// Wakes the writers of all sessions with something to write.
+    /// Wakes the writers of all sessions that have something to write.
     fn wake(&mut self) {
         let (most, mut lagging) = (self.limits.backlog_bytes, Vec::new());
         self.connections.wake_writers(|id, backlog| {
@@ -396,19 +397,19 @@ impl Hub {
         }
     }
 
-    /// Whether something is still to be written.
+    /// Whether something still has to be written.
     pub(crate) fn has_backlog(&self) -> bool {
         self.connections.iter().any(|connection| !connection.out.is_empty())
     }
 
-    /// What is to be written to a connection, which is then taken to be written.
+    /// Takes the bytes to be written to a connection. They then count as written.
     pub(crate) fn take_output(&mut self, id: ConnectionId) -> Vec<u8> {
         let Some(connection) = self.connection_mut(id) else { return Vec::new() };
         connection.dirty = false;
         std::mem::take(&mut connection.out)
     }
 
-    /// A connection, if it is still there: its place may be another's by now.
+    /// A connection, if it still exists. Its place may belong to another one by now.
     #[inline]
     pub(crate) fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.connections.get_mut(id)
@@ -420,7 +421,7 @@ impl Hub {
         self.connections.mark(id);
     }
 
-    /// Which switch of the fabric a datapath identifier names; everything goes where there is no fabric.
+    /// The switch of the fabric with a datapath identifier. Without a fabric, every identifier is accepted.
     pub(crate) fn place_of(&self, dpid: u64) -> Result<Option<NodeId>, ()> {
         match &self.fabric {
             None => Ok(None),
@@ -447,7 +448,7 @@ impl Hub {
         self.close(id, what);
     }
 
-    /// Closes a connection when what was left for it has been written.
+    /// Closes a connection when its remaining bytes have been written.
     pub(crate) fn close(&mut self, id: ConnectionId, why: &str) {
         let now = self.clock.now();
         let Some(connection) = self.connection_mut(id).filter(|connection| !connection.is_closed()) else { return };
@@ -459,7 +460,7 @@ impl Hub {
         connection.stage = Stage::Closed;
         connection.since = now;
         connection.wake.notify_one();
-        // Switches are told apart; whoever did not say which one it is counts by its address.
+        // Offences count by switch; those of a peer without a datapath identifier count by address.
         let subject =
             if switch == "unknown" { subject(&peer, why) } else { format!("switch {}", subject(&switch, why)) };
         if let Some(times) = self.quiet.admit(now, &subject) {
@@ -467,7 +468,7 @@ impl Hub {
         }
     }
 
-    /// Names an offender: one line, and then a count.
+    /// Names an offender in the log: one line, and then a count.
     pub(crate) fn complain(&mut self, peer: &str, why: &str, what: &str) {
         let now = self.clock.now();
         if let Some(times) = self.quiet.admit(now, &subject(peer, why)) {

@@ -1,4 +1,4 @@
-//! What switches say, told to the controller.
+//! Messages of switches, passed to the controller.
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::Hub;
@@ -18,7 +18,8 @@ use pathloom_openflow::{
     PortReason, PortStatus, RemovedWhy, Reply, Request, SwitchConfig, BAD_REQUEST, HELLO_FAILED, PORT_MAX,
 };
 
-/// Bytes of a packet without a rule that come to the controller; there is a rule for every packet, so none do.
+/// Number of bytes of a packet without a rule that are sent to the controller. Every packet has a rule, so the value
+/// has no effect.
 const MISS_BYTES: u16 = 128;
 
 impl Hub {
@@ -43,7 +44,7 @@ impl Hub {
         }
     }
 
-    /// A message that is in place but cannot be read is answered by an error, and the session goes on.
+    /// An unreadable message in a valid frame is answered by an error, and the session goes on.
     pub(crate) fn misread(&mut self, id: ConnectionId, kind: u8, xid: u32, problem: &str) {
         let Some(connection) = self.connection_mut(id) else { return };
         if !matches!(connection.stage, Stage::Up { .. }) {
@@ -64,7 +65,7 @@ impl Hub {
         }
     }
 
-    /// Tells the controller, if the session stands.
+    /// Passes an input to the controller, if the connection has a session.
     #[inline]
     fn up(&mut self, now: Nanos, id: ConnectionId, input: impl FnOnce(NodeId) -> Input) {
         let Some(Connection { stage: Stage::Up { .. }, node: Some(node), .. }) = self.connection_mut(id) else {
@@ -74,7 +75,8 @@ impl Hub {
         self.feed(now, input);
     }
 
-    /// Gives the controller an input at once, so that inputs need no queue. What it wants comes with the next settling.
+    /// Passes an input to the controller at once, so that inputs need no queue. The next [`Hub::settle`] carries out
+    /// its outputs.
     #[inline]
     fn feed(&mut self, now: Nanos, input: Input) {
         while let Some(earlier) = self.queued.pop_front() {
@@ -90,12 +92,12 @@ impl Hub {
         let Some(in_port) = convert::in_port(packet) else { return };
         let place = Place::new(dpid, in_port.0);
         if Scout::is_ours(packet.data) {
-            // It has limits of its own, so that a port flooded with other things stays known.
+            // Discovery has its own limits, so that its frames pass even if a port is flooded with others.
             if let Some(scout) = &mut self.scout {
                 return scout.frame(now, place, packet.data);
             }
         }
-        // Ports that a switch makes up have one allowance between them.
+        // Ports that the switch has not reported share one limit.
         let told_of = self.connection_mut(id).is_some_and(|connection| connection.has_port(in_port.0));
         let payer = if told_of { place } else { Place::new(dpid, 0) };
         if let Some(refused) = self.limiter.as_mut().and_then(|limiter| limiter.admit_or_count(now, payer).err()) {
@@ -110,7 +112,7 @@ impl Hub {
         };
         let read = Ethernet::parse(packet.data).and_then(|frame| headers(&frame));
         match read {
-            // What is no first fragment, and no flow.
+            // A later fragment, or not a flow.
             Ok(Some(Headers { five_tuple: FiveTuple { src_port: 0, dst_port: 0, .. }, .. })) => {}
             Ok(Some(headers)) => self.feed(now, Input::PacketIn { switch, in_port, headers }),
             Ok(None) => {}
@@ -150,13 +152,13 @@ impl Hub {
             return self.offence(id, &why);
         }
         match self.holder(dpid) {
-            // Asked, the other one shows whether it is still there.
+            // The answer to an echo shows whether the other one is still there.
             Some(holder) => self.echo(now, holder),
             None => self.admit(id, dpid),
         }
     }
 
-    /// Whether a connection's certificate may speak for a switch.
+    /// Whether a connection's certificate is valid for a switch.
     fn check_certificate(&mut self, id: ConnectionId, dpid: u64) -> Result<(), String> {
         let borne = self.connection_mut(id).and_then(|connection| connection.certificate.clone());
         let node = self.place_of(dpid).ok().flatten();
@@ -164,7 +166,7 @@ impl Hub {
         self.binding.check(borne.as_deref(), name, dpid)
     }
 
-    /// Goes on with the handshake: the datapath identifier is this connection's.
+    /// Continues the handshake: the datapath identifier belongs to this connection.
     pub(crate) fn admit(&mut self, id: ConnectionId, dpid: u64) {
         let node = self.place_of(dpid).unwrap_or_default();
         self.hold(dpid, id);
@@ -243,7 +245,7 @@ impl Hub {
 
     fn flow_removed(&mut self, now: Nanos, id: ConnectionId, removed: &FlowRemoved) {
         if punts::is_own(removed.cookie) && matches!(removed.why, RemovedWhy::Deleted | RemovedWhy::GroupDeleted) {
-            // Unless the controller deleted it, the review that this leads to brings it back.
+            // Unless the controller deleted it, this causes a review, which restores the rule.
             return self.up(now, id, |switch| Input::Resync { switch: Some(switch) });
         }
         let Some(key) = convert::removed_key(removed) else { return };
@@ -270,7 +272,7 @@ impl Hub {
                     .for_each(|xid| drop(connection.pending.remove(xid)));
                 return;
             }
-            // A switch without meters says so when it is asked for them: it has none.
+            // A switch without meters answers the request for meters with an error. It has none.
             return self.answered(now, id, xid);
         }
         let why = convert::refusal(error);
@@ -280,7 +282,7 @@ impl Hub {
         self.up(now, id, |switch| Input::Refused { switch, xid, why });
     }
 
-    /// A part of an answer.
+    /// Handles a part of an answer.
     fn part(&mut self, now: Nanos, id: ConnectionId, xid: u32, reply: MultipartReply) {
         let map = self.map_of(id);
         let Some(connection) = self.connection_mut(id) else { return };
@@ -330,7 +332,7 @@ impl Hub {
         self.part_read(now, id, (xid, reply.more));
     }
 
-    /// A part was read; it may have been the last.
+    /// A part was handled; it may have been the last.
     fn part_read(&mut self, now: Nanos, id: ConnectionId, (xid, more): (u32, bool)) {
         let Some(connection) = self.connection_mut(id) else { return };
         let endless =
@@ -342,7 +344,7 @@ impl Hub {
         }
     }
 
-    /// Some rules of a switch. Those of a review are worked off at once.
+    /// Handles some rules of a switch. Rules of a review are passed on at once.
     fn rules_read(&mut self, now: Nanos, id: ConnectionId, (xid, more): (u32, bool), rows: &[FlowStats]) {
         let map = self.map_of(id);
         let Some(reading) = self.connection_mut(id).and_then(|connection| connection.reading.as_mut()) else { return };
@@ -360,12 +362,12 @@ impl Hub {
         self.part_read(now, id, (xid, more));
     }
 
-    /// All that a switch has was read.
+    /// All rules, groups and meters of a switch were read.
     fn all_read(&mut self, now: Nanos, id: ConnectionId) {
         let foreign = self.foreign;
         let Some(connection) = self.connection_mut(id) else { return };
         let Some(mut reading) = connection.reading.take() else { return };
-        // What was there before and is not any more: to be added again, not to be replaced.
+        // Groups and meters that have disappeared must be added again, not modified.
         connection.groups.retain(|group| !reading.before[0].contains(group));
         connection.meters.retain(|meter| !reading.before[1].contains(meter));
         if foreign == Foreign::Remove && reading.has_strangers() {
@@ -393,7 +395,7 @@ impl Hub {
         }
     }
 
-    /// The fabric's numbers of the ports of the switch of a session; `None` if the switch has the same.
+    /// The fabric's port numbers for the switch of a session; `None` if the switch has the same.
     fn map_of(&mut self, id: ConnectionId) -> Option<PortMap> {
         let node = self.connection_mut(id)?.node?;
         self.port_map(node).cloned()
@@ -405,7 +407,7 @@ impl Hub {
         node.zip(self.fabric.as_ref()).map_or_else(String::new, |(node, fabric)| fabric.node(node).name.clone())
     }
 
-    /// The answer is whole, or there will be none.
+    /// The answer is complete, or there will be none.
     fn answered(&mut self, now: Nanos, id: ConnectionId, xid: u32) {
         let Some(pending) = self.connection_mut(id).and_then(|connection| connection.pending.remove(&xid)) else {
             return;
@@ -438,7 +440,7 @@ impl Hub {
     }
 }
 
-/// Asks a switch for many things.
+/// Sends a request for many items.
 pub(crate) fn ask(connection: &mut Connection, request: Request, pending: Pending) -> u32 {
     let xid = connection.say(&Message::MultipartRequest(MultipartRequest { more: false, request }));
     connection.pending.insert(xid, pending);

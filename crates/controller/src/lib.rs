@@ -1,9 +1,9 @@
 //! The controller over live OpenFlow sessions: `pathloom_control::Controller` with sockets and a real clock. The load
 //! generator that measures it (`bench/`) makes a program of its own.
 //!
-//! One thread runs everything but solvers. A session reads whatever has arrived in one call, the [`hub`] works it off and
-//! leaves the answers in the buffers of the sessions they are for, and each buffer goes out in one write when all that
-//! was readable has been read: under load, system calls are shared by hundreds of messages.
+//! One thread runs everything but solvers. A session reads whatever has arrived in one call, the [`hub`] works it off
+//! and leaves the answers in the buffers of the sessions they are for, and each buffer goes out in one write when all
+//! that was readable has been read: under load, system calls are shared by hundreds of messages.
 
 mod addresses;
 mod answers;

@@ -258,7 +258,8 @@ impl Sample {
     }
 }
 
-/// The text format of OpenMetrics in the older one of Prometheus (0.0.4), in which the help of a counter bears its whole name.
+/// The text format of OpenMetrics in the older one of Prometheus (0.0.4), in which the help of a counter bears its
+/// whole name.
 pub(crate) fn in_plain_text(open: &str) -> String {
     let words = |line: &str| -> Option<[String; 3]> {
         let mut words = line.splitn(4, ' ').skip(1).map(str::to_owned);

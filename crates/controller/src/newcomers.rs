@@ -1,25 +1,26 @@
-//! Connections that have not said yet who they are. They hold places that others need, so the one that has waited longest
-//! makes room when there is none left: a peer that opens connections and says nothing shuts nobody out.
+//! Connections that have not yet identified themselves. They hold places that others need. So the oldest one makes room
+//! when no place is free, and a peer with silent connections blocks nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-/// Newcomers by address, oldest first. Those that have said who they are, or are gone, are forgotten when they are met.
+/// Newcomers by address, oldest first. Entries that have identified themselves, or are gone, are removed when they are
+/// found.
 #[derive(Debug)]
 pub(crate) struct Newcomers<T> {
     by_peer: BTreeMap<Option<IpAddr>, VecDeque<T>>,
-    /// So many are there at most: more in the queues must be gone.
+    /// Maximum number of newcomers. If the queues hold more, some of them are gone.
     most: usize,
     queued: usize,
 }
 
 impl<T> Newcomers<T> {
-    /// None yet, of so many at a time.
+    /// No newcomers, with this maximum.
     pub(crate) fn new(most: usize) -> Newcomers<T> {
         Newcomers { by_peer: BTreeMap::new(), most, queued: 0 }
     }
 
-    /// Notes one that came.
+    /// Adds a newcomer.
     pub(crate) fn push(&mut self, peer: Option<IpAddr>, newcomer: T, is_new: impl Fn(&T) -> bool) {
         if self.queued > 2 * self.most {
             self.by_peer.values_mut().for_each(|queue| queue.retain(&is_new));
@@ -30,7 +31,8 @@ impl<T> Newcomers<T> {
         self.queued += 1;
     }
 
-    /// Takes out the one that has waited longest: of this address, or if there is none and `of_any`, of the one with most.
+    /// Removes and returns the oldest newcomer of this address. If there is none and `of_any` is set, that of the
+    /// address with the most.
     pub(crate) fn take(&mut self, peer: Option<IpAddr>, of_any: bool, is_new: impl Fn(&T) -> bool) -> Option<T> {
         let mut found = self.take_of(peer, &is_new);
         while let (None, true, Some(longest)) = (&found, of_any, self.most_crowded()) {

@@ -1,8 +1,9 @@
-//! The numbers of ports: the controller and its rules have those of the fabric, a switch has its own. They are the same but
-//! where cables are used at other ports than configured ([`pathloom_discovery::wiring`]). Rules are changed on their way.
+//! The numbers of ports: the controller and its rules have those of the fabric, a switch has its own. They are the same
+//! but where cables are used at other ports than configured ([`pathloom_discovery::wiring`]). Rules are changed on
+//! their way.
 //!
-//! The controller makes no rule that looks at the port a packet came in by, and the driver's own do so at ports of hosts
-//! alone, which keep their numbers.
+//! The controller makes no rule that looks at the port a packet came in by, and the driver's own do so at ports of
+//! hosts alone, which keep their numbers.
 
 use crate::hub::Hub;
 use pathloom_discovery::wiring::PortMap;

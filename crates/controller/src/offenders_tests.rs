@@ -1,6 +1,6 @@
 //! Switches that mean no good, and people without a token, at a controller that others use: the offender is limited and
-//! named in the log, and everyone else goes on. What hosts do is tried in `pathloom-discovery`, all of it again with real
-//! switches in `tests/lab/test_offenders.py`.
+//! named in the log, and everyone else goes on. What hosts do is tried in `pathloom-discovery`, all of it again with
+//! real switches in `tests/lab/test_offenders.py`.
 
 use crate::bench::fake::{say, Common, Fake};
 use crate::bench::paths::first_packet;

@@ -1,4 +1,4 @@
-//! What the controller wants, said to switches.
+//! Outputs of the controller, sent to switches.
 
 use crate::connection::{Connection, ConnectionId, Pending, Stage};
 use crate::hub::{Hub, Job};
@@ -18,7 +18,7 @@ use pathloom_openflow::{
 use std::borrow::Cow;
 
 impl Hub {
-    /// Carries out one output. What is for a switch without a session is dropped: when the session stands again, the
+    /// Carries out one output. Outputs for a switch without a session are dropped. With its next session, the
     /// controller compares what the switch has with what it should have.
     pub(crate) fn carry_out(&mut self, now: Nanos, output: Output) {
         match output {
@@ -85,7 +85,7 @@ impl Hub {
         }
     }
 
-    /// Sends a frame by a port, if the session stands.
+    /// Sends a frame out of a port, if the switch has a session.
     pub(crate) fn send_frame(&mut self, dpid: u64, port: u32, data: &[u8]) {
         let Some(id) = self.holder(dpid) else { return };
         let Some(connection) =
@@ -99,7 +99,7 @@ impl Hub {
         self.mark(id);
     }
 
-    /// Brings the rules of the driver's own into a switch whose session just came to stand.
+    /// Installs the driver's own rules in a switch with a new session.
     pub(crate) fn write_own_rules(&mut self, id: ConnectionId) {
         let (wanted, unwanted) = self.own_rules(id);
         let Some(connection) = self.connection_mut(id) else { return };
@@ -109,8 +109,8 @@ impl Hub {
         self.mark(id);
     }
 
-    /// The rules of the driver's own that a switch should have, for control traffic and for what is refused, and the messages
-    /// that delete those of an earlier start that it should not have.
+    /// The driver's own rules that a switch should have, for control traffic and refused frames. Also the messages that
+    /// delete rules of an earlier start that it should not have.
     pub(crate) fn own_rules(&mut self, id: ConnectionId) -> (Vec<Message<'static>>, Vec<Message<'static>>) {
         let Some(connection) = self.connection_mut(id) else { return Default::default() };
         let (node, ports) = (connection.node, connection.ports().collect::<Vec<u32>>());
@@ -130,7 +130,7 @@ impl Hub {
         (wanted, unwanted)
     }
 
-    /// Adds the rules of the driver's own that a review did not find among these rows.
+    /// Adds the driver's own rules that a review did not find among these rows.
     pub(crate) fn restore_own_rules(&mut self, id: ConnectionId, found: &[FlowStats]) {
         let (mut missing, _) = self.own_rules(id);
         missing.retain(|rule| !found.iter().any(|row| punts::stands_as(rule, row)));
@@ -147,7 +147,7 @@ impl Hub {
         self.mark(id);
     }
 
-    /// Refuses what comes in by a port that the fabric does not have.
+    /// Refuses frames from a port that the fabric does not have.
     pub(crate) fn refuse_strange_port(&mut self, id: ConnectionId, port: u32) {
         let Some(node) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
         let known = self.fabric.as_ref().is_none_or(|fabric| fabric.out_link(node, PortNo(port)).is_some());
@@ -160,7 +160,8 @@ impl Hub {
         self.mark(id);
     }
 
-    /// Asks every switch what it has refused of hosts. Those that have not answered the last time are left alone.
+    /// Reads from every switch how many frames of hosts it refused. Skips switches that have not answered the last
+    /// request.
     pub(crate) fn read_refused(&mut self) {
         let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
@@ -179,7 +180,7 @@ impl Hub {
         self.settle();
     }
 
-    /// Counts what a switch has refused, and names it.
+    /// Counts the frames that a switch refused, and logs them.
     pub(crate) fn count_refused(&mut self, now: Nanos, id: ConnectionId, rows: &[Row]) {
         let Some(switch) = self.connection_mut(id).and_then(|connection| connection.node) else { return };
         let Some(fabric) = self.fabric.clone() else { return };
@@ -190,7 +191,7 @@ impl Hub {
         }
     }
 
-    /// Tells the log of rules that were not as they should be. A review comes at most a few times a second per switch.
+    /// Logs wrong rules that a review found. There are at most a few reviews a second per switch.
     fn say_repaired(&mut self, at: NodeId, restored: u64, surplus: u64) {
         let name = self.fabric.as_ref().map_or("", |fabric| &fabric.node(at).name);
         tracing::warn!(
@@ -206,7 +207,7 @@ impl Hub {
         let standing: Vec<ConnectionId> = self.by_node.iter().copied().flatten().collect();
         for id in standing {
             let Some(connection) = self.connection_mut(id) else { continue };
-            // One that has not answered the last time is not asked again.
+            // Skips switches that have not answered the last request.
             if !connection.pending.values().any(|pending| matches!(pending, Pending::PortStats(_))) {
                 ask(connection, Request::Ports, Pending::PortStats(Vec::new()));
                 self.mark(id);
@@ -241,7 +242,7 @@ impl Hub {
     }
 }
 
-/// Asks for all rules, groups and meters. The rules come last: their answer is the longest.
+/// Requests all rules, groups and meters. The rules come last, because their answer is the longest.
 fn read_all(connection: &mut Connection, why: Why) {
     if let Some(before) = connection.reading.take() {
         // It was not answered in time.

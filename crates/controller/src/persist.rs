@@ -88,7 +88,8 @@ impl Persist {
         write(&directory.join("wiring.json"), &rows);
     }
 
-    /// These numbers: datapath identifier, the switch's number and the fabric's. They are found anew where there are none.
+    /// These numbers: datapath identifier, the switch's number and the fabric's. They are found anew where there are
+    /// none.
     pub(crate) fn load_wiring(&self) -> Vec<(u64, u32, u32)> {
         let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("wiring.json")).ok());
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
@@ -126,7 +127,8 @@ fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// A crash leaves what was there or what is new; so does a loss of power, because the bytes are there before the name is.
+/// A crash leaves what was there or what is new; so does a loss of power, because the bytes are there before the name
+/// is.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let mut file = File::create(&fresh)?;

@@ -1,5 +1,5 @@
-//! Places for connections. One address has half of them at most, unless it is this machine's own, so that whoever takes all it
-//! can get leaves some for others.
+//! Places for connections. One address has at most half of them, unless it is this machine's own, so that some remain
+//! for others.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,20 +15,20 @@ pub(crate) struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// By address; who comes by a socket in the file system has none.
+    /// By address; peers on a Unix socket have none.
     by_peer: BTreeMap<Option<IpAddr>, usize>,
 }
 
-/// A place; dropped, it is given back.
+/// A place. Dropping it frees it.
 #[derive(Debug)]
 pub(crate) struct Place(Places, Option<IpAddr>);
 
-/// There is no place.
+/// No place is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refused {
     /// Why.
     pub why: &'static str,
-    /// Whether there are places, but not for this address.
+    /// Whether there are free places, but not for this address.
     pub is_share: bool,
 }
 
@@ -36,8 +36,8 @@ const ALL_TAKEN: Refused = Refused { why: "all places are taken", is_share: fals
 const SHARE_TAKEN: Refused = Refused { why: "its address has its share of the places", is_share: true };
 
 impl Places {
-    /// So many, half of them for each address. This machine's own may have all: labs and benchmarks put hundreds of switches
-    /// behind one address.
+    /// This number of places. Each address may have half of them. This machine's own address may have all, because labs
+    /// and benchmarks put hundreds of switches behind one address.
     pub(crate) fn new(most: usize) -> Places {
         Places { most, taken: Arc::default() }
     }
@@ -72,7 +72,7 @@ impl Places {
 }
 
 impl Place {
-    /// Whose it is.
+    /// The address that holds it.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         self.1
     }

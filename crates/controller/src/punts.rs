@@ -1,5 +1,5 @@
-//! The rules that bring control traffic (LLDP, ARP, DHCP) to the controller. They stand at the top of the control table,
-//! lead nowhere else, and so never flood anything.
+//! The rules that bring control traffic (LLDP, ARP, DHCP) to the controller. They stand at the top of the control
+//! table, lead nowhere else, and so never flood anything.
 
 use pathloom_control::{CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_openflow::action::Action;
@@ -91,8 +91,8 @@ pub(crate) fn is_own(cookie: u64) -> bool {
     cookie & OWN_MASK == COOKIE
 }
 
-/// Whether a row of a switch is this rule as it should be. Each rule of the driver's own has a cookie of its own, so what
-/// it matches need not be compared.
+/// Whether a row of a switch is this rule as it should be. Each rule of the driver's own has a cookie of its own, so
+/// what it matches need not be compared.
 pub(crate) fn stands_as(wanted: &Message<'_>, row: &FlowStats) -> bool {
     let Message::FlowMod(wanted) = wanted else { return false };
     (row.cookie, row.table, row.priority) == (wanted.cookie, wanted.table, wanted.priority)
@@ -100,8 +100,9 @@ pub(crate) fn stands_as(wanted: &Message<'_>, row: &FlowStats) -> bool {
         && row.flags & SEND_FLOW_REMOVED != 0
 }
 
-/// The rule that lets fragments of datagrams by: switches see port 0 in them (Open vSwitch in the first as well), and they
-/// would seem to be first packets of a flow. It stands below the rules of flows and above the one that copies unknown datagrams.
+/// The rule that lets fragments of datagrams by: switches see port 0 in them (Open vSwitch in the first as well), and
+/// they would seem to be first packets of a flow. It stands below the rules of flows and above the one that copies
+/// unknown datagrams.
 pub(crate) fn fragments() -> Message<'static> {
     let matches = FlowMatch {
         eth_type: Some(ETH_IPV4),

@@ -1,16 +1,17 @@
-//! A log that offenders cannot fill: of what happens again and again, one line, and then a count once in a while.
+//! Limits log lines, so that offenders cannot fill the log: one line for a repeated event, and then a count from time
+//! to time.
 
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 
-/// After one line, how long the same is only counted.
+/// Time after a line in which the same event is only counted.
 const EVERY: Nanos = Nanos::from_secs(10);
-/// Subjects that are told apart; the others are one.
+/// Maximum number of subjects; further ones are counted together.
 const MOST: usize = 1024;
-/// Stands for all others.
+/// The subject of all others.
 const OTHERS: &str = "others";
 
-/// Counts what the log does not hear.
+/// Counts events that are not logged.
 #[derive(Debug, Default)]
 pub(crate) struct Quiet(BTreeMap<String, Said>);
 
@@ -21,7 +22,7 @@ struct Said {
 }
 
 impl Quiet {
-    /// Whether the log is to hear of this subject now; if so, how often it happened since it last did, this time included.
+    /// Whether to log this subject now. If so, how often it happened since its last line, this time included.
     pub(crate) fn admit(&mut self, now: Nanos, subject: &str) -> Option<u64> {
         let known = self.0.contains_key(subject) || self.0.len() < MOST;
         let subject = if known { subject } else { OTHERS };
@@ -37,8 +38,8 @@ impl Quiet {
         Some(std::mem::take(&mut said.since) + 1)
     }
 
-    /// The subjects of which nothing was said for a while though there was something, with how often it happened. Others
-    /// that were quiet as long are forgotten. To be called once a second or so.
+    /// The subjects that happened again since their last line and are due for another, with their counts. Subjects
+    /// without a new event are forgotten after the same time. Call this about once a second.
     pub(crate) fn overdue(&mut self, now: Nanos) -> Vec<(String, u64)> {
         let mut overdue = Vec::new();
         self.0.retain(|subject, said| {
@@ -56,8 +57,8 @@ impl Quiet {
     }
 }
 
-/// A subject from a peer's address and what is wrong with it: without the peer's port, and without what differs from case
-/// to case, which begins with a number.
+/// A subject made of a peer's address and its offence: without the peer's port, and without the details that differ
+/// from case to case, which begin with a number.
 pub(crate) fn subject(peer: &str, why: &str) -> String {
     let address = peer.parse::<std::net::SocketAddr>().map_or_else(|_| peer.to_owned(), |peer| peer.ip().to_string());
     let end = why.find(|letter: char| letter.is_ascii_digit()).unwrap_or(why.len());

@@ -1,5 +1,5 @@
-//! Reading all that a switch has: answers come in parts. Rules of others are named here, for the controller proper has no
-//! words for most of them.
+//! Reading all that a switch has: answers come in parts. Rules of others are named here, for the controller proper has
+//! no words for most of them.
 
 use crate::punts;
 use pathloom_model::rules::{Group, Meter, Rule};
@@ -117,7 +117,8 @@ impl Reading {
         }
     }
 
-    /// The messages that delete the rules of others that were found: by cookie, for no rule of the controller has theirs.
+    /// The messages that delete the rules of others that were found: by cookie, for no rule of the controller has
+    /// theirs.
     pub(crate) fn deletions(&self) -> impl Iterator<Item = Message<'static>> + '_ {
         self.marks.iter().map(|&(table, cookie)| {
             let command = FlowCommand::Delete;

@@ -1,7 +1,7 @@
 //! The event log of a live controller: what it was told and what it wanted, as lines that replay in a pure one.
 //!
-//! The first line tells what the configuration file does not: `{"start":{"epoch":7}}`. The rest is as in every world; where
-//! another scheme is put in charge, a line says which: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
+//! The first line tells what the configuration file does not: `{"start":{"epoch":7}}`. The rest is as in every world;
+//! where another scheme is put in charge, a line says which: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
 
 use crate::config::Ready;
 use pathloom_control::{read_log, Config, Controller, Input, Output, Record, SchemeChange};

@@ -1,6 +1,6 @@
-//! What switches refuse of hosts: frames that this controller has no way for, and frames that hosts must not send. A rule
-//! for each kind drops and counts them in the switch, so that no flood of them comes here; its counters are read now and
-//! then, and go to the log and to the metrics.
+//! What switches refuse of hosts: frames that this controller has no way for, and frames that hosts must not send. A
+//! rule for each kind drops and counts them in the switch, so that no flood of them comes here; its counters are read
+//! now and then, and go to the log and to the metrics.
 
 use crate::punts::{add, delete, COOKIE};
 use pathloom_control::cookies::{Cookie, RuleKind};
@@ -212,8 +212,8 @@ struct Told {
 }
 
 impl Ledger {
-    /// Takes what a rule has counted. Returns how many frames the log is to hear of: of the first at once, of what goes on
-    /// seldom.
+    /// Takes what a rule has counted. Returns how many frames the log is to hear of: of the first at once, of what goes
+    /// on seldom.
     pub(crate) fn take(&mut self, now: Nanos, switch: NodeId, rule: &Row) -> Option<u64> {
         let Row { kind, port, counted, .. } = *rule;
         let last = self.read.insert((switch, rule.name), counted).unwrap_or(0);

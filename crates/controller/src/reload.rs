@@ -1,5 +1,5 @@
-//! SIGHUP: the configuration is read again, with the files that it names. What can change while everything runs does; the
-//! rest takes a restart, which touches no flow either.
+//! SIGHUP: the configuration is read again, with the files that it names. What can change while everything runs does;
+//! the rest takes a restart, which touches no flow either.
 
 use crate::api::ReadyApi;
 use crate::config::{ConfigError, Ready};
@@ -25,8 +25,8 @@ impl InUse {
         InUse { listen_tls: ready.listen_tls.clone(), api: ready.api.clone(), scheme: scheme_of(ready) }
     }
 
-    /// Takes certificates and tokens as they are now, for connections and requests to come. Returns what cannot be taken
-    /// without a restart.
+    /// Takes certificates and tokens as they are now, for connections and requests to come. Returns what cannot be
+    /// taken without a restart.
     fn renew(&self, ready: &Ready) -> Vec<&'static str> {
         let mut left = Vec::new();
         match (&self.listen_tls, &ready.listen_tls) {

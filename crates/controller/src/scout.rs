@@ -1,5 +1,5 @@
-//! What hangs where, found out over the sessions: feeds [`Discovery`] with what switches say, sends what it wants sent,
-//! and tells the controller of cables that carry nothing.
+//! Discovery over live sessions: passes messages of switches to [`Discovery`], sends its frames, and tells the
+//! controller which cables carry nothing.
 
 use crate::addresses::Learnt;
 use crate::config::{self, Addresses, Hosts, Links};
@@ -24,22 +24,22 @@ use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// How long probes of a link may stay away, and how soon one that did is sent again: a link that drops nine of ten packets
-/// because its queue is full still lets one of them through.
+/// How long probes of a link may be missing, and how soon a missing one is repeated. Even on a link that drops nine of
+/// ten packets because its queue is full, one of these probes arrives.
 const SILENCE: Nanos = Nanos::from_secs(4);
 const MISSED: u32 = 4;
 const RETRY: Nanos = Nanos::from_millis(100);
-/// A busy machine takes its time between sending a probe and reading it.
+/// Maximum age of a probe. A busy machine may take long between sending a probe and reading it.
 const MAX_AGE: Nanos = Nanos::from_secs(2);
 
-/// What is to be done about it.
+/// What the hub has to do.
 #[derive(Debug)]
 pub(crate) enum Act {
-    /// A frame to be sent by a port of a switch.
+    /// A frame to send out of a port of a switch.
     Send { dpid: u64, port: u32, frame: Vec<u8> },
-    /// Something the controller has to know.
+    /// An input for the controller.
     Tell(Input),
-    /// The ports of a switch have other numbers in the fabric from now on: see [`Scout::port_map`].
+    /// The ports of a switch have other numbers of the fabric from now on: see [`Scout::port_map`].
     Rewired(NodeId),
 }
 
@@ -47,28 +47,28 @@ pub(crate) enum Act {
 pub(crate) struct Scout {
     discovery: Discovery,
     hosts: Hosts,
-    /// Where DHCP is passed on.
+    /// Forwards DHCP.
     dhcp: Option<Dhcp>,
-    /// What is configured, if anything is.
+    /// The configured fabric, if there is one.
     site: Option<Site>,
     acts: VecDeque<Act>,
 }
 
-/// A fabric that is configured.
+/// A configured fabric.
 struct Site {
     verifier: Verifier,
     fabric: Arc<Fabric>,
     nodes: BTreeMap<u64, NodeId>,
     /// Datapath identifier by node.
     dpids: BTreeMap<NodeId, u64>,
-    /// What becomes of the addresses that hosts show.
+    /// Decides about the addresses of hosts.
     learnt: Learnt,
 }
 
-/// 32 bytes that nobody can guess.
+/// 32 random bytes from the system.
 ///
 /// # Errors
-/// The system has none.
+/// The system cannot provide them.
 pub(crate) fn secret() -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
@@ -76,7 +76,8 @@ pub(crate) fn secret() -> io::Result<[u8; 32]> {
 }
 
 impl Scout {
-    /// Knows the fabric and no switch. `secret` is drawn anew at each start. `None` where links are not to be probed.
+    /// For a configured fabric, without switches yet. `secret` must be new at each start. `None` if links are not
+    /// probed.
     pub(crate) fn new(
         how: &config::Discovery,
         fabric: Arc<Fabric>,
@@ -103,7 +104,7 @@ impl Scout {
         Some(scout)
     }
 
-    /// Knows nothing, and takes whatever it finds.
+    /// For an unknown fabric: accepts all switches.
     pub(crate) fn anywhere(hosts: Hosts, secret: [u8; 32]) -> Scout {
         Scout::with(hosts, HostSettings::default(), secret, ProbeSettings::default().interval)
     }
@@ -122,7 +123,7 @@ impl Scout {
         Scout { discovery, hosts, dhcp: None, site: None, acts: VecDeque::new() }
     }
 
-    /// The control traffic that switches are to hand up.
+    /// The control traffic that switches must send to the controller.
     pub(crate) fn wants(&self, punt: Punt) -> bool {
         match punt {
             Punt::Lldp => true,
@@ -131,19 +132,19 @@ impl Scout {
         }
     }
 
-    /// Whether a frame is discovery's business alone.
+    /// Whether only discovery handles a frame.
     #[inline]
     pub(crate) fn is_ours(frame: &[u8]) -> bool {
         matches!(frame.get(12..14), Some(&[a, b]) if matches!(u16::from_be_bytes([a, b]), ETH_LLDP | ETH_ARP))
             || dhcp::message(frame).is_some()
     }
 
-    /// A host that was there when the controller last ran.
+    /// A host that was known when the controller last ran.
     pub(crate) fn remember(&mut self, now: Nanos, host: KnownHost) {
         self.discovery.handle(now, Heard::Remembered { host });
     }
 
-    /// What is known of links and hosts.
+    /// The state of links and hosts.
     pub(crate) fn discovery(&self) -> &Discovery {
         &self.discovery
     }
@@ -156,17 +157,17 @@ impl Scout {
         self.discovery.alarm_counts().into_iter().chain(addresses).chain(dhcp)
     }
 
-    /// How the cabling differs from the configured one where it is not used, in words.
+    /// Unused cabling that differs from the configuration, as text.
     pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
         self.site.iter().flat_map(|site| site.verifier.differences())
     }
 
-    /// Cables that are used at other ports than configured, in words.
+    /// Cables that are used at other ports than configured, as text.
     pub(crate) fn adopted(&self) -> impl Iterator<Item = &str> {
         self.site.iter().flat_map(|site| site.verifier.adopted())
     }
 
-    /// The fabric's numbers of the ports of a switch; `None` if the switch has the same.
+    /// The fabric's port numbers for a switch; `None` if the switch has the same.
     #[inline]
     pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
         self.site.as_ref()?.verifier.wiring().at(switch)
@@ -183,7 +184,7 @@ impl Scout {
         maps.flat_map(rows).collect()
     }
 
-    /// Takes the numbers of ports that an earlier start found.
+    /// Restores the port numbers that an earlier start found.
     pub(crate) fn renumber(&mut self, rows: &[(u64, u32, u32)]) {
         let Some(site) = &mut self.site else { return };
         let mut by_switch: BTreeMap<u64, Vec<(PortNo, PortNo)>> = BTreeMap::new();
@@ -200,12 +201,12 @@ impl Scout {
         }
     }
 
-    /// Whether these are the ports of another switch than the one whose session stands.
+    /// Whether these ports belong to another switch than the one that has a session.
     pub(crate) fn is_duplicate(&self, dpid: u64, ports: &[Port]) -> bool {
         self.discovery.links().is_duplicate(Dpid(dpid), &states(ports))
     }
 
-    /// A session stands.
+    /// A session is up.
     pub(crate) fn switch_up(&mut self, now: Nanos, dpid: u64, ports: &[Port]) {
         let states = states(ports);
         for state in &states {
@@ -241,7 +242,7 @@ impl Scout {
         self.acts.extend(other.and_then(|place| site.port_input(place, true)));
     }
 
-    /// A frame of [`Scout::is_ours`] came in.
+    /// A frame of [`Scout::is_ours`] arrived.
     pub(crate) fn frame(&mut self, now: Nanos, place: Place, frame: &[u8]) {
         if dhcp::message(frame).is_some() {
             return self.pass_on_dhcp(now, place, frame);
@@ -252,7 +253,7 @@ impl Scout {
         }
     }
 
-    /// A DHCP message goes to the ports that it is for; those between switches never see one.
+    /// Forwards a DHCP message to the ports that it is for, never to ports between switches.
     fn pass_on_dhcp(&mut self, now: Nanos, place: Place, frame: &[u8]) {
         let Some(dhcp) = &mut self.dhcp else { return };
         let edges: BTreeSet<Place> = self.discovery.links().edges().collect();
@@ -266,8 +267,8 @@ impl Scout {
         self.acts.extend(to.into_iter().map(send));
     }
 
-    /// Asks for addresses that were placed by an earlier start, and that nobody speaks for; those that do not answer lose
-    /// their places. To be called every few seconds.
+    /// Sends requests for addresses that were learnt by an earlier start and for which no host has sent ARP since.
+    /// Addresses without an answer are forgotten. Call this every few seconds.
     pub(crate) fn look_after_places(&mut self, placed: &[(Ipv4Addr, NodeId, PortNo)]) {
         let Some(site) = &mut self.site else { return };
         for &(address, switch, port) in placed {
@@ -278,7 +279,7 @@ impl Scout {
                 Ok(false) => {}
                 Ok(true) => {
                     let Some(to) = site.real(Place { dpid: dpid_of(switch), port }) else { continue };
-                    // Without a sender address, so that nobody's table changes by it (RFC 5227 §2.1.1).
+                    // Without a sender address, so that it changes no host's table (RFC 5227 §2.1.1).
                     let question =
                         Arp::request(HostSettings::default().own_mac, Ipv4Addr::UNSPECIFIED, address, Mac::BROADCAST);
                     self.acts.push_back(Act::Send { dpid: to.dpid.0, port: to.port.0, frame: question.emit() });
@@ -288,31 +289,31 @@ impl Scout {
         }
     }
 
-    /// A host shows an address at a port.
+    /// A host uses an address at a port.
     fn shown(&mut self, now: Nanos, address: Ipv4Addr, place: Place) {
         let Some(site) = &mut self.site else { return };
         let (name, Some(&switch)) = (site.name(place), site.nodes.get(&place.dpid.0)) else { return };
         self.acts.extend(site.learnt.learnt(now, address, (switch, place.port), &name).map(Act::Tell));
     }
 
-    /// Whether a port of a switch of the fabric is not to be used, though it is up.
+    /// Whether a port of a switch of the fabric must not be used, although it is up.
     pub(crate) fn is_dead(&self, switch: NodeId, port: PortNo) -> bool {
         self.site.as_ref().is_some_and(|site| site.verifier.is_dead(Place { dpid: dpid_of(switch), port }))
     }
 
-    /// When [`Scout::timeout`] is wanted.
+    /// When to call [`Scout::timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.discovery.poll_timeout()
     }
 
-    /// The time may have come.
+    /// Handles time-outs that are due.
     pub(crate) fn timeout(&mut self, now: Nanos) {
         if self.discovery.poll_timeout().is_some_and(|at| at <= now) {
             self.hear(now, Heard::Timeout);
         }
     }
 
-    /// Compares the cabling, once in a while. To be called a few times a second.
+    /// Compares the cabling when it is due. Call this a few times a second.
     pub(crate) fn review(&mut self, now: Nanos) {
         let Some(site) = &mut self.site else { return };
         let found = self.discovery.links().links();
@@ -320,7 +321,7 @@ impl Scout {
         let changes = site.verifier.review(now, &found);
         let standing: BTreeSet<Dpid> = self.discovery.links().switches().collect();
         for switch in changes.rewired {
-            // What it has is read anew by the new numbers, and changed where it differs.
+            // Its rules are read again with the new numbers, and changed where they differ.
             if site.dpids.get(&switch).is_some_and(|&dpid| standing.contains(&Dpid(dpid))) {
                 let ports_down = site.ports_down(switch);
                 self.acts.push_back(Act::Tell(Input::SwitchDown { switch }));
@@ -333,7 +334,7 @@ impl Scout {
         }
     }
 
-    /// What is to be done next.
+    /// The next thing that the hub has to do.
     pub(crate) fn poll_act(&mut self) -> Option<Act> {
         self.acts.pop_front()
     }
@@ -356,7 +357,8 @@ impl Scout {
             }
             Found::LinkDown { a, b, why } => {
                 tracing::debug!(a = self.name(a), b = self.name(b), ?why, "a link is no more");
-                // The configuration knows better than alarms; and switches forward on without us.
+                // Only the comparison with the configuration takes cables out of use; and switches without a session
+                // still forward.
                 let Some(site) = self.site.as_mut().filter(|_| why == LinkLoss::Silent) else { return };
                 let ends = site.configured(a).zip(site.configured(b));
                 let dead = ends.and_then(|(a, b)| site.verifier.silent(a, b));
@@ -386,7 +388,7 @@ impl Scout {
 }
 
 impl Site {
-    /// Ports of the fabric that are not to be used.
+    /// Ports of the fabric that must not be used.
     fn ports_down(&self, switch: NodeId) -> Vec<PortNo> {
         let all = (1..=self.fabric.node(switch).ports.len() as u32).map(PortNo);
         let place = |port: PortNo| Place { dpid: dpid_of(switch), port };
@@ -448,16 +450,16 @@ mod tests {
     /// Datapath identifiers that are not the fabric's own.
     const FIRST: u64 = 0xab00;
 
-    /// A fabric whose cables carry what is sent, but for those cut silently.
+    /// A fabric whose cables carry all frames, except silently cut ones.
     struct World {
         fabric: Arc<Fabric>,
         scout: Scout,
         now: Nanos,
         mute: BTreeSet<LinkId>,
-        /// Two ports whose cables are swapped, as the fabric numbers them.
+        /// Two ports with swapped cables, by the fabric's numbers.
         swapped: Option<(Place, Place)>,
         told: Vec<(NodeId, PortNo, bool)>,
-        /// Switches to be read anew, with their ports that are down.
+        /// Switches to read again, with their ports that are down.
         reread: Vec<(NodeId, Vec<PortNo>)>,
         to_hosts: Vec<(u64, u32, Vec<u8>)>,
     }
@@ -531,7 +533,8 @@ mod tests {
             }
         }
 
-        /// Takes the cables of two ports of a switch off and puts them back, the one at the other's place if they are to be.
+        /// Takes the cables of two ports of a switch off and puts them back, the one at the other's place if they are
+        /// to be.
         fn recable(&mut self, switch: NodeId, ports: [u32; 2], swapped: bool) {
             for up in [false, true] {
                 for number in ports {
@@ -611,7 +614,7 @@ mod tests {
             assert_eq!(world.scout.adopted().count(), adopted);
             assert_eq!(world.scout.port_map(tor).is_some(), swapped);
         }
-        // What an earlier start found stands before anything is found.
+        // The numbers of an earlier start apply before anything is found.
         world.recable(tor, [3, 4], true);
         world.run_for(1);
         let rows = world.scout.renumbered();
@@ -649,7 +652,7 @@ mod tests {
             "and nowhere else"
         );
         world.scout.frame(world.now, at_a, &ask(&a, 1, c.address));
-        // Somebody else speaks for c.
+        // Another host claims c.
         world.scout.frame(world.now, at_b, &ask(&c, 2, a.address));
         world.run_for(1);
         let hosts: Vec<KnownHost> = world.scout.discovery().hosts().hosts().collect();

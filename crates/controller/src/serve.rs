@@ -61,8 +61,8 @@ const REFUSED: Duration = Duration::from_secs(5);
 /// How long a stop waits for what is still to be written.
 const STOP: Duration = Duration::from_millis(500);
 
-/// Makes the hub of a fabric: with what was kept, if anything was. Where that is of no use any more, returns what was out
-/// of service by it, which the controller has to be told.
+/// Makes the hub of a fabric: with what was kept, if anything was. Where that is of no use any more, returns what was
+/// out of service by it, which the controller has to be told.
 pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
     let config = ControlConfig { epoch: persist.next_epoch()?, ..ready.config.control.clone() };
     let seed = ready.config.scheme.seed;
@@ -333,7 +333,8 @@ pub(crate) async fn breathe(problem: &io::Error) {
     sleep(Duration::from_millis(100)).await;
 }
 
-/// Carries out what the messages lead to that have been received, once everyone has been heard who had something to say.
+/// Carries out what the messages lead to that have been received, once everyone has been heard who had something to
+/// say.
 async fn settle_what_was_fed(shared: Shared) {
     let fed = shared.hub.borrow().fed.clone();
     loop {

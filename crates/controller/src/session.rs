@@ -18,15 +18,15 @@ pub(crate) struct Shared {
     scratch: Rc<RefCell<Box<[u8]>>>,
 }
 
-/// What one read may bring, besides the beginning of a message left over from the last.
+/// Maximum number of bytes of one read, besides the beginning of a message left from the previous one.
 const READ_BYTES: usize = 128 << 10;
 /// Longest beginning of a message.
 const LEFT_BYTES: usize = 64 << 10;
-/// While so many bytes wait to be written, nothing more is read from that peer.
+/// While this many bytes wait to be written to a peer, nothing more is read from it.
 const HIGH_WATER: usize = 1 << 20;
-/// A buffer that grew beyond this is given back: there are two for every session.
+/// A buffer that grew beyond this is freed, because every session has two.
 const KEPT_BYTES: usize = 16 << 10;
-/// What one read may bring where sessions are few: while the answers to it travel, the next part is worked off.
+/// Maximum number of bytes of one read with few sessions: while the answers travel, the next part is handled.
 const FEW_BYTES: usize = 4 << 10;
 
 impl Shared {
@@ -40,7 +40,7 @@ impl Shared {
         self.serve_as(peer, None, reader, writer).await;
     }
 
-    /// The same with a peer that has shown a certificate with these names.
+    /// Serves a connection of a peer that has shown a certificate with these names.
     pub(crate) async fn serve_as(
         self,
         peer: String,
@@ -64,7 +64,7 @@ impl Shared {
         self.hub.borrow_mut().disconnect(id, &why);
     }
 
-    /// Waits until the connection is to be given up, whatever is still to be written.
+    /// Waits until the connection must be closed, even if bytes remain to be written.
     async fn closed_for_long(&self, id: ConnectionId, drained: &Notify) {
         loop {
             drained.notified().await;
@@ -87,7 +87,7 @@ impl Shared {
                 return Ok(());
             }
             while late {
-                // Whatever else there is to do comes first: what has been worked off goes out, and others are heard.
+                // Other tasks run first, so that answers are sent and other connections are handled.
                 tokio::task::yield_now().await;
                 let received = self.hub.borrow_mut().received(id, &left);
                 left.drain(..received.used);
@@ -99,7 +99,7 @@ impl Shared {
             };
             loop {
                 match backlog(&self.hub) {
-                    // The task that writes has the last word.
+                    // The writing task closes the connection.
                     None | Some((true, _)) => return std::future::pending().await,
                     Some((false, waiting)) if waiting > HIGH_WATER => drained.notified().await,
                     Some(_) => break,
@@ -111,8 +111,8 @@ impl Shared {
         }
     }
 
-    /// Reads `most` bytes of what is there, and works them off. Returns the number of bytes read, 0 at the end, and whether
-    /// there are whole messages in what is `left`.
+    /// Reads up to `most` bytes and handles them. Returns the number of bytes read, 0 at the end, and whether `left`
+    /// has whole messages.
     fn poll_read(
         &self,
         id: ConnectionId,

@@ -1,5 +1,5 @@
-//! Where no fabric is configured yet: looks at the switches that call until what is found has not changed for a while,
-//! and makes a fabric of it, for a file that `fabric.spec` can name.
+//! A survey, for when no fabric is configured yet. It discovers the switches that connect, until nothing has changed
+//! for a while, and writes a fabric for a file that `fabric.spec` can name.
 
 use crate::config::{Hosts, Limits, Sessions};
 use crate::hub::{Brain, Hub};
@@ -14,17 +14,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// So long must nothing have changed before what is found is believed.
+/// Time without a change after which the result is accepted.
 const STABLE: Nanos = Nanos::from_secs(3);
-/// The log hears of something new so long after the last line, and of the same again after the longer time.
+/// Minimum time between two log lines: the shorter for a new one, the longer for the same one.
 const SAY_SOON: Nanos = Nanos::from_secs(1);
 const SAY_AGAIN: Nanos = Nanos::from_secs(10);
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_millis(100);
-/// How links are taken to be, where nothing is said of them: what discovery cannot see.
+/// Default link settings, which discovery cannot measure.
 const LINKS: &str = "link:rate=1Gbps,delay=1us,buffer=100";
 
-/// What was found, to be compared with what was found before.
+/// The topology found, for comparison with the previous one.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Findings {
     switches: Vec<Dpid>,
@@ -43,7 +43,7 @@ impl Findings {
 /// Listens at an address until a fabric can be made of what is there, and returns it as node-link JSON.
 ///
 /// # Errors
-/// In words: it cannot listen, or an argument makes no sense.
+/// A message: it cannot listen, or an argument is invalid.
 pub fn run(address: &str, links: Option<&str>) -> Result<String, String> {
     let address: SocketAddr =
         address.parse().map_err(|_| format!("`{address}` is no address; one like 127.0.0.1:6653 was expected"))?;
@@ -98,12 +98,13 @@ async fn survey(address: SocketAddr, links: LinkSettings) -> Result<Fabric, Stri
     }
 }
 
-/// What the log was told last that is waited for, and when.
+/// What the survey waits for by its last log line, and the time of that line.
 #[derive(Default)]
 struct Told(Option<(Nanos, String)>);
 
 impl Told {
-    /// What the log is to be told now: anything new, a second after the last at the earliest, and the same every 10 s.
+    /// The log line that is due now, if any: a new one at the earliest a second after the last, the same one every 10
+    /// s.
     fn news(&mut self, now: Nanos, waits_for: String) -> Option<String> {
         let due = self
             .0
@@ -113,7 +114,7 @@ impl Told {
     }
 }
 
-/// What a survey waits for, and what brings it on.
+/// What a survey waits for, and what the user can do about it.
 fn waits_for(address: SocketAddr, found: &Findings, problem: Option<&str>) -> String {
     if found.switches.is_empty() {
         return format!(
@@ -135,7 +136,7 @@ fn waits_for(address: SocketAddr, found: &Findings, problem: Option<&str>) -> St
     format!("nothing may change for {} s{silent}", STABLE.0 / 1_000_000_000)
 }
 
-/// A fabric of what was found, if the names that a fabric gives are those on the wire.
+/// Builds a fabric of the topology found, if its numbers and addresses are those on the wire.
 fn make(found: &Findings, links: LinkSettings) -> Result<Fabric, String> {
     let hosts = found.hosts.iter().copied();
     let built = build_fabric(found.switches.iter().copied(), found.links.iter().copied(), hosts, |_| links);

@@ -1,5 +1,5 @@
-//! TLS by rustls, for the sessions of switches and for the HTTP API: which files, whose certificates are trusted, and what
-//! names a peer's certificate bears.
+//! TLS by rustls, for the sessions of switches and for the HTTP API: which files, whose certificates are trusted, and
+//! what names a peer's certificate bears.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -21,8 +21,8 @@ pub struct Tls {
     pub key: PathBuf,
     /// Who issues the certificates of those who connect. They must show one; switches always must.
     pub client_ca: Option<PathBuf>,
-    /// Whether a switch's certificate must bear its name in the fabric or its datapath identifier (16 hexadecimal digits),
-    /// as its common name or as a DNS name.
+    /// Whether a switch's certificate must bear its name in the fabric or its datapath identifier (16 hexadecimal
+    /// digits), as its common name or as a DNS name.
     #[serde(default)]
     pub bind_names: bool,
     /// The name to be borne instead, by name of switch.

@@ -1,5 +1,5 @@
-//! What the hub does from time to time without being asked: echoes, silent peers, switches that two connections claim to be,
-//! warnings about what the scheme in charge does not see.
+//! Periodic work of the hub: echoes, silent peers, datapath identifiers that two connections claim, warnings about
+//! flows that the scheme in charge does not see.
 
 use crate::config::Sessions;
 use crate::connection::{ConnectionId, Stage};
@@ -9,26 +9,26 @@ use pathloom_openflow::Message;
 use pathloom_scheme::Detection;
 use std::time::Duration;
 
-/// How long the session of a datapath identifier has for saying that it is still there, when another claims it.
+/// How long a session has to show that it is alive, when another connection claims its datapath identifier.
 const CONTEST: Nanos = Nanos::from_secs(2);
-/// How long a connection that is to be closed has for reading what it was told last.
+/// How long a connection that is being closed has to read its last message.
 const FAREWELL: Nanos = Nanos::from_secs(1);
-/// By this time after a scheme was put in charge, some flow should have had the label of long ones.
+/// Time after the start of a scheme within which some flow should have the label of long flows.
 const LABELS_BY: Nanos = Nanos::from_secs(60);
-/// How often the log hears of flows that are not counted.
+/// Time between two log lines about uncounted flows.
 const UNCOUNTED_EVERY: Nanos = Nanos::from_secs(60);
 
-/// What the log was warned of.
+/// Warnings that the log already has.
 #[derive(Default)]
 pub(crate) struct Warned {
-    /// When the scheme was put in charge for which the log has: no host labels its flows.
+    /// Start time of the scheme for which the log already says that no host labels its flows.
     unlabelled: Option<Nanos>,
-    /// How many flows were not counted by the time of the last warning, and that time.
+    /// Number of uncounted flows at the last warning, and the time of that warning.
     uncounted: (u64, Nanos),
 }
 
 impl Hub {
-    /// Looks after silent peers. To be called a few times a second.
+    /// Does the periodic work. Call this a few times a second.
     pub fn tick(&mut self) {
         let now = self.clock.now();
         self.hosts.tick(now);
@@ -64,7 +64,7 @@ impl Hub {
         self.settle();
     }
 
-    /// Says once a minute that flows are not counted, if any were not.
+    /// Logs once a minute that flows are not counted, if any were not.
     fn warn_uncounted(&mut self, now: Nanos) {
         let Some(controller) = self.controller() else { return };
         let (uncounted, most) = (controller.counts().uncounted, controller.config().max_counted_per_tor);
@@ -77,7 +77,7 @@ impl Hub {
         }
     }
 
-    /// Says once per scheme that no host labels its long flows, where the scheme in charge counts on that.
+    /// Logs once per scheme that no host labels its long flows, if the scheme in charge relies on labels.
     fn warn_unlabelled(&mut self, now: Nanos) {
         let (scheme, since) = self.gauges.scheme.clone();
         let standing = !self.by_dpid.is_empty() && now.saturating_sub(since) >= LABELS_BY;
@@ -108,7 +108,7 @@ impl Hub {
         }
     }
 
-    /// Two connections claim one datapath identifier: the one that stands stays if it has said anything since.
+    /// Two connections claim one datapath identifier. The existing session stays if it has sent anything since.
     fn decide(&mut self, id: ConnectionId, dpid: u64, since: Nanos) {
         let holder = self.holder(dpid).and_then(|holder| {
             let connection = self.connection_mut(holder)?;

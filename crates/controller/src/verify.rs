@@ -1,6 +1,6 @@
-//! The cabling that was found against the one that is configured: differences are named once, cables at other ports than
-//! configured are used where that is safe, and a cable that no probe gets through is not used, whatever carrier its ports
-//! report.
+//! The cabling that was found against the one that is configured: differences are named once, cables at other ports
+//! than configured are used where that is safe, and a cable that no probe gets through is not used, whatever carrier
+//! its ports report.
 
 use pathloom_discovery::cabling::{compare, link_at, link_between, place_of};
 use pathloom_discovery::wiring::{adopt, adopted, adopted_line, Wiring};
@@ -63,8 +63,8 @@ impl Verifier {
     }
 
     /// A port has carrier, or has none. A dead cable that lost carrier is known to be down without us, and has another
-    /// chance when it comes up again: returns the port at its other end, by the fabric's number, which has carrier as far as
-    /// is known.
+    /// chance when it comes up again: returns the port at its other end, by the fabric's number, which has carrier as
+    /// far as is known.
     pub(crate) fn port(&mut self, now: Nanos, place: Place, up: bool) -> Option<Place> {
         if up {
             self.up_since.entry(place).or_insert(now);

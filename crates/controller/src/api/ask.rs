@@ -1,5 +1,6 @@
-//! Questions to the controller. The API has a thread of its own; what it asks is done by the controller's thread between
-//! two other things, and the answer is an owned copy. So no lock is taken, and no client can hold the controller up.
+//! Questions to the controller. The API has a thread of its own; what it asks is done by the controller's thread
+//! between two other things, and the answer is an owned copy. So no lock is taken, and no client can hold the
+//! controller up.
 
 use super::problem::Problem;
 use crate::hub::Hub;

@@ -137,7 +137,8 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
     })
 }
 
-/// Reads an integer, which JSON may also write with a fraction of zero: 80.0 (JSON Schema §6.1.1 takes both for the same).
+/// Reads an integer, which JSON may also write with a fraction of zero: 80.0 (JSON Schema §6.1.1 takes both for the
+/// same).
 ///
 /// # Errors
 /// It is no number, not whole, or out of the range of `T`.

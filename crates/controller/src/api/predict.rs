@@ -1,5 +1,5 @@
-//! What can be worked out from a copy of what the controller knows: the paths a flow could take, and what another scheme
-//! would make of the flows that stand.
+//! What can be worked out from a copy of what the controller knows: the paths a flow could take, and what another
+//! scheme would make of the flows that stand.
 
 use super::queries::{Fork, Why};
 use super::rows::{defaults_text, link_name, path_names, CandidateRow, FlowRow, WhyRow};

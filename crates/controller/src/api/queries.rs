@@ -1,5 +1,5 @@
-//! What the API asks a hub, between two messages of switches. Each is short and its answer is an owned copy; long lists are
-//! asked for page by page.
+//! What the API asks a hub, between two messages of switches. Each is short and its answer is an owned copy; long lists
+//! are asked for page by page.
 
 use super::rows::{
     link_name, seconds, CableCounts, Cabling, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow,

@@ -1,5 +1,5 @@
-//! What the API says of the controller's things. Flows are named by numbers in decimal digits, as text: they have 64 bits,
-//! more than JavaScript's numbers hold.
+//! What the API says of the controller's things. Flows are named by numbers in decimal digits, as text: they have 64
+//! bits, more than JavaScript's numbers hold.
 
 use super::parameters::whole;
 use pathloom_control::{Cause, Controller, Decision, Reason};

@@ -1,9 +1,9 @@
 //! Connections that the API serves at a time, and which of them makes room for a new one.
 //!
-//! A connection is a stranger until a request on it shows a good token. Strangers have half of the seats. When those are
-//! taken, the one that has waited longest makes room, of the address that has most: so whoever keeps many connections open
-//! without asking anything shuts nobody out, also nobody of the same address, which may be that of a reverse proxy. Later a
-//! connection counts for its token, not for its address.
+//! A connection is a stranger until a request on it shows a good token. Strangers have half of the seats. When those
+//! are taken, the one that has waited longest makes room, of the address that has most: so whoever keeps many
+//! connections open without asking anything shuts nobody out, also nobody of the same address, which may be that of a
+//! reverse proxy. Later a connection counts for its token, not for its address.
 
 use super::problem::Problem;
 use axum::http::StatusCode;
@@ -71,8 +71,8 @@ impl Seats {
         Seats { most, taken: Arc::default() }
     }
 
-    /// Whether one that just came, and may be about to ask, would have to make room for another. Where many come at a time,
-    /// the next is taken a little later.
+    /// Whether one that just came, and may be about to ask, would have to make room for another. Where many come at a
+    /// time, the next is taken a little later.
     pub(super) fn should_wait(&self) -> bool {
         let taken = self.lock();
         let next = self.is_full(&taken).then(|| taken.longest_stranger()).flatten();

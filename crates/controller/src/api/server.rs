@@ -1,5 +1,5 @@
-//! Connections to the API: a thread of their own, a limit on their number, and time-outs for everything that a client may
-//! be slow in.
+//! Connections to the API: a thread of their own, a limit on their number, and time-outs for everything that a client
+//! may be slow in.
 
 use super::ask::{channel, Asker, Questions};
 use super::door::{keep, Book, Closed, Door};
@@ -24,7 +24,8 @@ use tower::ServiceExt;
 
 /// How much longer than a request a client may keep a connection without one.
 const IDLE: u32 = 6;
-/// Most that is kept of a request's headers. A connection costs little more, and `body_bytes` once it has shown a token.
+/// Most that is kept of a request's headers. A connection costs little more, and `body_bytes` once it has shown a
+/// token.
 const HEADER_BYTES: usize = 32 << 10;
 
 /// Starts the API; returns where it listens, and where its questions come out.

@@ -242,8 +242,8 @@ fn idle_connections_of_one_address_lock_out_no_request_of_it() {
     let begun = Instant::now();
     (0..20).for_each(|_| drop(lab.get("/v1/state")));
     assert!(begun.elapsed() < Duration::from_secs(2), "20 requests took {:?}", begun.elapsed());
-    // Connections that were used once and are kept, as a proxy keeps them, hold nobody up either; nor do those without a
-    // token.
+    // Connections that were used once and are kept, as a proxy keeps them, hold nobody up either; nor do those without
+    // a token.
     let asked = format!("GET /v1/scheme HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READ}\r\n\r\n");
     let use_once = |_| {
         let mut stream = lab.connect();

@@ -35,8 +35,8 @@ struct Asking {
     number_at: usize,
     next: u64,
     outstanding: usize,
-    /// When the packets of the last numbers were sent, as far as they are not answered. The first is that of `next` less
-    /// their count.
+    /// When the packets of the last numbers were sent, as far as they are not answered. The first is that of `next`
+    /// less their count.
     sent: VecDeque<Option<Instant>>,
     counts: Rc<RefCell<Counts>>,
 }

@@ -33,8 +33,8 @@ impl Fake {
         say(&Message::Hello(Hello::OURS), 1, out);
     }
 
-    /// Works off whole messages; returns how many bytes they took. All of them count as read now, and what they lead to as
-    /// sent now, which it is a little later: asking for the time costs more than a message.
+    /// Works off whole messages; returns how many bytes they took. All of them count as read now, and what they lead to
+    /// as sent now, which it is a little later: asking for the time costs more than a message.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<u8>, work: &mut impl Work) -> io::Result<usize> {
         let (now, mut at) = (Instant::now(), 0);
         while let Some((header, body, length)) = frame(&bytes[at..]).map_err(io::Error::other)? {

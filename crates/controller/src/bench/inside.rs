@@ -1,7 +1,7 @@
 //! The same set-ups with the controller and its fake switches in one thread and without sockets, for profilers.
 //!
-//! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' --toggle-collect='*Hub*settle*' pathloom-controller-bench inside spt 2000 10000` counts what
-//! the controller takes, and not what the switches do.
+//! `valgrind --tool=callgrind --toggle-collect='*Hub*received*' --toggle-collect='*Hub*settle*'
+//! pathloom-controller-bench inside spt 2000 10000` counts what the controller takes, and not what the switches do.
 
 use super::fake::Common;
 use super::load_generator::Work;

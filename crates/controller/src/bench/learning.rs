@@ -1,5 +1,5 @@
-//! A plain learning switch, kept to be compared with those of other controllers: it forwards by the Ethernet addresses it
-//! has seen, and knows of no fabric.
+//! A plain learning switch, kept to be compared with those of other controllers: it forwards by the Ethernet addresses
+//! it has seen, and knows of no fabric.
 
 use crate::answers::Answers;
 use crate::connection::ConnectionId;

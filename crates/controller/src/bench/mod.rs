@@ -1,9 +1,9 @@
-//! The program `pathloom-controller-bench`: fake switches load a controller, and what it achieves is measured from their
-//! side. None of this is in `pathloom-controller` itself.
+//! The program `pathloom-controller-bench`: fake switches load a controller, and what it achieves is measured from
+//! their side. None of this is in `pathloom-controller` itself.
 //!
 //! The controller under test is a process of its own (this program again, or a rival). The fake switches speak OpenFlow
-//! 1.3 on the loopback. An answer counts once, when the packet that a packet-in carried comes back; a path counts when the
-//! last of its rules has arrived. Times are those of the generator, so they include both ways through the kernel.
+//! 1.3 on the loopback. An answer counts once, when the packet that a packet-in carried comes back; a path counts when
+//! the last of its rules has arrived. Times are those of the generator, so they include both ways through the kernel.
 
 mod answers;
 pub(crate) mod fake;

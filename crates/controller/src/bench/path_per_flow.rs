@@ -1,7 +1,8 @@
-//! spt and ecmp with a path per flow: each labelled flow is put, by rules of its own, on a path that the default routes of
-//! the scheme could take, so that setting up a path is measured, and not a search for one.
+//! spt and ecmp with a path per flow: each labelled flow is put, by rules of its own, on a path that the default routes
+//! of the scheme could take, so that setting up a path is measured, and not a search for one.
 //!
-//! In the registry, spt and ecmp are default routes and nothing else: a flow's first packet never comes to the controller.
+//! In the registry, spt and ecmp are default routes and nothing else: a flow's first packet never comes to the
+//! controller.
 
 use pathloom_model::search::ShortestPaths;
 use pathloom_model::{FiveTuple, Nanos, NodeId, Path};

@@ -54,8 +54,8 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     Ok(Hub::new(Brain::Fabric(controller), Some(fabric), datapaths, settings))
 }
 
-/// The scheme of the registry; in the place of `spt` and `ecmp`, which leave all flows on default routes and so set up no
-/// paths, one that gives each flow by rules of its own the path that these would take.
+/// The scheme of the registry; in the place of `spt` and `ecmp`, which leave all flows on default routes and so set up
+/// no paths, one that gives each flow by rules of its own the path that these would take.
 fn central(scheme: &str) -> Result<Box<dyn Scheme>, String> {
     match scheme {
         "spt" => Ok(Box::new(PathPerFlow::spt())),

@@ -48,7 +48,8 @@ fn watch(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))?;
-    // The kernel asks nothing while something is on its way: by itself, it would send that again for a quarter of an hour.
+    // The kernel asks nothing while something is on its way: by itself, it would send that again for a quarter of an
+    // hour.
     socket.set_tcp_user_timeout(Some(UNREAD))
 }
 

@@ -346,8 +346,8 @@ impl Hosts {
         None
     }
 
-    /// Sends an agent away if others speak for all of its hosts by now: there is nothing that it could be told, and if it
-    /// died, it would keep its place.
+    /// Sends an agent away if others speak for all of its hosts by now: there is nothing that it could be told, and if
+    /// it died, it would keep its place.
     fn displace(&mut self, id: AgentId) {
         if self.by_host.values().any(|&other| other == id) {
             return;
@@ -369,8 +369,8 @@ impl Hosts {
         None
     }
 
-    /// Takes note of a request of an application, which is answered by its number; gives that number and the application's
-    /// name as an owner. An agent may ask for its own hosts alone.
+    /// Takes note of a request of an application, which is answered by its number; gives that number and the
+    /// application's name as an owner. An agent may ask for its own hosts alone.
     fn application(&mut self, id: AgentId, request: u64, src: Ipv4Addr) -> Option<(u64, Owner)> {
         let host = self.host(src);
         if host.is_none_or(|host| self.by_host.get(&host) != Some(&id)) {

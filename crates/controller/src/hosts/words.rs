@@ -89,7 +89,8 @@ pub enum Told<'a> {
         /// As in the welcome.
         announce: bool,
     },
-    /// A line was of no use, a request could not be granted, or others speak for the agent's hosts now; the connection may be closed after it.
+    /// A line was of no use, a request could not be granted, or others speak for the agent's hosts now; the connection
+    /// may be closed after it.
     Refused {
         /// Why.
         why: &'a str,
