@@ -1,5 +1,5 @@
-//! Addresses that the fabric does not lay out: those that the configuration puts at hosts' ports, and which of those
-//! that hosts show by ARP become routes.
+//! Addresses that the fabric does not lay out: those that the configuration puts at hosts' ports, and those that hosts
+//! use in ARP and that get routes.
 
 use crate::quiet::Quiet;
 use pathloom_control::Input;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A place of the fabric: a switch and its port that leads to a host.
 pub(crate) type At = (NodeId, PortNo);
 
-/// An address that nobody speaks for is asked so often before its route is taken away.
+/// Number of requests for an address without an answer after which its route is removed.
 const QUESTIONS: u32 = 12;
 
 /// Addresses at the port of a host: of virtual machines and containers, or of what is behind a router.
@@ -21,7 +21,7 @@ const QUESTIONS: u32 = 12;
 pub struct AddressesAt {
     /// The host, by its name in the fabric; its first port counts.
     pub at: String,
-    /// `192.168.5.0/24`; `0.0.0.0/0` for everything that is nowhere else.
+    /// For example `192.168.5.0/24`; `0.0.0.0/0` for all addresses that are nowhere else.
     pub prefixes: Vec<String>,
 }
 
@@ -38,12 +38,12 @@ fn prefix(text: &str) -> Result<Prefix, String> {
     Ok(prefix)
 }
 
-/// Reads a list of prefixes; `place` says where it stands.
+/// Reads a list of prefixes; `place` is its place in the configuration.
 pub(crate) fn prefixes(place: &str, texts: &[String]) -> Result<Vec<Prefix>, String> {
     texts.iter().map(|text| prefix(text).map_err(|problem| format!("{place}: {problem}"))).collect()
 }
 
-/// Where the configuration puts prefixes.
+/// The ports at which the configuration puts prefixes.
 pub(crate) fn places(fabric: &Fabric, given: &[AddressesAt]) -> Result<Vec<(Prefix, At)>, String> {
     let mut places: BTreeMap<Prefix, At> = BTreeMap::new();
     for AddressesAt { at, prefixes: texts } in given {
@@ -68,7 +68,7 @@ pub(crate) fn places(fabric: &Fabric, given: &[AddressesAt]) -> Result<Vec<(Pref
     Ok(places.into_iter().collect())
 }
 
-/// A prefix of the fabric's that this one is mixed up with.
+/// A prefix of the fabric that this one overlaps.
 fn overlap(fabric: &Fabric, prefix: Prefix) -> Option<Prefix> {
     if prefix.len == 32 || prefix.len < fabric.whole_prefix().len {
         return None;
@@ -77,17 +77,17 @@ fn overlap(fabric: &Fabric, prefix: Prefix) -> Option<Prefix> {
     own.into_iter().find(|own| own.contains(prefix.address) || prefix.contains(own.address))
 }
 
-/// What becomes of addresses that hosts show.
+/// Decides about the addresses that hosts use in ARP.
 pub(crate) struct Learnt {
     fabric: Arc<Fabric>,
     /// Whether any address may be learnt, or only those of the fabric at their own ports.
     any: bool,
     allowed: Vec<Prefix>,
     most: usize,
-    /// What the configuration has.
+    /// Addresses of the configuration.
     fixed: BTreeMap<Prefix, At>,
     placed: BTreeSet<Ipv4Addr>,
-    /// Placed addresses that nobody speaks for, and how often they were asked.
+    /// Addresses with a route for which no host has sent ARP, and the number of requests so far.
     unheard: BTreeMap<Ipv4Addr, u32>,
     quiet: Quiet,
     refused: BTreeMap<&'static str, u64>,
@@ -117,14 +117,14 @@ impl Learnt {
         &self.refused
     }
 
-    /// Where the fabric or the configuration has an address.
+    /// The port at which the fabric or the configuration has an address.
     fn home(&self, address: Ipv4Addr) -> Option<At> {
         let fixed = self.fixed.get(&Prefix::host(address)).copied();
         let laid_out = || self.fabric.attachment(address).map(|at| (at.tor, self.fabric.link(at.uplink).to_port));
         fixed.or_else(laid_out)
     }
 
-    /// A host shows an address at a port. Returns what the controller is to be told.
+    /// A host uses an address at a port. Returns the input for the controller.
     pub(crate) fn learnt(&mut self, now: Nanos, address: Ipv4Addr, at: At, port: &str) -> Option<Input> {
         self.unheard.remove(&address);
         let home = self.home(address);
@@ -156,7 +156,7 @@ impl Learnt {
         None
     }
 
-    /// Nobody shows an address any more.
+    /// No host uses an address any more.
     pub(crate) fn gone(&mut self, address: Ipv4Addr) -> Option<Input> {
         self.unheard.remove(&address);
         self.placed.remove(&address).then(|| self.back(address))
@@ -183,7 +183,7 @@ impl Learnt {
     }
 }
 
-/// Whether a host may have this address (RFC 6890: not of "this" network, loopback, link-local, groups or reserved).
+/// Whether a host may have this address (RFC 6890: not in "this" network, loopback, link-local, multicast or reserved).
 fn is_of_a_host(address: Ipv4Addr) -> bool {
     let first = address.octets()[0];
     !(first == 0 || address.is_loopback() || address.is_link_local() || first >= 224)

@@ -1,9 +1,9 @@
-//! What may stand in the place of the controller of a fabric, packet by packet.
+//! Programs that can replace the controller of a fabric and answer packet by packet.
 
 use crate::connection::ConnectionId;
 use pathloom_openflow::{PacketIn, TooLong};
 
-/// Answers packets of switches that belong to no fabric.
+/// Answers packet-ins of switches without a fabric.
 pub trait Answers {
     /// Appends the answer to a packet-in to `out`, as messages with this transaction identifier.
     ///

@@ -3,7 +3,8 @@
 use pathloom_model::Nanos;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time since 1970 at the start, and steady from there on: it goes on over a restart, and never back within a run.
+/// Time since 1970 at the start, and monotonic from then on. It continues over a restart, and never goes back within a
+/// run.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     base: Nanos,
@@ -16,7 +17,7 @@ impl Clock {
         Clock::start_not_before(Nanos::ZERO)
     }
 
-    /// A clock that starts now, or at `earliest` where the machine's own was put back behind that.
+    /// A clock that starts now, or at `earliest` if the machine's clock was set back before that.
     pub fn start_not_before(earliest: Nanos) -> Clock {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Clock { base: Nanos(since.as_nanos() as u64).max(earliest), start: Instant::now() }
@@ -28,7 +29,7 @@ impl Clock {
         self.base.saturating_add(Nanos(self.start.elapsed().as_nanos() as u64))
     }
 
-    /// How long it is from now until `at`.
+    /// The time from now until `at`.
     pub fn until(&self, at: Nanos) -> Duration {
         Duration::from_nanos(at.saturating_sub(self.now()).0)
     }

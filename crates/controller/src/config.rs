@@ -1,4 +1,4 @@
-//! What the configuration file says, and whether it makes sense.
+//! The configuration file and its validation.
 
 use crate::addresses::{self, AddressesAt, At};
 use crate::api::{Api, ReadyApi};
@@ -34,43 +34,43 @@ pub struct ConfigError {
 pub struct Config {
     /// The switches and cables.
     pub fabric: FabricConfig,
-    /// Where switches find the controller.
+    /// Where switches connect.
     #[serde(default)]
     pub listen: Listen,
-    /// Where agents of hosts find it.
+    /// Where agents of hosts connect.
     #[serde(default)]
     pub hosts: HostsConfig,
-    /// Where people and programs ask it.
+    /// The HTTP API.
     #[serde(default)]
     pub api: Api,
-    /// What decides on paths.
+    /// The scheme.
     #[serde(default)]
     pub scheme: Scheme,
-    /// The controller proper; its epoch is given by the program.
+    /// Settings of the controller itself; the program sets its epoch.
     #[serde(default)]
     pub control: ControlConfig,
-    /// How what switches have is kept as it should be.
+    /// How rules in switches are checked and repaired.
     #[serde(default)]
     pub reconcile: Reconcile,
-    /// How connections are found.
+    /// How flows are found.
     #[serde(default)]
     pub flows: Flows,
-    /// How sessions are kept.
+    /// Time-outs of sessions.
     #[serde(default)]
     pub sessions: Sessions,
-    /// What one offender may cost.
+    /// Limits for offenders.
     #[serde(default)]
     pub limits: Limits,
-    /// What is found out about switches and hosts.
+    /// Discovery of cables and hosts.
     #[serde(default)]
     pub discovery: Discovery,
-    /// What survives a restart.
+    /// State that survives a restart.
     #[serde(default)]
     pub state: State,
     /// Addresses at hosts' ports that the fabric does not lay out there.
     #[serde(default)]
     pub addresses: Vec<AddressesAt>,
-    /// What is logged.
+    /// The log.
     #[serde(default)]
     pub log: Log,
 }
@@ -79,9 +79,9 @@ pub struct Config {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FabricConfig {
-    /// As on the command line: `fat-tree:k=4`, or a file, read from beside the configuration.
+    /// As on the command line: `fat-tree:k=4`, or a file, relative to the configuration file.
     pub spec: String,
-    /// Datapath identifier by name of switch, in hexadecimal digits. Others have the node's number plus 1.
+    /// Datapath identifier by name of switch, in hexadecimal digits. The default is the node's number plus 1.
     #[serde(default)]
     pub datapaths: BTreeMap<String, String>,
 }
@@ -94,7 +94,7 @@ pub struct Listen {
     pub address: Option<SocketAddr>,
     /// A socket in the file system.
     pub unix: Option<PathBuf>,
-    /// Certificates: whoever connects to the address must show one as well. The socket is not encrypted.
+    /// Certificates. Switches that connect to the address must show one as well. The Unix socket is not encrypted.
     pub tls: Option<Tls>,
 }
 
@@ -110,7 +110,7 @@ impl Default for Listen {
 pub struct Scheme {
     /// As on the command line: `hedera:period=1s`.
     pub spec: String,
-    /// What its random choices come from.
+    /// Seed of its random choices.
     pub seed: u64,
 }
 
@@ -124,10 +124,10 @@ impl Default for Scheme {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reconcile {
-    /// Every switch is read once in this time, 30 s at most; what it tells by itself is put right at once.
+    /// Every switch is read once in this time, 30 s at most. Changes that a switch reports are repaired at once.
     #[serde(deserialize_with = "crate::duration::read")]
     pub period: Duration,
-    /// What becomes of rules that are not the controller's.
+    /// What to do with rules that are not the controller's.
     pub foreign: Foreign,
 }
 
@@ -135,11 +135,11 @@ pub struct Reconcile {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flows {
-    /// How often connections are looked for that began unseen: before their scheme was in charge, or whose rule ran out
-    /// while they were silent. 0s for never.
+    /// How often the controller looks for connections that began unseen: before their scheme was in charge, or whose
+    /// rule timed out while they were silent. 0s for never.
     #[serde(deserialize_with = "crate::duration::read")]
     pub sweep: Duration,
-    /// Whether what the accepting side of a connection sends is a flow as well.
+    /// Whether the direction from the accepting side of a connection is a flow as well.
     pub both_directions: bool,
 }
 
@@ -155,25 +155,25 @@ impl Default for Reconcile {
     }
 }
 
-/// Longest time in which every switch is read once.
+/// Maximum of the time in which every switch is read once.
 const LONGEST_PERIOD: Duration = Duration::from_secs(30);
-/// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP is off a dead path within
-/// four times as long.
+/// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP leaves a dead path within
+/// four times this time.
 const PATH_IDLE_S: u16 = 2;
-/// Longest time between two probes of a cable: what it carries one way alone is lost until then.
+/// Maximum time between two probes of a cable. A cable that fails in one direction loses frames until the next probe.
 const LONGEST_PROBES: Duration = Duration::from_secs(60);
 
 /// How sessions are kept.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sessions {
-    /// A switch is asked whether it is there this often.
+    /// Time between two echo requests to a switch.
     #[serde(deserialize_with = "crate::duration::read")]
     pub echo_interval: Duration,
-    /// A switch that says nothing for this long is gone.
+    /// A session without a message for this long is closed.
     #[serde(deserialize_with = "crate::duration::read")]
     pub echo_timeout: Duration,
-    /// A peer that has not said who it is after this long is sent away.
+    /// A peer that has not finished its handshake after this long is disconnected.
     #[serde(deserialize_with = "crate::duration::read")]
     pub handshake_timeout: Duration,
 }
@@ -191,7 +191,7 @@ impl Default for Sessions {
 pub struct Limits {
     /// Packet-ins per second from one port; 0 for any number.
     pub packet_ins_per_port: u32,
-    /// Connections at a time; one address has half of them at most, unless it is this machine's own.
+    /// Connections at a time. One address has at most half of them, unless it is this machine's own.
     pub connections: usize,
     /// Bytes that may wait for a switch that does not read.
     pub backlog_bytes: usize,
@@ -207,20 +207,20 @@ impl Default for Limits {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Discovery {
-    /// What is done about cables.
+    /// Whether cables are verified.
     pub links: Links,
-    /// How often a cable that is known is probed.
+    /// How often a known cable is probed.
     #[serde(deserialize_with = "crate::duration::read")]
     pub probe_interval: Duration,
-    /// What is done about hosts; where it is not said, they are learnt if cables are probed.
+    /// Whether hosts are learnt. The default is to learn them if cables are probed.
     pub hosts: Option<Hosts>,
-    /// Which addresses hosts may show.
+    /// Which addresses hosts may use.
     pub addresses: Addresses,
-    /// Prefixes of the addresses that hosts may show beside those of the fabric.
+    /// Prefixes of the addresses that hosts may use besides those of the fabric.
     pub prefixes: Vec<String>,
-    /// Addresses that are learnt, beside those that the fabric lays out.
+    /// Maximum number of learnt addresses, besides those that the fabric lays out.
     pub most_addresses: usize,
-    /// Whether DHCP is passed on between hosts.
+    /// Whether DHCP is forwarded between hosts.
     pub dhcp: bool,
 }
 
@@ -250,7 +250,7 @@ impl Discovery {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
-    /// Those that the fabric lays out, each at its own port alone.
+    /// The addresses that the fabric lays out, each only at its own port.
     Fabric,
     /// Any of `prefixes`, at any port, and they may move.
     #[default]
@@ -261,9 +261,9 @@ pub enum Addresses {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Links {
-    /// No probes: what ports report is believed.
+    /// No probes: the controller believes what ports report.
     Off,
-    /// Cables are probed and compared with the fabric; one that nothing gets through is not used.
+    /// Cables are probed and compared with the fabric. A cable that carries no probe is not used.
     #[default]
     Verify,
 }
@@ -272,9 +272,9 @@ pub enum Links {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hosts {
-    /// They are where the fabric has them, and know each other's hardware addresses.
+    /// Hosts are at their ports in the fabric, and know each other's hardware addresses.
     Configured,
-    /// Their ARP is answered, and shows which hardware address is at which port.
+    /// The controller answers ARP, and learns from it which hardware address is at which port.
     Learn,
 }
 
@@ -282,7 +282,7 @@ pub enum Hosts {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct State {
-    /// Where it is kept; without, a restart adopts what stands in the switches and nothing else.
+    /// Directory of the state. Without one, a restart only adopts the rules in the switches.
     pub directory: Option<PathBuf>,
 }
 
@@ -294,7 +294,7 @@ pub struct Log {
     pub level: String,
     /// Lines of JSON instead of text.
     pub json: bool,
-    /// Where everything that the controller was told and wanted is written down, to be replayed.
+    /// File that records all inputs and outputs of the controller, for a replay.
     pub events: Option<PathBuf>,
 }
 
@@ -304,10 +304,10 @@ impl Default for Log {
     }
 }
 
-/// A configuration that makes sense.
+/// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// What the file says.
+    /// The content of the file.
     pub config: Config,
     /// The fabric it names.
     pub fabric: Arc<Fabric>,
@@ -317,16 +317,16 @@ pub struct Ready {
     pub datapaths: BTreeMap<u64, NodeId>,
     /// Certificates of the address for switches.
     pub(crate) listen_tls: Option<Current<rustls::ServerConfig>>,
-    /// The API, if there is to be one.
+    /// The API, if it is configured.
     pub(crate) api: Option<ReadyApi>,
-    /// Where the configuration puts addresses.
+    /// The configured ports of addresses.
     pub(crate) places: Vec<(Prefix, At)>,
     /// Prefixes of the addresses that hosts may show.
     pub(crate) allowed: Vec<Prefix>,
 }
 
 impl Ready {
-    /// What can be used, but should not be without a thought.
+    /// Warnings about valid but risky settings.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let Listen { address, tls, .. } = &self.config.listen;
@@ -356,7 +356,7 @@ impl Ready {
 /// Reads and checks a file. Nothing is opened but it and the fabric's.
 ///
 /// # Errors
-/// Unknown keys are named, with those there are; so is everything that makes no sense.
+/// Names unknown keys, with the known ones, and invalid values.
 pub fn read(path: &Path) -> Result<Ready, ConfigError> {
     let error = |problem: String| ConfigError { file: path.display().to_string(), problem };
     let text = std::fs::read_to_string(path).map_err(|problem| error(format!("cannot be read: {problem}")))?;
@@ -364,7 +364,7 @@ pub fn read(path: &Path) -> Result<Ready, ConfigError> {
     check(&text, beside).map_err(error)
 }
 
-/// Checks the text of a configuration; files that it names are looked for in `beside`.
+/// Checks the text of a configuration. Files that it names are relative to `beside`.
 pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     let mut config: Config = toml::from_str(text).map_err(|problem| {
         let at = problem.span().map_or(0, |span| span.start);

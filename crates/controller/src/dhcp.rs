@@ -1,17 +1,17 @@
-//! DHCP between hosts of different switches: what clients broadcast goes to all other ports with hosts, within limits,
-//! and what servers answer goes to the port that the client asked from. Nothing is stored of leases.
+//! DHCP between hosts of different switches. Broadcasts of clients go to all other ports with hosts, within limits.
+//! Answers of servers go to the port of the client. Leases are not stored.
 
 use pathloom_discovery::{Place, PortLimiter, Rate};
 use pathloom_model::Nanos;
 use std::collections::BTreeMap;
 
-/// Requests that a port may have passed on, and that all ports may together.
+/// Limits of forwarded requests, per port and in total.
 const PER_PORT: Rate = Rate { per_s: 5, burst: 20 };
 const IN_ALL: Rate = Rate { per_s: 50, burst: 100 };
-/// Clients that are remembered, and for how long they may wait for an answer.
+/// Maximum number of remembered clients, and how long each may wait for an answer.
 const CLIENTS: usize = 4096;
 const PATIENCE: Nanos = Nanos::from_secs(60);
-/// Where things are in a frame without a tag and in a message (RFC 2131 §2).
+/// Offsets in an untagged frame and in a message (RFC 2131 §2).
 const IP: usize = 14;
 const OP: usize = 0;
 const HARDWARE_ADDRESS: usize = 28;
@@ -20,21 +20,21 @@ const REQUEST: u8 = 1;
 /// A hardware address as a DHCP message has it.
 type Client = [u8; 6];
 
-/// Who asked from where.
+/// The clients and their ports.
 pub(crate) struct Dhcp {
     clients: BTreeMap<Client, (Place, Nanos)>,
     ports: PortLimiter,
     all: PortLimiter,
-    /// Messages that went nowhere.
+    /// Number of dropped messages.
     refused: u64,
 }
 
-/// Where a message is to go.
+/// The destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Goes {
-    /// To all ports with hosts but this one.
+    /// All ports with hosts except this one.
     Around(Place),
-    /// To this port.
+    /// This port.
     To(Place),
     /// Nowhere.
     Nowhere,
@@ -46,12 +46,12 @@ impl Dhcp {
         Dhcp { clients: BTreeMap::new(), ports, all, refused: 0 }
     }
 
-    /// Messages that went nowhere: too many, from a port without hosts, or answers that nobody waits for.
+    /// Number of dropped messages: too many, from a port without hosts, or answers without a waiting client.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Where a frame goes that came in by a port.
+    /// The destination of a frame that arrived at a port.
     pub(crate) fn route(&mut self, now: Nanos, place: Place, frame: &[u8]) -> Goes {
         let goes = message(frame).and_then(|message| {
             let client: Client = message.get(HARDWARE_ADDRESS..)?.first_chunk().copied()?;

@@ -19,16 +19,16 @@ use tokio_rustls::TlsAcceptor;
 /// What TLS sessions need.
 #[derive(Clone)]
 pub(crate) struct Encryption {
-    /// As it was read last.
+    /// The TLS settings as last read.
     config: Current<ServerConfig>,
-    /// Handshakes at a time: each costs the controller's thread about a millisecond.
+    /// Limits the handshakes at a time. Each costs the controller's thread about a millisecond.
     handshakes: Places,
-    /// Those under way. The oldest one makes room where there is no place for another.
+    /// Handshakes under way. The oldest one makes room if no place is free.
     under_way: Rc<RefCell<Newcomers<Weak<Handshake>>>>,
     patience: Duration,
 }
 
-/// Handshakes that may be under way; one address has half of them at most, unless it is this machine's own.
+/// Maximum number of handshakes under way. One address has at most half of them, unless it is this machine's own.
 const HANDSHAKES: usize = 256;
 
 impl Encryption {
@@ -39,7 +39,7 @@ impl Encryption {
         Some(Encryption { config, handshakes, under_way, patience: ready.config.sessions.handshake_timeout })
     }
 
-    /// Begins a handshake; where there is no place for another, the oldest one ends. Tells also why it had to.
+    /// Begins a handshake. If no place is free, the oldest one ends; also returns the reason for that.
     fn begin(&self, peer: IpAddr) -> (Option<Rc<Handshake>>, Option<&'static str>) {
         let (mut under_way, is_going) = (self.under_way.borrow_mut(), |one: &Weak<Handshake>| one.strong_count() > 0);
         let mut place = self.handshakes.take(Some(peer));
@@ -62,12 +62,12 @@ impl Encryption {
 
 /// A handshake that is under way.
 struct Handshake {
-    /// Taken back when it has to make room.
+    /// Removed when it has to make room.
     place: RefCell<Option<Place>>,
     give_way: Notify,
 }
 
-/// Takes connections whose peers show a certificate that is trusted.
+/// Accepts connections of peers with a trusted certificate.
 pub(crate) async fn accept_tls(listener: TcpListener, encryption: Encryption, shared: Shared) {
     loop {
         match listener.accept().await {

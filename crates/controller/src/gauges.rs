@@ -1,28 +1,28 @@
-//! What a hub measures about itself and its switches' ports, for whoever asks.
+//! Measurements of the hub itself and of its switches' ports.
 
 use pathloom_control::{DurationHistogram, PortStats};
 use pathloom_model::{Fabric, LinkId, Nanos, NodeId, PortNo};
 
-/// Kinds of messages that are told apart; OpenFlow 1.3 has 30.
+/// Number of message types that are counted separately; OpenFlow 1.3 has 30.
 const KINDS: usize = 32;
 
-/// What is measured.
+/// Measurements of a hub.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
     /// When the program started.
     pub started: Nanos,
-    /// The scheme in charge, as it was named, and since when.
+    /// The specification of the scheme in charge, and its start time.
     pub scheme: (String, Nanos),
     /// Messages read, by their kind on the wire.
     pub kinds: [u64; KINDS],
-    /// How late the program is when it wants to wake up.
+    /// How late timers of the program fire.
     pub lag: DurationHistogram,
     /// How long jobs of schemes took.
     pub solver: DurationHistogram,
     loads: Vec<Load>,
 }
 
-/// What a link carried lately.
+/// The recent load of a link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
     bytes: u64,
@@ -38,8 +38,8 @@ impl Gauges {
         self.kinds[usize::from(kind) % KINDS] += 1;
     }
 
-    /// The port counters of a switch, read `now`. What a port sent went over its link; what came from a host came over
-    /// the host's.
+    /// Takes the port counters of a switch, read `now`. Sent bytes count for the port's link, received bytes for the
+    /// host's link if a host is at the port.
     pub(crate) fn ports(&mut self, now: Nanos, fabric: &Fabric, switch: NodeId, rows: &[PortStats]) {
         self.loads.resize(fabric.links().len(), Load::default());
         for row in rows {
@@ -51,26 +51,25 @@ impl Gauges {
         }
     }
 
-    /// A port was added, taken away, or went up or down: it may be another interface now, that counted for itself
-    /// before.
+    /// A port was added or removed, or went up or down. It may be another interface now, with other counters.
     pub(crate) fn port_changed(&mut self, fabric: &Fabric, switch: NodeId, port: PortNo) {
         let Some(link) = fabric.out_link(switch, port) else { return };
         for link in [link, link.reverse()] {
-            // What the other end sends is counted there.
+            // Frames from another switch are counted at that switch.
             if fabric.link(link).from == switch || fabric.is_host(fabric.link(link).from) {
                 self.loads.get_mut(link.index()).into_iter().for_each(Load::forget);
             }
         }
     }
 
-    /// Nothing that the ports of a switch have counted can be told from what they count from now on.
+    /// Forgets the counters of a switch's ports, because later values cannot be compared with them.
     pub(crate) fn switch_changed(&mut self, fabric: &Fabric, switch: NodeId) {
         for port in 1..=fabric.node(switch).ports.len() as u32 {
             self.port_changed(fabric, switch, PortNo(port));
         }
     }
 
-    /// What a link carried between the last two readings, in bits per second; `None` before there are two.
+    /// Load of a link between the last two readings, in bits per second; `None` before there are two.
     pub(crate) fn load_bps(&self, link: LinkId) -> Option<u64> {
         self.loads.get(link.index())?.rate_bps
     }
@@ -88,7 +87,7 @@ impl Load {
 
     fn read(&mut self, now: Nanos, bytes: u64, dropped: u64) {
         let since = self.read.filter(|&read| read < now);
-        // A switch that started anew counts from zero.
+        // A restarted switch counts from zero.
         let more = bytes.checked_sub(self.bytes);
         self.rate_bps = since.zip(more).map(|(read, more)| {
             let time_ns = u128::from(now.saturating_sub(read).0);
@@ -137,7 +136,7 @@ mod tests {
         for port in [up, at.uplink.reverse()].map(|link| fabric.link(link).from_port) {
             gauges.port_changed(&fabric, at.tor, port);
         }
-        // The one that is there now has carried 580 MB elsewhere.
+        // The new interface has already counted 580 MB elsewhere.
         gauges.ports(Nanos::from_secs(7), &fabric, at.tor, &all(580_000_000));
         let loads = |gauges: &Gauges| [up, at.uplink, at.uplink.reverse()].map(|link| gauges.load_bps(link));
         assert_eq!(loads(&gauges), [None; 3]);

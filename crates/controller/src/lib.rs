@@ -1,9 +1,10 @@
 //! The controller over live OpenFlow sessions: `pathloom_control::Controller` with sockets and a real clock. The load
-//! generator that measures it (`bench/`) makes a program of its own.
+//! generator that measures it (`bench/`) is a program of its own.
 //!
-//! One thread runs everything but solvers. A session reads whatever has arrived in one call, the [`hub`] works it off
-//! and leaves the answers in the buffers of the sessions they are for, and each buffer goes out in one write when all
-//! that was readable has been read: under load, system calls are shared by hundreds of messages.
+//! One thread runs everything except solvers. A session
+//! reads all that has arrived in one call. The [`hub`] handles it and puts the answers into the buffers of their
+//! sessions. When everything readable has been handled, each buffer is sent in one write. So under load, hundreds of
+//! messages share a system call.
 
 mod addresses;
 mod answers;

@@ -1,8 +1,8 @@
-//! How busy the process is.
+//! Load of the process.
 
 use std::time::Instant;
 
-/// Share of a core that the main thread, which is the controller, took since the last question.
+/// Share of a core that the main thread, which runs the controller, used since the last call.
 pub(crate) struct Load {
     asked: Instant,
     ran_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! What Prometheus reads (text format of OpenMetrics 1.0). Everything is taken at one moment, as an owned copy.
+//! Metrics for Prometheus (text format of OpenMetrics 1.0). All values are an owned copy of one moment.
 
 use crate::connection::Stage;
 use crate::counts::HubCounts;
@@ -33,7 +33,7 @@ const KINDS: [(u8, &str); 12] = [
     (25, "role_reply"),
 ];
 
-/// Everything at one moment.
+/// All metrics at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
     hub: HubCounts,
@@ -75,7 +75,7 @@ struct SwitchSample {
 }
 
 impl Hub {
-    /// What there is to be measured.
+    /// Takes all metrics of a hub.
     pub(crate) fn sample(&mut self) -> Sample {
         let mut kinds: Vec<(String, u64)> = Vec::new();
         for (kind, &count) in self.gauges.kinds.iter().enumerate().filter(|(_, &count)| count > 0) {
@@ -138,7 +138,7 @@ impl Hub {
         sample
     }
 
-    /// How far each connection has come.
+    /// Counts connections by stage.
     fn stages(&self) -> impl Iterator<Item = Stage> + '_ {
         self.all_connections().map(|link| link.stage)
     }

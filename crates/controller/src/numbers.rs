@@ -1,9 +1,9 @@
-//! The numbers of ports: the controller and its rules have those of the fabric, a switch has its own. They are the same
-//! but where cables are used at other ports than configured ([`pathloom_discovery::wiring`]). Rules are changed on
-//! their way.
+//! Translation of port numbers. The controller and its rules use those of the fabric, a switch uses its own. They
+//! differ only where cables are used at other ports than configured ([`pathloom_discovery::wiring`]). Rules and groups
+//! are translated when they are sent or read.
 //!
-//! The controller makes no rule that looks at the port a packet came in by, and the driver's own do so at ports of
-//! hosts alone, which keep their numbers.
+//! The controller's rules do not match input ports. The driver's own rules match only input ports of hosts, which keep
+//! their numbers.
 
 use crate::hub::Hub;
 use pathloom_discovery::wiring::PortMap;
@@ -11,7 +11,7 @@ use pathloom_model::rules::{Actions, Bucket, Group, Rule, RuleAction};
 use pathloom_model::{NodeId, PortNo};
 
 impl Hub {
-    /// The fabric's numbers of the ports of a switch; `None` if the switch has the same.
+    /// The fabric's port numbers for a switch; `None` if the switch has the same.
     #[inline]
     pub(crate) fn port_map(&self, switch: NodeId) -> Option<&PortMap> {
         self.scout.as_ref()?.port_map(switch)
@@ -23,22 +23,22 @@ impl Hub {
     }
 }
 
-/// A rule of the controller, as its switch is told.
+/// Translates a rule of the controller for its switch.
 pub(crate) fn rule_to_switch(map: &PortMap, rule: &Rule) -> Rule {
     Rule { actions: actions(&rule.actions, |port| map.own(port)), ..rule.clone() }
 }
 
-/// A rule of a switch, as the controller is told.
+/// Translates a rule of a switch for the controller.
 pub(crate) fn rule_to_fabric(map: &PortMap, rule: &mut Rule) {
     rule.actions = actions(&rule.actions, |port| map.fabric(port));
 }
 
-/// A group of the controller, as its switch is told.
+/// Translates a group of the controller for its switch.
 pub(crate) fn group_to_switch(map: &PortMap, group: &Group) -> Group {
     renumbered(group, |port| map.own(port))
 }
 
-/// A group of a switch, as the controller is told.
+/// Translates a group of a switch for the controller.
 pub(crate) fn group_to_fabric(map: &PortMap, group: &Group) -> Group {
     renumbered(group, |port| map.fabric(port))
 }

@@ -1,4 +1,4 @@
-//! What survives a restart: the number of the start, and what the controller remembers.
+//! State that survives a restart: the number of the start, and the controller's snapshot.
 
 use pathloom_control::Snapshot;
 use pathloom_discovery::{KnownHost, Mac, Place};
@@ -21,8 +21,8 @@ impl Persist {
         Persist { directory }
     }
 
-    /// Number of this start: one more than that of the last, or seconds where none is kept. Two starts in a row never
-    /// have the same, unless one is just 65,536 s after the other and none is kept.
+    /// Number of this start: the last one plus 1, or a time in seconds if none is stored. Two successive starts have
+    /// different numbers, unless none is stored and one is exactly 65,536 s after the other.
     pub(crate) fn next_epoch(&self) -> io::Result<u16> {
         let Some(directory) = &self.directory else { return Ok(seconds()) };
         std::fs::create_dir_all(directory)?;
@@ -32,7 +32,7 @@ impl Persist {
             None => 1,
             Some(bytes) => last(&bytes).map_or_else(
                 || {
-                    // Flows of earlier starts may still stand by their names, which must not be given again.
+                    // Rules of flows of earlier starts may still exist, and their identifiers must not be reused.
                     tracing::warn!(path = %path.display(), "the number of the last start cannot be read");
                     seconds()
                 },
@@ -43,10 +43,10 @@ impl Persist {
         Ok(next)
     }
 
-    /// What was kept. What makes no sense is set aside: what stands in the switches is adopted all the same.
+    /// The stored snapshot. An invalid one is renamed; rules in the switches are still adopted.
     ///
     /// # Errors
-    /// There is something, and the system does not let it be read.
+    /// There is a snapshot, but the system cannot read it.
     pub(crate) fn load(&self) -> io::Result<Option<Snapshot>> {
         let Some(directory) = &self.directory else { return Ok(None) };
         let Some(bytes) = read_if_there(&directory.join(SNAPSHOT))? else { return Ok(None) };
@@ -54,7 +54,7 @@ impl Persist {
         Ok(read.map_err(|problem| self.set_aside(&problem)).ok())
     }
 
-    /// Puts a snapshot that is of no use where the next one does not replace it.
+    /// Renames an unusable snapshot, so that the next one does not replace it.
     pub(crate) fn set_aside(&self, problem: &dyn std::fmt::Display) {
         let Some(directory) = &self.directory else { return };
         let aside = directory.join("snapshot.refused.json");
@@ -63,18 +63,18 @@ impl Persist {
         tracing::warn!(%problem, place, "what was kept is of no use and was set aside; going on without");
     }
 
-    /// Whether anything is kept.
+    /// Whether state is stored.
     pub(crate) fn keeps(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Keeps a snapshot. A crash leaves the last one or this one.
+    /// Stores a snapshot. After a crash, either the previous one or this one remains.
     pub(crate) fn save(&self, snapshot: &Snapshot) {
         let Some(directory) = &self.directory else { return };
         write(&directory.join(SNAPSHOT), snapshot);
     }
 
-    /// Keeps the hosts that are there.
+    /// Stores the known hosts.
     pub(crate) fn save_hosts(&self, hosts: impl Iterator<Item = KnownHost>) {
         let Some(directory) = &self.directory else { return };
         let rows: Vec<Row> =
@@ -82,20 +82,20 @@ impl Persist {
         write(&directory.join("hosts.json"), &rows);
     }
 
-    /// Keeps the numbers of ports of switches that are not the fabric's.
+    /// Stores the port numbers of switches that differ from the fabric's.
     pub(crate) fn save_wiring(&self, rows: &[(u64, u32, u32)]) {
         let Some(directory) = &self.directory else { return };
         write(&directory.join("wiring.json"), &rows);
     }
 
-    /// These numbers: datapath identifier, the switch's number and the fabric's. They are found anew where there are
-    /// none.
+    /// The stored port numbers: datapath identifier, the switch's number and the fabric's. Without them, discovery
+    /// finds the numbers again.
     pub(crate) fn load_wiring(&self) -> Vec<(u64, u32, u32)> {
         let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("wiring.json")).ok());
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// The hosts that were there. They are asked whether they still are, so a file that cannot be read costs little.
+    /// The stored hosts. Discovery asks whether they are still there, so an unreadable file does little harm.
     pub(crate) fn load_hosts(&self) -> Vec<KnownHost> {
         let text = self.directory.as_ref().and_then(|directory| std::fs::read(directory.join("hosts.json")).ok());
         let rows: Vec<Row> = text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
@@ -114,12 +114,12 @@ fn write(path: &Path, what: &impl serde::Serialize) {
     }
 }
 
-/// Seconds since 1970, as far as they go.
+/// The low bits of the seconds since 1970.
 fn seconds() -> u16 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as u16
 }
 
-/// What a file holds; `None` where there is none.
+/// The content of a file; `None` if there is none.
 fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match std::fs::read(path) {
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -127,8 +127,8 @@ fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// A crash leaves what was there or what is new; so does a loss of power, because the bytes are there before the name
-/// is.
+/// Replaces a file. After a crash or loss of power, either the old or the new content remains, because the bytes are on
+/// disk before the file is renamed.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let mut file = File::create(&fresh)?;
@@ -141,7 +141,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A place of the test's own, gone with it.
+    /// A directory for one test, which is deleted with it.
     struct Kept(Persist, PathBuf);
 
     impl Kept {

@@ -1,5 +1,5 @@
-//! The rules that bring control traffic (LLDP, ARP, DHCP) to the controller. They stand at the top of the control
-//! table, lead nowhere else, and so never flood anything.
+//! Punts: the rules that send control traffic (LLDP, ARP, DHCP) to the controller. They are at the top of the control
+//! table and have no other output, so they never flood.
 
 use pathloom_control::{CONTROL, DEFAULTS, LONG_FLOWS};
 use pathloom_openflow::action::Action;
@@ -10,9 +10,9 @@ use pathloom_openflow::{FlowStats, SEND_FLOW_REMOVED};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-/// Above every rule of the controller proper.
+/// Above every rule of `pathloom-control`.
 const PRIORITY: u16 = 0xfff0;
-/// Marks the rules of the driver; the controller proper marks its own by `0xa` and leaves these alone.
+/// Marks the rules of the driver. `pathloom-control` marks its own with `0xa` and ignores these.
 pub(crate) const COOKIE: u64 = 0xb << 60;
 /// The bits of a cookie that mark them.
 const OWN_MASK: u64 = 0xf << 60;
@@ -20,7 +20,7 @@ const OWN_MASK: u64 = 0xf << 60;
 const WHOLE: u16 = 0xffff;
 /// Marks the rule for fragments.
 const FRAGMENTS: u64 = 1;
-/// Between unknown datagrams and flows, by the controller's own priorities.
+/// Between unknown datagrams and flows in the controller's priorities.
 const BELOW_FLOWS: u16 = 500;
 /// UDP in IPv4.
 const UDP: u8 = 17;
@@ -33,18 +33,18 @@ const DHCP_CLIENT: u16 = 68;
 pub(crate) enum Punt {
     /// Probes of links.
     Lldp,
-    /// What hosts ask.
+    /// ARP of hosts.
     Arp,
-    /// What DHCP clients broadcast.
+    /// Broadcasts of DHCP clients.
     DhcpRequest,
-    /// What DHCP servers answer, to everybody or to an address that nobody has yet.
+    /// Answers of DHCP servers, to the broadcast address or to an address that no host has yet.
     DhcpReply,
 }
 
 impl Punt {
     pub(crate) const ALL: [Punt; 4] = [Punt::Lldp, Punt::Arp, Punt::DhcpRequest, Punt::DhcpReply];
 
-    /// Whether it comes from hosts alone, so that switches without hosts need no rule for it.
+    /// Whether it comes only from hosts, so that switches without hosts need no rule for it.
     pub(crate) fn is_of_hosts(self) -> bool {
         matches!(self, Punt::DhcpRequest | Punt::DhcpReply)
     }
@@ -74,7 +74,7 @@ impl Punt {
         COOKIE | name
     }
 
-    /// Adds the rule. One that stands already is replaced by its like: no frame is lost.
+    /// Adds the rule. An existing one is replaced by an equal one, so no frame is lost.
     pub(crate) fn add(self) -> Message<'static> {
         const ACTIONS: &[Action] = &[Action::Output { port: PORT_CONTROLLER, max_len: WHOLE }];
         add(self.cookie(), (CONTROL, PRIORITY), self.matches(), ACTIONS)
@@ -86,13 +86,13 @@ impl Punt {
     }
 }
 
-/// Whether a cookie is that of a rule of the driver's own.
+/// Whether a cookie belongs to a rule of the driver.
 pub(crate) fn is_own(cookie: u64) -> bool {
     cookie & OWN_MASK == COOKIE
 }
 
-/// Whether a row of a switch is this rule as it should be. Each rule of the driver's own has a cookie of its own, so
-/// what it matches need not be compared.
+/// Whether a row of a switch is this rule, unchanged. Each rule of the driver has its own cookie, so the match need not
+/// be compared.
 pub(crate) fn stands_as(wanted: &Message<'_>, row: &FlowStats) -> bool {
     let Message::FlowMod(wanted) = wanted else { return false };
     (row.cookie, row.table, row.priority) == (wanted.cookie, wanted.table, wanted.priority)
@@ -100,9 +100,9 @@ pub(crate) fn stands_as(wanted: &Message<'_>, row: &FlowStats) -> bool {
         && row.flags & SEND_FLOW_REMOVED != 0
 }
 
-/// The rule that lets fragments of datagrams by: switches see port 0 in them (Open vSwitch in the first as well), and
-/// they would seem to be first packets of a flow. It stands below the rules of flows and above the one that copies
-/// unknown datagrams.
+/// The rule for fragments of datagrams. Switches see port 0 in them (Open vSwitch even in the first one), so they would
+/// look like first packets of a flow. The rule is below the rules of flows and above the one that copies unknown
+/// datagrams.
 pub(crate) fn fragments() -> Message<'static> {
     let matches = FlowMatch {
         eth_type: Some(ETH_IPV4),
@@ -115,12 +115,12 @@ pub(crate) fn fragments() -> Message<'static> {
     with(COOKIE | FRAGMENTS, (LONG_FLOWS, BELOW_FLOWS), matches, instructions)
 }
 
-/// Adds a rule of the driver's own, in a table and with a priority. Without actions, it drops what it is for.
+/// Adds a rule of the driver, in a table and with a priority. Without actions, it drops the frames that it matches.
 pub(crate) fn add(cookie: u64, place: (u8, u16), matches: FlowMatch, actions: &'static [Action]) -> Message<'static> {
     with(cookie, place, matches, Instructions { apply: Cow::Borrowed(actions), ..Instructions::default() })
 }
 
-/// Adds a rule. The switch tells when it goes.
+/// Adds a rule. The switch reports its removal.
 fn with(
     cookie: u64,
     (table, priority): (u8, u16),

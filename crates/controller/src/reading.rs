@@ -1,45 +1,45 @@
-//! Reading all that a switch has: answers come in parts. Rules of others are named here, for the controller proper has
-//! no words for most of them.
+//! Reads all rules, groups and meters of a switch; answers come in parts. Foreign rules are described here, because
+//! `pathloom-control` cannot represent most of them.
 
 use crate::punts;
 use pathloom_model::rules::{Group, Meter, Rule};
 use pathloom_openflow::{convert, FlowCommand, FlowMod, FlowStats, Message};
 use std::collections::BTreeSet;
 
-/// Rules of others that are told apart per switch; the rest is counted.
+/// Maximum number of foreign rules per switch that are distinguished; the rest is counted.
 const MOST_NAMED: usize = 64;
-/// More rules of the driver's own than any switch should have: two for each of 2,000 ports.
+/// Maximum number of the driver's own rules in a switch: two for each of 2,000 ports.
 const MOST_OWN: usize = 4096;
-/// Rules of others that the log names at a time.
+/// Number of foreign rules that the log names at a time.
 const NAMED_AT_ONCE: usize = 4;
-/// What the cookies of the controller proper begin with, in the upper four bits.
+/// The upper four bits of the cookies of `pathloom-control`.
 const OUR_MARK: u64 = 0xa;
 
-/// What becomes of rules that are not the controller's.
+/// What to do with rules that are not the controller's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Foreign {
-    /// They are named and counted.
+    /// Name and count them.
     #[default]
     Keep,
-    /// They are deleted as well.
+    /// Also delete them.
     Remove,
 }
 
 /// Why a switch is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Why {
-    /// Its session has come to stand, or it refused a rule: all is told at once.
+    /// Its session is new, or it refused a rule: the controller gets everything at once.
     Dump,
-    /// A review of this number: parts are told as they come.
+    /// A review with this number: the controller gets each part as it arrives.
     Review(u32),
 }
 
-/// What has been read so far.
+/// The state of reading a switch.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub why: Why,
-    /// Requests that are still to be answered.
+    /// Requests without an answer so far.
     pub waiting: Vec<u32>,
     /// The one for rules.
     pub rules_xid: u32,
@@ -48,21 +48,21 @@ pub(crate) struct Reading {
     pub meters: Vec<Meter>,
     /// Rows read.
     pub rows: usize,
-    /// Groups and meters that the switch had when it was asked, as far as is known.
+    /// Groups and meters that the switch was known to have when it was asked.
     pub before: [BTreeSet<u32>; 2],
     /// Rules of the driver's own.
     pub own: Vec<FlowStats>,
     foreign: Strangers,
-    /// Tables and cookies of rules of others.
+    /// Tables and cookies of foreign rules.
     marks: BTreeSet<(u8, u64)>,
 }
 
-/// Rules of others at a switch.
+/// Foreign rules of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Strangers {
     /// Their number.
     pub count: u64,
-    /// What they are, in words, as far as they are told apart.
+    /// Their descriptions, as far as they are distinguished.
     pub names: BTreeSet<String>,
 }
 
@@ -84,7 +84,7 @@ impl Reading {
         }
     }
 
-    /// Takes some rows; returns the rules among them that may be the controller's.
+    /// Handles some rows; returns the rules among them that may be the controller's.
     pub(crate) fn take_rules(&mut self, rows: &[FlowStats]) -> Vec<Rule> {
         self.rows += rows.len();
         let mut rules = Vec::with_capacity(rows.len());
@@ -98,7 +98,7 @@ impl Reading {
                 Some(rule) if ours => rules.push(rule),
                 rule => {
                     self.note_foreign(row, ours);
-                    // For what stands in the place of one of the controller's, as ever.
+                    // It may be in the place of one of the controller's rules, so the controller gets it.
                     rules.extend(rule);
                 }
             }
@@ -112,13 +112,12 @@ impl Reading {
             self.foreign.names.insert(in_words(row));
         }
         if !ours {
-            // What has the controller's mark and was changed is replaced by the controller.
+            // The controller replaces changed rules that have its mark.
             self.marks.insert((row.table, row.cookie));
         }
     }
 
-    /// The messages that delete the rules of others that were found: by cookie, for no rule of the controller has
-    /// theirs.
+    /// The messages that delete the foreign rules found: by cookie, because no rule of the controller has one of these.
     pub(crate) fn deletions(&self) -> impl Iterator<Item = Message<'static>> + '_ {
         self.marks.iter().map(|&(table, cookie)| {
             let command = FlowCommand::Delete;
@@ -131,14 +130,14 @@ impl Reading {
         !self.marks.is_empty()
     }
 
-    /// The rules of others.
+    /// The foreign rules.
     pub(crate) fn into_strangers(self) -> Strangers {
         self.foreign
     }
 }
 
 impl Strangers {
-    /// Names those in the log that were not there `before`; a switch with many is named with their number.
+    /// Logs the foreign rules that were not there `before`. If a switch has many, logs their number.
     pub(crate) fn name_new(&self, before: &Strangers, switch: &str) {
         let new: Vec<&String> = self.names.difference(&before.names).collect();
         for rule in new.iter().take(NAMED_AT_ONCE) {
@@ -157,10 +156,10 @@ impl Strangers {
     }
 }
 
-/// What a rule is, in one line.
+/// Describes a rule in one line.
 fn in_words(row: &FlowStats) -> String {
     let matches = format!("{:?}", row.matches);
-    // What is `None` matches everything, and is not said.
+    // Fields that are `None` match everything and are omitted.
     let fields = matches.trim_start_matches("FlowMatch { ").trim_end_matches(" }").split(", ");
     let fields: Vec<&str> = fields.filter(|field| !field.ends_with("None") && !field.ends_with("false")).collect();
     let does = match (&row.instructions.apply[..], row.instructions.goto_table) {

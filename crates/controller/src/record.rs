@@ -1,7 +1,7 @@
-//! The event log of a live controller: what it was told and what it wanted, as lines that replay in a pure one.
+//! The event log of a live controller: its inputs and outputs, as lines that can be replayed in a pure controller.
 //!
-//! The first line tells what the configuration file does not: `{"start":{"epoch":7}}`. The rest is as in every world;
-//! where another scheme is put in charge, a line says which: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
+//! The first line has what the configuration file does not: `{"start":{"epoch":7}}`. The other lines are as in every
+//! world. A change of scheme is a line of its own: `{"at":1,"scheme":{"spec":"ecmp","seed":1}}`.
 
 use crate::config::Ready;
 use pathloom_control::{read_log, Config, Controller, Input, Output, Record, SchemeChange};
@@ -24,10 +24,10 @@ struct Start {
     epoch: u16,
 }
 
-/// Feeds a fresh controller, as `ready` describes it, the inputs of a log; returns how many of its outputs agreed.
+/// Passes the inputs of a log to a new controller, as `ready` describes it. Returns the number of outputs that agreed.
 ///
 /// # Errors
-/// The log cannot be read, or the controller wants something else at some place; the text says which and where.
+/// The log cannot be read, or an output of the controller differs; the text says which and where.
 pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let FirstLine { start } = serde_json::from_str(first)
@@ -53,7 +53,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a log, in place of what was there.
+    /// Starts a log, replacing an existing file.
     pub(crate) fn create(path: &Path, config: &Config) -> io::Result<Recorder> {
         let mut file = BufWriter::new(File::create(path)?);
         let start = FirstLine { start: Start { epoch: config.epoch } };
@@ -61,22 +61,22 @@ impl Recorder {
         Ok(Recorder { path: path.to_owned(), file: Some(file) })
     }
 
-    /// The controller is about to be told this.
+    /// Records an input, before the controller gets it.
     pub(crate) fn input(&mut self, at: Nanos, input: &Input) {
         self.write(&Record::input(at, input.clone()));
     }
 
-    /// The controller wants this.
+    /// Records an output.
     pub(crate) fn output(&mut self, at: Nanos, output: &Output) {
         self.write(&Record::output(at, output.clone()));
     }
 
-    /// Another scheme is about to be put in charge.
+    /// Records a change of scheme, before it happens.
     pub(crate) fn scheme(&mut self, at: Nanos, change: SchemeChange) {
         self.write(&Record::scheme(at, change));
     }
 
-    /// Gives what was written to the system.
+    /// Flushes the log to the system.
     pub(crate) fn flush(&mut self) {
         let done = self.file.as_mut().map(Write::flush);
         self.check(done);
@@ -87,7 +87,7 @@ impl Recorder {
         self.check(done);
     }
 
-    /// A log with gaps replays as nothing: after a failure, none is written.
+    /// Stops the log after a failure, because a log with gaps cannot be replayed.
     fn check(&mut self, done: Option<io::Result<()>>) {
         if let Some(Err(problem)) = done {
             tracing::error!(path = %self.path.display(), %problem, "the event log cannot be written, and ends here");

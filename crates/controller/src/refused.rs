@@ -1,6 +1,6 @@
-//! What switches refuse of hosts: frames that this controller has no way for, and frames that hosts must not send. A
-//! rule for each kind drops and counts them in the switch, so that no flood of them comes here; its counters are read
-//! now and then, and go to the log and to the metrics.
+//! Frames of hosts that switches refuse: frames without a route, and frames that hosts must not send. A rule for each
+//! kind drops and counts them in the switch, so that a flood does not reach the controller. The controller reads the
+//! counters periodically for the log and the metrics.
 
 use crate::punts::{add, delete, COOKIE};
 use pathloom_control::cookies::{Cookie, RuleKind};
@@ -11,16 +11,16 @@ use pathloom_openflow::{FlowStats, Message, PORT_MAX};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// Tells the cookies of these rules from the driver's others.
+/// Distinguishes the cookies of these rules from other rules of the driver.
 const REFUSED: u64 = 1 << 56;
 const KIND_SHIFT: u32 = 32;
-/// Above the rules for control traffic: a tag must never hide what is behind it.
+/// Above the rules for control traffic, so that tagged frames never reach them.
 const FIRST: u16 = 0xfff8;
-/// Below the rules for control traffic, above the rules of the controller proper.
+/// Below the rules for control traffic, above the rules of `pathloom-control`.
 const BELOW_PUNTS: u16 = 0xffe0;
-/// Below every default route: what is left over.
+/// Below every default route: for all other frames.
 const LEFT_OVER: u16 = 0;
-/// The log hears again of what goes on after so long, if there was at least as much again.
+/// Time after which refused frames are logged again, if there were at least as many again.
 const AGAIN: Nanos = Nanos::from_secs(600);
 
 /// Why frames are refused.
@@ -32,13 +32,13 @@ pub(crate) enum Refused {
     StrangePort,
     /// IPv6.
     Ipv6,
-    /// IPv4 to a group.
+    /// IPv4 multicast.
     Multicast,
-    /// IPv4 to everybody.
+    /// IPv4 broadcast.
     Broadcast,
-    /// IPv4 to an address that no host of the fabric has, and no route leads to.
+    /// IPv4 to an address without a host or route in the fabric.
     NoRoute,
-    /// ARP, where the controller does not answer it.
+    /// ARP, if the controller does not answer it.
     Arp,
     /// Neither IP nor ARP nor LLDP.
     Other,
@@ -56,7 +56,7 @@ impl Refused {
         Refused::Other,
     ];
 
-    /// One word for metrics.
+    /// The name of the kind in metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Refused::Tagged => "vlan_tagged",
@@ -70,7 +70,7 @@ impl Refused {
         }
     }
 
-    /// What an operator is to know.
+    /// A hint for the operator.
     fn hint(self) -> &'static str {
         match self {
             Refused::Tagged => "hosts must send frames without VLAN tags: the fabric marks paths by tags of its own",
@@ -84,12 +84,12 @@ impl Refused {
         }
     }
 
-    /// Whether it is what one port does, so that there is a rule per port.
+    /// Whether it depends on the port, so that there is a rule per port.
     fn is_per_port(self) -> bool {
         matches!(self, Refused::Tagged | Refused::StrangePort)
     }
 
-    /// Whether all hosts do it all the time, so that the log names the first switch alone.
+    /// Whether all hosts send such frames all the time, so that the log names only the first switch.
     fn is_noise(self) -> bool {
         matches!(self, Refused::Ipv6 | Refused::Multicast | Refused::Broadcast)
     }
@@ -98,7 +98,7 @@ impl Refused {
         COOKIE | REFUSED | (self as u64) << KIND_SHIFT | u64::from(port)
     }
 
-    /// The rule; `port` for those of single ports.
+    /// The rule; `port` is used if there is a rule per port.
     fn rule(self, port: u32) -> Message<'static> {
         let ip = |dst: Option<(Ipv4Addr, Ipv4Addr)>| FlowMatch {
             eth_type: Some(ETH_IPV4),
@@ -122,14 +122,14 @@ impl Refused {
     }
 }
 
-/// What a switch should have of these rules, and messages that delete what it should not have.
+/// The rules of this kind that a switch should have, and messages that delete those that it should not have.
 pub(crate) struct Refusals {
     pub wanted: Vec<Message<'static>>,
     pub unwanted: Vec<Message<'static>>,
 }
 
 impl Refusals {
-    /// Of a switch of the fabric that has told of these ports.
+    /// For a switch of the fabric that has reported these ports.
     pub(crate) fn of(fabric: &Fabric, node: NodeId, told: &[u32]) -> Refusals {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for (port, &link) in (1..).zip(&fabric.node(node).ports) {
@@ -159,16 +159,16 @@ pub(crate) fn rules_of_strange_port(port: u32) -> [Message<'static>; 2] {
     [Refused::Tagged.rule(port), Refused::StrangePort.rule(port)]
 }
 
-/// Cookie and mask that select these rules among all of a switch.
+/// Cookie and mask that select these rules among all rules of a switch.
 pub(crate) const SELECTED: (u64, u64) = (COOKIE | REFUSED, 0xff << 56);
 
-/// What a rule that drops frames has counted.
+/// The counter of a rule that refuses frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Row {
-    /// Tells the rules of a switch apart.
+    /// Identifies the rule in its switch.
     name: u64,
     kind: Refused,
-    /// 0 for all.
+    /// The port; 0 for all.
     port: u32,
     /// Frames since the switch has the rule.
     counted: u64,
@@ -188,7 +188,7 @@ pub(crate) fn row(stats: &FlowStats) -> Option<Row> {
     Some(Row { name, kind: Refused::NoRoute, port: 0, counted })
 }
 
-/// What a rule with this cookie refuses, and at which port (0 for all).
+/// The kind that a rule with this cookie refuses, and its port (0 for all).
 fn read(cookie: u64) -> Option<(Refused, u32)> {
     let kind = Refused::ALL.get((cookie >> KIND_SHIFT & 0xff) as usize)?;
     (cookie == kind.cookie(cookie as u32)).then_some((*kind, cookie as u32))
@@ -197,13 +197,13 @@ fn read(cookie: u64) -> Option<(Refused, u32)> {
 /// Frames refused so far.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// What each rule counted when it was read last.
+    /// The counter of each rule at the last reading.
     read: BTreeMap<(NodeId, u64), u64>,
     totals: BTreeMap<(NodeId, Refused), u64>,
     told: BTreeMap<(Option<NodeId>, Refused, u32), Told>,
 }
 
-/// What the log has heard.
+/// What was already logged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     frames: u64,
@@ -212,12 +212,11 @@ struct Told {
 }
 
 impl Ledger {
-    /// Takes what a rule has counted. Returns how many frames the log is to hear of: of the first at once, of what goes
-    /// on seldom.
+    /// Takes the counter of a rule. Returns the number of frames to log: for the first frames at once, later rarely.
     pub(crate) fn take(&mut self, now: Nanos, switch: NodeId, rule: &Row) -> Option<u64> {
         let Row { kind, port, counted, .. } = *rule;
         let last = self.read.insert((switch, rule.name), counted).unwrap_or(0);
-        // A rule that was put in anew counts from 0.
+        // A rule that was added again counts from 0.
         let more = if counted >= last { counted - last } else { counted };
         if more == 0 {
             return None;
@@ -239,7 +238,7 @@ impl Ledger {
     }
 }
 
-/// Names what is refused.
+/// Logs refused frames.
 pub(crate) fn say(switch: &str, Row { kind, port, .. }: &Row, frames: u64) {
     let (what, hint) = (kind.name(), kind.hint());
     match *port {

@@ -1,5 +1,5 @@
-//! SIGHUP: the configuration is read again, with the files that it names. What can change while everything runs does;
-//! the rest takes a restart, which touches no flow either.
+//! SIGHUP: reads the configuration again, with the files that it names. Settings that can change at run time take
+//! effect. The others need a restart, which does not affect flows either.
 
 use crate::api::ReadyApi;
 use crate::config::{ConfigError, Ready};
@@ -11,22 +11,22 @@ use rustls::ServerConfig;
 use std::path::PathBuf;
 use tokio::signal::unix::Signal;
 
-/// What is in use of the files that a configuration names.
+/// The parts of a configuration that are in use and can be reloaded.
 pub(crate) struct InUse {
     listen_tls: Option<Current<ServerConfig>>,
     api: Option<ReadyApi>,
-    /// What the file said last; another may be in charge.
+    /// The scheme in the file when it was last read. Another one may be in charge.
     scheme: SchemeChange,
 }
 
 impl InUse {
-    /// What was started with.
+    /// The parts at the start.
     pub(crate) fn new(ready: &Ready) -> InUse {
         InUse { listen_tls: ready.listen_tls.clone(), api: ready.api.clone(), scheme: scheme_of(ready) }
     }
 
-    /// Takes certificates and tokens as they are now, for connections and requests to come. Returns what cannot be
-    /// taken without a restart.
+    /// Takes the current certificates and tokens, for new connections and requests. Returns the sections that need a
+    /// restart.
     fn renew(&self, ready: &Ready) -> Vec<&'static str> {
         let mut left = Vec::new();
         match (&self.listen_tls, &ready.listen_tls) {
@@ -51,14 +51,14 @@ impl InUse {
 }
 
 /// Reads the file again at each SIGHUP. A new scheme takes over from the old one and finds all flows where they are.
-/// Tokens and certificates hold from then on for whoever comes; sessions and connections that stand go on.
+/// New tokens and certificates apply to new connections and requests; existing sessions and connections go on.
 pub(crate) async fn reload(shared: Shared, file: PathBuf, mut hangup: Signal, mut in_use: InUse) {
     while hangup.recv().await.is_some() {
         let read: Result<Ready, ConfigError> = crate::config::read(&file);
         match read {
             Ok(ready) => take(&shared, &mut in_use, &ready),
             Err(problem) => {
-                tracing::error!(%problem, "the configuration was not taken; going on with the old one");
+                tracing::error!(%problem, "the configuration is invalid; going on with the old one");
             }
         }
     }
@@ -70,21 +70,22 @@ fn scheme_of(ready: &Ready) -> SchemeChange {
 
 fn take(shared: &Shared, in_use: &mut InUse, ready: &Ready) {
     for what in in_use.renew(ready) {
-        tracing::warn!(what, "this was not there before, or is not there any more, which takes a restart");
+        tracing::warn!(what, "this section was added or removed, which needs a restart");
     }
     let mut hub = shared.hub.borrow_mut();
     if let (Some(_), Some(tls)) = (&in_use.listen_tls, &ready.config.listen.tls) {
         hub.binding = Binding::new(tls);
     }
-    // Who sends a SIGHUP may have seen that something is not as it should be.
+    // An operator who sends a SIGHUP may have seen wrong rules.
     hub.tell(Input::Resync { switch: None });
-    tracing::info!("tokens and certificates were read again; settings beside them and the scheme take a restart");
+    tracing::info!("tokens and certificates were read again; settings other than these and the scheme need a restart");
     let change = scheme_of(ready);
     let before = std::mem::replace(&mut in_use.scheme, change.clone());
     if change == before {
-        // Somebody may have put another in charge, or fallen back, for a reason that a new certificate does not change.
+        // An operator may have chosen another scheme, or fallen back, for a reason that a new certificate does not
+        // change.
         let in_charge = hub.gauges.scheme.0.as_str();
-        return tracing::info!(in_charge, "the file names the same scheme as before; what is in charge stays so");
+        return tracing::info!(in_charge, "the file names the same scheme as before; the scheme in charge stays");
     }
     if let Some(scheme) = ready.scheme.central(change.seed) {
         hub.set_scheme(change, scheme);

@@ -1,4 +1,4 @@
-//! The controller as a program: listens, keeps time, solves, and stops without touching a rule.
+//! The controller as a program: it listens, keeps time, runs solvers, and stops without changing a rule.
 
 use crate::addresses::Learnt;
 use crate::api;
@@ -50,19 +50,19 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Connections that may wait to be taken: a fabric's switches come all at once.
+/// Backlog of the listening sockets: all switches of a fabric connect at once.
 const WAITING: u32 = 1024;
-/// How often silent peers are looked after.
+/// How often silent peers are checked.
 const TICK: Duration = Duration::from_millis(250);
-/// How often the state is kept.
+/// How often the state is stored.
 const KEEP: Duration = Duration::from_secs(5);
-/// How often switches are asked what they have refused of hosts.
+/// How often the counters of refused frames are read.
 const REFUSED: Duration = Duration::from_secs(5);
-/// How long a stop waits for what is still to be written.
+/// How long a stop waits for remaining messages to be written.
 const STOP: Duration = Duration::from_millis(500);
 
-/// Makes the hub of a fabric: with what was kept, if anything was. Where that is of no use any more, returns what was
-/// out of service by it, which the controller has to be told.
+/// Makes the hub of a fabric, from the stored snapshot if there is one. If the snapshot cannot be used, also returns
+/// the links and switches that it had out of service, which the caller passes to the controller.
 pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
     let config = ControlConfig { epoch: persist.next_epoch()?, ..ready.config.control.clone() };
     let seed = ready.config.scheme.seed;
@@ -113,7 +113,7 @@ pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Targ
     Ok((hub, out_of_service))
 }
 
-/// A clock that goes on where what was kept was taken, though the machine's own may have been put back since.
+/// A clock that continues from the time of the snapshot, even if the machine's clock was set back since.
 fn clock_after(kept: Option<&Snapshot>) -> Clock {
     let taken = kept.map_or(Nanos::ZERO, Snapshot::taken);
     let ahead = taken.saturating_sub(Clock::start().now());
@@ -124,7 +124,8 @@ fn clock_after(kept: Option<&Snapshot>) -> Clock {
     Clock::start_not_before(taken)
 }
 
-/// A controller that remembers what was kept. What is of no use is set aside; then, what was out of service by it.
+/// A controller restored from the snapshot. An unusable snapshot is renamed; then also returns what it had out of
+/// service.
 fn restore(
     ready: &Ready,
     persist: &Persist,
@@ -134,7 +135,8 @@ fn restore(
 ) -> Result<Controller, Vec<Target>> {
     let seed = ready.config.scheme.seed;
     let (same_fabric, out_of_service) = (kept.is_of(&ready.fabric), kept.out_of_service());
-    // The scheme may have been changed since, here or in the configuration: the one that remembers is asked first.
+    // The scheme may have changed since the snapshot, by the API or in the configuration. So the snapshot's scheme
+    // restores first.
     let last = crate::registry::registry().parse(kept.scheme()).ok().filter(|last| last.name != ready.scheme.name);
     let Some(first) = last.as_ref().unwrap_or(&ready.scheme).central(seed) else { return Err(out_of_service) };
     let problem = match Controller::restore(config.clone(), ready.fabric.clone(), first, kept, now) {
@@ -179,7 +181,7 @@ async fn serve(
     persist: Persist,
     out_of_service: Vec<Target>,
 ) -> Result<(), ServeError> {
-    // Before the log says that it runs: whoever reads that may signal at once.
+    // Before the log says that it runs, because a reader of the log may send a signal at once.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hangup = signal(SignalKind::hangup())?;
     let mut listens = Vec::new();
@@ -242,7 +244,7 @@ async fn serve(
     Ok(())
 }
 
-/// Opens the places where agents of hosts find the controller.
+/// Opens the sockets for agents of hosts.
 fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let hosts = &ready.config.hosts;
     shared.hub.borrow_mut().hosts.set_most(hosts.agents);
@@ -288,7 +290,7 @@ pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(WAITING)
 }
 
-/// Binds a socket in the file system. One that nobody listens on any more is replaced.
+/// Binds a Unix socket. An existing one without a listener is replaced.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match UnixListener::bind(path) {
         Err(problem) if problem.kind() == io::ErrorKind::AddrInUse => {
@@ -327,14 +329,13 @@ async fn accept_unix(listener: UnixListener, shared: Shared) {
     }
 }
 
-/// Out of descriptors, for example: others may close theirs.
+/// Waits after a failed accept, for example for lack of descriptors, until others may have been closed.
 pub(crate) async fn breathe(problem: &io::Error) {
     tracing::warn!(%problem, "a connection was not taken");
     sleep(Duration::from_millis(100)).await;
 }
 
-/// Carries out what the messages lead to that have been received, once everyone has been heard who had something to
-/// say.
+/// Carries out the results of received messages, after all readable messages have been handled.
 async fn settle_what_was_fed(shared: Shared) {
     let fed = shared.hub.borrow().fed.clone();
     loop {
@@ -343,7 +344,7 @@ async fn settle_what_was_fed(shared: Shared) {
     }
 }
 
-/// Wakes the controller when it wants to be, and has its jobs solved beside it.
+/// Calls the controller at its time-outs, and runs its jobs in other threads.
 pub(crate) async fn keep_time(shared: Shared) {
     tokio::task::spawn_local(settle_what_was_fed(shared.clone()));
     let (sender, mut solved) = mpsc::unbounded_channel();
@@ -375,7 +376,7 @@ pub(crate) async fn keep_time(shared: Shared) {
     }
 }
 
-/// Looks after silent peers, the load and the state.
+/// Does periodic work: silent peers, the load and the state.
 pub(crate) async fn look_after(shared: Shared, persist: Persist) {
     let mut load = Load::new();
     let mut ticks = interval(TICK);
@@ -385,7 +386,7 @@ pub(crate) async fn look_after(shared: Shared, persist: Persist) {
         ticks.tick().await;
         let late = std::mem::replace(&mut last, Instant::now()).elapsed().saturating_sub(TICK);
         let mut hub = shared.hub.borrow_mut();
-        // The first one comes at once.
+        // The first tick comes at once.
         if count > 1 {
             hub.gauges.lag.add(Nanos(late.as_nanos() as u64));
         }

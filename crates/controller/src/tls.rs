@@ -1,5 +1,5 @@
-//! TLS by rustls, for the sessions of switches and for the HTTP API: which files, whose certificates are trusted, and
-//! what names a peer's certificate bears.
+//! TLS by rustls, for the sessions of switches and for the HTTP API: the files, the trusted authorities, and the names
+//! in a peer's certificate.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// Certificates: ours, and whose we trust. All are PEM files, found from beside the configuration.
+/// Certificates: our own and the trusted authority. All are PEM files, relative to the configuration file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
@@ -19,13 +19,13 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who issues the certificates of those who connect. They must show one; switches always must.
+    /// The authority that issues the certificates of clients. If it is set, they must show one; switches always must.
     pub client_ca: Option<PathBuf>,
     /// Whether a switch's certificate must bear its name in the fabric or its datapath identifier (16 hexadecimal
     /// digits), as its common name or as a DNS name.
     #[serde(default)]
     pub bind_names: bool,
-    /// The name to be borne instead, by name of switch.
+    /// Another required name, by name of switch.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
 }
@@ -69,7 +69,7 @@ fn certificates(what: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>,
     Ok(found)
 }
 
-/// The names a certificate bears: its common name and its DNS names.
+/// The names in a certificate: its common name and its DNS names.
 pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return Vec::new() };
     let common = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
@@ -96,7 +96,7 @@ impl Binding {
         Binding { on: tls.bind_names || !tls.names.is_empty(), names: tls.names.clone() }
     }
 
-    /// Whether a certificate with these names may speak for a switch; says what was expected if not.
+    /// Whether a certificate with these names is valid for a switch; if not, the error says what was expected.
     pub(crate) fn check(&self, borne: Option<&[String]>, switch: &str, dpid: u64) -> Result<(), String> {
         let Some(borne) = borne.filter(|_| self.on) else { return Ok(()) };
         let digits = format!("{dpid:016x}");

@@ -1,6 +1,5 @@
-//! The cabling that was found against the one that is configured: differences are named once, cables at other ports
-//! than configured are used where that is safe, and a cable that no probe gets through is not used, whatever carrier
-//! its ports report.
+//! Compares the cabling found with the configured one. Differences are named once. Cables at other ports than
+//! configured are used if that is safe. A cable that carries no probe is not used, even if its ports report a carrier.
 
 use pathloom_discovery::cabling::{compare, link_at, link_between, place_of};
 use pathloom_discovery::wiring::{adopt, adopted, adopted_line, Wiring};
@@ -9,18 +8,18 @@ use pathloom_model::{Fabric, LinkId, Nanos, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A cable both of whose ports have been up for this long without a probe getting through is dead.
+/// A cable is dead if both of its ports have been up for this long and no probe has arrived.
 const PATIENCE: Nanos = Nanos::from_secs(10);
-/// Between two looks at the whole, if nothing is found before.
+/// Time between two comparisons, if nothing changes before.
 const EVERY: Nanos = Nanos::from_secs(1);
 
-/// What is known of the cables of a fabric. All places are by the convention of [`pathloom_discovery::cabling`], and
-/// numbered by the switch unless said otherwise.
+/// The state of the cables of a fabric. All places follow the convention of [`pathloom_discovery::cabling`]. Ports have
+/// the numbers of the switch unless stated otherwise.
 pub(crate) struct Verifier {
     fabric: Arc<Fabric>,
     /// The fabric's numbers of the ports of switches.
     wiring: Wiring,
-    /// Since when ports have carrier and the session to their switch stands.
+    /// Since when ports have carrier and their switch has a session.
     up_since: BTreeMap<Place, Nanos>,
     dead: BTreeSet<LinkId>,
     said: BTreeSet<String>,
@@ -29,7 +28,7 @@ pub(crate) struct Verifier {
     due: Nanos,
 }
 
-/// What has changed when the cabling was looked at.
+/// Changes that a comparison found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Changes {
     /// Switches whose ports have other numbers from now on.
@@ -57,14 +56,13 @@ impl Verifier {
         &self.wiring
     }
 
-    /// The same, to be told what an earlier start found.
+    /// The same, mutable, to restore what an earlier start found.
     pub(crate) fn wiring_mut(&mut self) -> &mut Wiring {
         &mut self.wiring
     }
 
-    /// A port has carrier, or has none. A dead cable that lost carrier is known to be down without us, and has another
-    /// chance when it comes up again: returns the port at its other end, by the fabric's number, which has carrier as
-    /// far as is known.
+    /// A port got or lost carrier. A dead cable that loses carrier is down anyway, and is tried again when it comes up.
+    /// Then returns the port at its other end, by the fabric's number, which counts as having carrier.
     pub(crate) fn port(&mut self, now: Nanos, place: Place, up: bool) -> Option<Place> {
         if up {
             self.up_since.entry(place).or_insert(now);
@@ -76,22 +74,22 @@ impl Verifier {
         (self.dead.remove(&even(link)) && self.is_up(other)).then_some(other)
     }
 
-    /// Whether a port of the fabric has carrier, and the session to its switch stands.
+    /// Whether a port of the fabric has carrier and its switch has a session.
     pub(crate) fn is_up(&self, in_fabric: Place) -> bool {
         self.up_since.contains_key(&self.wiring.at_switch(&self.fabric, in_fabric))
     }
 
-    /// The session to a switch ended: nothing is expected of its ports.
+    /// The session to a switch ended, so no probes are expected from its ports.
     pub(crate) fn switch_gone(&mut self, dpid: Dpid) {
         self.up_since.retain(|place, _| place.dpid != dpid);
     }
 
-    /// Whether the cable of this port of the fabric is not to be used though the port is up.
+    /// Whether the cable of this port of the fabric must not be used although the port is up.
     pub(crate) fn is_dead(&self, in_fabric: Place) -> bool {
         link_at(&self.fabric, in_fabric).is_some_and(|link| self.dead.contains(&even(link)))
     }
 
-    /// Probes do not get through any more. Returns the cable, if it is one of the fabric and was used until now.
+    /// Probes do not arrive any more. Returns the cable, if it is one of the fabric and was used until now.
     pub(crate) fn silent(&mut self, a: Place, b: Place) -> Option<LinkId> {
         let [a, b] = [a, b].map(|place| self.wiring.in_fabric(&self.fabric, place));
         let link = even(link_between(&self.fabric, a, b)?);
@@ -99,28 +97,28 @@ impl Verifier {
         self.dead.insert(link).then_some(link)
     }
 
-    /// The next [`Verifier::review`] is to be at once.
+    /// Makes the next [`Verifier::review`] compare at once.
     pub(crate) fn hurry(&mut self) {
         self.due = Nanos::ZERO;
     }
 
-    /// What is different from the configuration and not used, in words.
+    /// Unused cabling that differs from the configuration, as text.
     pub(crate) fn differences(&self) -> impl Iterator<Item = &str> {
         self.said.iter().map(String::as_str)
     }
 
-    /// Cables that are used at other ports than configured, in words.
+    /// Cables that are used at other ports than configured, as text.
     pub(crate) fn adopted(&self) -> impl Iterator<Item = &str> {
         self.adopted.iter().map(String::as_str)
     }
 
-    /// Whether every cable was found where it belongs when last looked.
+    /// Whether the last comparison found every cable at its configured ports.
     #[cfg(test)]
     pub(crate) fn is_right(&self) -> bool {
         self.right
     }
 
-    /// Compares what is found, if it is time to.
+    /// Compares the cabling, if it is due.
     pub(crate) fn review(&mut self, now: Nanos, found: &[(Place, Place)]) -> Changes {
         if now < self.due {
             return Changes::default();
@@ -141,7 +139,7 @@ impl Verifier {
         let failed: BTreeSet<LinkId> = fabric.failed_links().iter().copied().map(even).collect();
         let all = fabric.switch_cables().filter(|&link| !failed.contains(&even(link))).count();
         let right = report.is_right() && report.right >= all;
-        // In words, ports have the numbers that are written on the switch.
+        // In texts, ports have the numbers of the switch.
         report.miscabled = compare(&fabric, found.iter().copied()).miscabled;
         report.miscabled.retain(|wrong| link_between(&fabric, in_fabric(wrong.at), in_fabric(wrong.found)).is_none());
         let used: BTreeSet<String> =
@@ -150,7 +148,7 @@ impl Verifier {
         Changes { rewired, cables }
     }
 
-    /// Whether a probe should have got through long since.
+    /// Whether a probe should have arrived long ago.
     fn is_overdue(&self, now: Nanos, link: LinkId) -> bool {
         [link, link.reverse()].into_iter().all(|link| {
             let place = self.wiring.at_switch(&self.fabric, place_of(&self.fabric, link));
@@ -173,7 +171,7 @@ impl Verifier {
     }
 }
 
-/// The name of a cable: its first direction.
+/// The identifier of a cable: its first direction.
 fn even(link: LinkId) -> LinkId {
     link.min(link.reverse())
 }
@@ -262,7 +260,7 @@ mod tests {
         assert_eq!((verifier.differences().count(), verifier.adopted().count()), (0, 2));
         let line = verifier.adopted().next().unwrap();
         assert_eq!(line, "the cable from e0_0 port 3 leads to a0_1 port 1; it is used as that of e0_0 port 4");
-        // What happens at a port happens to the cable that it is used as.
+        // A change of a port applies to the cable as which it is used.
         let (place, other) = found[one];
         assert!(verifier.is_up(place_of(&fabric, link_at(&fabric, other).unwrap().reverse())));
         let cable = verifier.silent(place, other).unwrap();

@@ -231,10 +231,10 @@ fn tokens_are_read_again() {
     running.signal("-HUP");
     running.says("names the same scheme");
     assert_eq!((status(port, first), status(port, second)), ("401".into(), "200".into()));
-    // What takes a restart is said.
+    // The log names what needs a restart.
     place.write("controller.toml", GOOD);
     running.signal("-HUP");
-    assert!(running.says("takes a restart").contains("\"api\""));
+    assert!(running.says("needs a restart").contains("\"api\""));
     assert_eq!(status(port, second), "200");
 }
 

@@ -1,4 +1,4 @@
-//! The sockets of agents: a task for each connection, which reads lines and writes what is left for it.
+//! The sockets of agents: one task per connection reads lines and writes queued ones.
 
 use super::{AgentId, LINE_BYTES};
 use crate::session::Shared;
@@ -11,27 +11,27 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::time::sleep;
 
-/// So much of an agent's lines is taken without a break.
+/// Number of bytes of an agent's lines that are handled without a break.
 const BURST: Nanos = Nanos::from_secs(1);
-/// How long an agent that is sent away has for reading why.
+/// How long a disconnected agent has to read the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// After so long without a packet from an agent's host, the kernel asks whether it is there.
+/// Time without a packet from an agent's host after which the kernel probes the host (TCP keep-alive).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-/// Between two such questions.
+/// Time between two such probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// So many questions without an answer, and the host is gone.
+/// Number of unanswered probes after which the host is gone.
 const KEEPALIVE_RETRIES: u32 = 3;
-/// The same for an agent that was told something: so long may it take none of what waits for it.
+/// How long sent bytes may stay unacknowledged before the host is gone.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// Takes agents that come by TCP; each speaks for the host it comes from.
+/// Accepts agents by TCP. Each represents the host that it connects from.
 pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: u32) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
                 if let Err(problem) = watch(&stream) {
-                    tracing::warn!(%peer, %problem, "an agent's host that goes away will not be missed");
+                    tracing::warn!(%peer, %problem, "the controller will not detect when the host of this agent is gone");
                 }
                 let (reader, writer) = stream.into_split();
                 let serving = serve(shared.clone(), peer.to_string(), Some(peer.ip()), per_host, reader, writer);
@@ -42,18 +42,18 @@ pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: 
     }
 }
 
-/// Has the kernel find out when the host of an agent is gone. An agent may have nothing to say for hours, and unlike
-/// switches it is not asked by us.
+/// Makes the kernel detect when the host of an agent is gone. An agent may be silent for hours, and the controller
+/// sends it no echo requests as it does to switches.
 fn watch(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
     socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))?;
-    // The kernel asks nothing while something is on its way: by itself, it would send that again for a quarter of an
-    // hour.
+    // The kernel sends no keep-alive probes while data is unacknowledged. By default, it would retransmit for a quarter
+    // of an hour.
     socket.set_tcp_user_timeout(Some(UNREAD))
 }
 
-/// Takes agents that come by a socket in the file system; they speak for any host.
+/// Accepts agents by a Unix socket. They may represent any host.
 pub(crate) async fn accept_unix(listener: UnixListener, shared: Shared, per_host: u32) {
     loop {
         match listener.accept().await {
@@ -89,14 +89,14 @@ async fn serve(
     shared.hub.borrow_mut().hosts.disconnect(id, &why);
 }
 
-/// Ends soon after the agent was sent away: the task that writes may wait for it to read.
+/// Ends soon after the agent was disconnected, because the writing task may wait for it to read.
 async fn sent_away(shared: &Shared, id: AgentId) {
     let Some(away) = shared.hub.borrow().hosts.away(id) else { return };
     away.notified().await;
     sleep(FAREWELL).await;
 }
 
-/// Reads lines. Who says more than it may is read more slowly; nothing of it is lost.
+/// Reads lines. An agent that exceeds its rate is read more slowly; no line is lost.
 async fn read(shared: &Shared, id: AgentId, per_host: u32, mut reader: impl AsyncRead + Unpin) -> io::Result<()> {
     let mut buffer = Vec::new();
     let mut paid_until = Nanos::ZERO;
@@ -107,7 +107,7 @@ async fn read(shared: &Shared, id: AgentId, per_host: u32, mut reader: impl Asyn
         let (lines, now, hosts) = work_off(shared, id, &mut buffer);
         if buffer.len() > LINE_BYTES {
             shared.hub.borrow_mut().hosts.refuse(id, &format!("a line is longer than {LINE_BYTES} bytes"));
-            // The task that writes has the last word.
+            // The writing task closes the connection.
             return std::future::pending().await;
         }
         let per_s = u64::from(per_host.max(1)) * hosts.max(1) as u64;
@@ -120,7 +120,7 @@ async fn read(shared: &Shared, id: AgentId, per_host: u32, mut reader: impl Asyn
     }
 }
 
-/// Works off all whole lines; returns their number.
+/// Handles all whole lines; returns their number.
 fn work_off(shared: &Shared, id: AgentId, buffer: &mut Vec<u8>) -> (u64, Nanos, usize) {
     let mut hub = shared.hub.borrow_mut();
     let (mut from, mut lines) = (0, 0);

@@ -1,8 +1,8 @@
-//! The hosts of a fabric: what schemes want of senders (hold, release, pace) goes to agents on the hosts, and what is
-//! about to be sent comes from them, as do applications' requests for paths.
+//! Agents on the hosts of a fabric. The controller sends them holds, releases and paces. They announce transfers, and
+//! pass on applications' requests for paths.
 //!
-//! An agent connects, says which hosts it speaks for, and gets what is for them; docs/controller.md has the protocol.
-//! No socket in here: lines come in and go out by buffers, so that tests drive it as sockets do.
+//! An agent connects, says which hosts it represents, and gets the messages for them; docs/controller.md has the
+//! protocol. This module has no sockets: lines come in and go out in buffers, so that tests can drive it as sockets do.
 
 mod door;
 mod words;
@@ -24,26 +24,26 @@ use tokio::sync::Notify;
 
 /// Longest line of an agent.
 pub(crate) const LINE_BYTES: usize = 64 << 10;
-/// Lines of no use before an agent is sent away.
+/// Number of invalid lines before an agent is disconnected.
 const PATIENCE: u32 = 16;
 /// Bytes that may wait for an agent that does not read.
 const BACKLOG_BYTES: usize = 4 << 20;
 /// How long an agent has for its first line.
 const FIRST_LINE: Nanos = Nanos::from_secs(10);
-/// Requests for paths that wait for an answer.
+/// Maximum number of unanswered requests for paths.
 const MOST_REQUESTS: usize = 1024;
 
-/// Where agents of hosts find the controller.
+/// Where agents of hosts connect.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostsConfig {
-    /// A socket in the file system. Whoever may open it speaks for any host.
+    /// A Unix socket. A process that may open it may represent any host.
     pub unix: Option<PathBuf>,
-    /// Address and port. An agent that comes this way speaks for the host whose address it has, and for no other.
+    /// Address and port. An agent that connects here represents only the host whose address it has.
     pub address: Option<SocketAddr>,
-    /// Lines per second from one agent, for each host that it speaks for; more of them have to wait.
+    /// Lines per second from one agent, for each host that it represents. Further lines are read later.
     pub lines_per_host: u32,
-    /// Agents at a time.
+    /// Maximum number of agents at a time.
     pub agents: usize,
 }
 
@@ -53,27 +53,27 @@ impl Default for HostsConfig {
     }
 }
 
-/// Name of a connection of an agent within this run.
+/// Identifier of an agent's connection within this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct AgentId(u64);
 
 /// One connection of an agent.
 struct Agent {
-    /// As logs name it.
+    /// Its name in logs.
     peer: String,
-    /// Where it came from, if it may speak for that host alone.
+    /// Its address, if it may represent only this host.
     only: Option<Ipv4Addr>,
     since: Nanos,
     hosts: BTreeSet<NodeId>,
     greeted: bool,
     closed: bool,
-    /// Why it is sent away, until the log has heard of it.
+    /// Why it is disconnected, until that is logged.
     unsaid: Option<String>,
     useless: u32,
     out: Vec<u8>,
-    /// Wakes the task that writes, unless that waits for the agent to read.
+    /// Wakes the writing task, unless it waits for the agent to read.
     wake: Rc<Notify>,
-    /// Tells that it is sent away.
+    /// Notified when it is disconnected.
     away: Rc<Notify>,
 }
 
@@ -82,18 +82,18 @@ pub(crate) struct Hosts {
     fabric: Option<Arc<Fabric>>,
     most: usize,
     agents: BTreeMap<AgentId, Agent>,
-    /// Those that have not said which hosts they speak for.
+    /// Agents that have not yet said which hosts they represent.
     newcomers: Newcomers<AgentId>,
     by_host: BTreeMap<NodeId, AgentId>,
-    /// Who asked for paths, and under which number.
+    /// Unanswered requests for paths, with the agent and its number of the request.
     requests: BTreeMap<u64, (AgentId, u64)>,
     last: u64,
     /// Whether the scheme wants long transfers announced.
     announce: bool,
     now: Nanos,
-    /// What the log has heard of agents.
+    /// Limits log lines about agents.
     quiet: Quiet,
-    /// Agents sent away, or not let in.
+    /// Number of agents disconnected or not accepted.
     refused: u64,
 }
 
@@ -114,12 +114,12 @@ impl Hosts {
         }
     }
 
-    /// Agents sent away, or not let in, so far.
+    /// Number of agents disconnected or not accepted so far.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Counts an agent that is sent away, and names it unless the log has heard enough of its like.
+    /// Counts an agent that is disconnected, and logs it unless there are too many equal lines.
     fn sent_away(&mut self, peer: &str, why: &str) {
         self.refused += 1;
         if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
@@ -131,7 +131,7 @@ impl Hosts {
         (self.most, self.newcomers) = (most, Newcomers::new(most));
     }
 
-    /// Another scheme may want other things.
+    /// Tells agents what the new scheme needs, if that differs.
     pub(crate) fn set_announce(&mut self, announce: bool) {
         if std::mem::replace(&mut self.announce, announce) != announce {
             for agent in self.agents.values_mut().filter(|agent| agent.greeted) {
@@ -140,8 +140,8 @@ impl Hosts {
         }
     }
 
-    /// Takes a connection; `None` if there are too many that speak for hosts. One that has not said yet which hosts it
-    /// speaks for makes room for another.
+    /// Accepts a connection; `None` if there are too many that represent hosts. One that has not yet said which hosts
+    /// it represents makes room.
     pub(crate) fn connect(&mut self, now: Nanos, peer: String, only: Option<IpAddr>) -> Option<AgentId> {
         self.now = self.now.max(now);
         let address = only;
@@ -160,7 +160,7 @@ impl Hosts {
         let only = match only {
             None => None,
             Some(IpAddr::V4(address)) => Some(address),
-            // No host of a fabric has an address of this kind: it may speak for none.
+            // No host of a fabric has an address of this kind, so it may represent none.
             Some(IpAddr::V6(_)) => Some(Ipv4Addr::UNSPECIFIED),
         };
         self.last += 1;
@@ -184,7 +184,7 @@ impl Hosts {
         Some(id)
     }
 
-    /// The connection is gone.
+    /// The connection is closed.
     pub(crate) fn disconnect(&mut self, id: AgentId, why: &str) {
         let Some(agent) = self.agents.remove(&id) else { return };
         self.by_host.retain(|_, other| *other != id);
@@ -197,7 +197,7 @@ impl Hosts {
         }
     }
 
-    /// Works off a line; returns what the controller is to be told.
+    /// Handles a line; returns the input for the controller.
     pub(crate) fn line(&mut self, id: AgentId, line: &[u8]) -> Option<Input> {
         let agent = self.agents.get(&id).filter(|agent| !agent.closed)?;
         let greeted = agent.greeted;
@@ -232,30 +232,30 @@ impl Hosts {
         }
     }
 
-    /// What an agent is to read; gives it the buffer to fill again.
+    /// Takes the lines queued for an agent; leaves it the given buffer.
     pub(crate) fn take_output(&mut self, id: AgentId, buffer: &mut Vec<u8>) -> Option<bool> {
         let agent = self.agents.get_mut(&id)?;
         std::mem::swap(&mut agent.out, buffer);
         Some(agent.closed)
     }
 
-    /// Wakes the task that writes to an agent.
+    /// Notifies the task that writes to an agent.
     pub(crate) fn waker(&self, id: AgentId) -> Option<Rc<Notify>> {
         Some(self.agents.get(&id)?.wake.clone())
     }
 
-    /// Tells when an agent is sent away.
+    /// Notified when an agent is disconnected.
     pub(crate) fn away(&self, id: AgentId) -> Option<Rc<Notify>> {
         Some(self.agents.get(&id)?.away.clone())
     }
 
-    /// Hosts that an agent speaks for.
+    /// Number of hosts that an agent represents.
     pub(crate) fn hosts_of(&self, id: AgentId) -> usize {
         self.agents.get(&id).map_or(0, |agent| agent.hosts.len())
     }
 
-    /// Says to a host what the controller wants of it. Without an agent there, nothing is said: its flows are not held,
-    /// and share as TCP does.
+    /// Sends an output of the controller to the agent of a host. Without an agent nothing is sent: the host's flows are
+    /// not held, and share as TCP does.
     pub(crate) fn carry_out(&mut self, output: &Output) {
         let (host, told) = match *output {
             Output::HoldFlow { host, five_tuple, lease } => {
@@ -288,7 +288,7 @@ impl Hosts {
         }
     }
 
-    /// Looks after agents that do not say who they are. To be called a few times a second.
+    /// Disconnects agents that do not identify themselves in time. Call this a few times a second.
     pub(crate) fn tick(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         let mut away = Vec::new();
@@ -306,7 +306,7 @@ impl Hosts {
         }
     }
 
-    /// A line was of no use, and its agent is told so; after too many of them it is sent away.
+    /// A line was invalid: tells the agent. After too many invalid lines, disconnects it.
     pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
         let agent = self.agents.get_mut(&id)?;
         agent.useless += 1;
@@ -339,15 +339,15 @@ impl Hosts {
         tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent speaks for hosts");
         (agent.greeted, agent.hosts) = (true, hosts.clone());
         agent.tell(&Told::Welcome { version: VERSION, announce: self.announce });
-        // The last to come is right: the one before may be a connection that died unnoticed.
+        // The last agent to connect counts, because an earlier connection may have died unnoticed.
         self.by_host.retain(|_, other| *other != id);
         let before: BTreeSet<_> = hosts.into_iter().filter_map(|host| self.by_host.insert(host, id)).collect();
         before.into_iter().for_each(|other| self.displace(other));
         None
     }
 
-    /// Sends an agent away if others speak for all of its hosts by now: there is nothing that it could be told, and if
-    /// it died, it would keep its place.
+    /// Disconnects an agent if others represent all of its hosts. It would get no more messages, and would keep its
+    /// place if it died.
     fn displace(&mut self, id: AgentId) {
         if self.by_host.values().any(|&other| other == id) {
             return;
@@ -359,7 +359,7 @@ impl Hosts {
         }
     }
 
-    /// Only the agent of its sender may speak of a flow.
+    /// Only the agent of a flow's sender may send lines about it.
     fn speaks_for(&mut self, id: AgentId, flow: &FiveTuple) -> Option<()> {
         let host = self.host(flow.src);
         if host.is_some_and(|host| self.by_host.get(&host) == Some(&id)) {
@@ -369,8 +369,8 @@ impl Hosts {
         None
     }
 
-    /// Takes note of a request of an application, which is answered by its number; gives that number and the
-    /// application's name as an owner. An agent may ask for its own hosts alone.
+    /// Notes a request of an application. Returns the number by which it will be answered, and the owner. An agent may
+    /// send requests only for its own hosts.
     fn application(&mut self, id: AgentId, request: u64, src: Ipv4Addr) -> Option<(u64, Owner)> {
         let host = self.host(src);
         if host.is_none_or(|host| self.by_host.get(&host) != Some(&id)) {
@@ -386,7 +386,7 @@ impl Hosts {
         Some((self.last, Owner(format!("host {src}"))))
     }
 
-    /// Tells an application what came of its request.
+    /// Sends an application the answer to its request.
     fn answer(
         &mut self,
         request: u64,

@@ -1,22 +1,22 @@
-//! What agents and the controller say to each other: a line of JSON each, an object with one key that names the verb.
+//! Messages between agents and the controller. Each is a line of JSON: an object with one key, the verb.
 
 use pathloom_control::{AssignmentId, PathSearch};
 use pathloom_model::FiveTuple;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// The version of this protocol. An agent that speaks another is told so, and sent away.
+/// The version of this protocol. An agent with another version gets an error and is disconnected.
 pub const VERSION: u32 = 1;
 
-/// What an agent says.
+/// A message of an agent.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Said {
-    /// The first line: who speaks.
+    /// The first line: identifies the agent.
     Hello {
         /// Version of the protocol.
         version: u32,
-        /// Addresses of the hosts it speaks for.
+        /// Addresses of the hosts that it represents.
         hosts: Vec<Ipv4Addr>,
     },
     /// An application is about to send.
@@ -32,20 +32,20 @@ pub enum Said {
         /// Its connection.
         flow: FiveTuple,
     },
-    /// An application asks for paths.
+    /// An application requests paths.
     Paths {
-        /// Names the request in the offer that answers it.
+        /// Number of the request, repeated in the offer.
         request: u64,
         /// Address of the sending host.
         src: Ipv4Addr,
         /// Address of the receiving host.
         dst: Ipv4Addr,
-        /// Paths wanted.
+        /// Number of paths.
         count: u32,
-        /// Which paths.
+        /// Kind of paths.
         #[serde(default)]
         search: PathSearch,
-        /// Seconds for which they are kept while nobody uses them; the controller's own choice without.
+        /// Seconds for which unused paths are kept; without it, the controller's default.
         #[serde(default)]
         lifetime_s: Option<u32>,
     },
@@ -62,7 +62,7 @@ pub enum Said {
         /// Source port of the connection.
         src_port: u16,
     },
-    /// An application has no more use for its paths. Connections that stand keep them.
+    /// An application needs its paths no more. Existing connections keep them.
     ReleasePaths {
         /// Names the request in the answer.
         request: u64,
@@ -73,7 +73,7 @@ pub enum Said {
     },
 }
 
-/// What the controller says.
+/// A message of the controller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told<'a> {
@@ -81,7 +81,7 @@ pub enum Told<'a> {
     Welcome {
         /// Version of the protocol.
         version: u32,
-        /// Whether long transfers are to be announced, and their ends told.
+        /// Whether the agent must announce long transfers and their ends.
         announce: bool,
     },
     /// Another scheme is in charge.
@@ -98,7 +98,7 @@ pub enum Told<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         request: Option<u64>,
     },
-    /// Send nothing more of this flow until it is released, or until the lease is over: a lost controller holds nobody.
+    /// Send nothing of this flow until it is released, or until the lease ends. So a lost controller holds nobody.
     Hold {
         /// The flow.
         flow: FiveTuple,
@@ -110,18 +110,18 @@ pub enum Told<'a> {
         /// The flow.
         flow: FiveTuple,
     },
-    /// Put no more than this on the access link.
+    /// Send no faster than this on the access link.
     Pace {
         /// The flow.
         flow: FiveTuple,
-        /// Bits per second, headers included; null lifts the limit.
+        /// Bits per second, headers included; null removes the limit.
         rate_bps: Option<u64>,
     },
     /// Paths for the application that asked, in the order in which they will be claimed.
     Offer {
         /// The request.
         request: u64,
-        /// What a claim names.
+        /// The assignment, for claims.
         assignment: AssignmentId,
         /// Names of the switches of each path, from ToR to ToR; none where both hosts are at one ToR.
         paths: Vec<Vec<&'a str>>,
@@ -133,7 +133,7 @@ pub enum Told<'a> {
         /// Names of its switches, as in an offer.
         path: Vec<&'a str>,
     },
-    /// The paths are not the application's any more.
+    /// The assignment is released.
     PathsReleased {
         /// The request.
         request: u64,
@@ -141,9 +141,9 @@ pub enum Told<'a> {
 }
 
 impl Told<'_> {
-    /// Leaves it as a line.
+    /// Queues it as a line.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        // There are no maps in it, so JSON has words for all of it, and a buffer takes all.
+        // It has no maps, so JSON can represent it, and writing to a buffer does not fail.
         if serde_json::to_writer(&mut *out, self).is_ok() {
             out.push(b'\n');
         }
