@@ -1,6 +1,5 @@
-//! Questions to the controller. The API has a thread of its own; what it asks is done by the controller's thread
-//! between two other things, and the answer is an owned copy. So no lock is taken, and no client can hold the
-//! controller up.
+//! Requests of the API to the controller. The API has its own thread. The controller's thread handles its requests
+//! between other work, and the answer is an owned copy. So there is no lock, and no client delays the controller.
 
 use super::problem::Problem;
 use crate::hub::Hub;
@@ -8,18 +7,18 @@ use crate::session::Shared;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions that may wait.
+/// Maximum number of waiting requests.
 const WAITING: usize = 256;
-/// How long a question waits.
+/// How long a request waits.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Question = Box<dyn FnOnce(&mut Hub) + Send>;
 
-/// Asks the controller.
+/// Sends requests to the controller.
 #[derive(Clone)]
 pub(crate) struct Asker(mpsc::Sender<Question>);
 
-/// Where questions come out.
+/// The receiving end of the requests.
 pub(crate) struct Questions(mpsc::Receiver<Question>);
 
 pub(crate) fn channel() -> (Asker, Questions) {
@@ -28,7 +27,7 @@ pub(crate) fn channel() -> (Asker, Questions) {
 }
 
 impl Asker {
-    /// Has `question` done by the controller's thread. It must be short, for nothing else is done meanwhile.
+    /// Runs `question` in the controller's thread. It must be short, because the thread does nothing else meanwhile.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Hub) -> T + Send + 'static,
@@ -50,7 +49,7 @@ impl Asker {
     }
 }
 
-/// Answers questions, one at a time: others have their turn between two of them.
+/// Handles requests, one at a time, with other work between two of them.
 pub(crate) async fn answer(shared: Shared, mut questions: Questions) {
     while let Some(question) = questions.0.recv().await {
         question(&mut shared.hub.borrow_mut());

@@ -1,4 +1,4 @@
-//! What the description of the API says of every operation alike: who may ask, and what is answered when it goes wrong.
+//! The part of the API description that is the same for all operations: authorisation and error responses.
 
 use super::problem::Problem;
 use utoipa::openapi::path::Operation;
@@ -7,7 +7,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use utoipa::openapi::{OpenApi, Response};
 use utoipa::{Modify, ToSchema};
 
-/// Statuses that any request may be answered with.
+/// Statuses that any request may return.
 const ANY: [(&str, &str); 7] = [
     ("400", "The request makes no sense, or its path is no text."),
     ("401", "No token, or one that is not known."),
@@ -17,10 +17,10 @@ const ANY: [(&str, &str); 7] = [
     ("429", "Too many requests with this token are being answered."),
     ("503", "The controller does not answer."),
 ];
-/// The same of requests that change something.
+/// Further statuses of requests that change something.
 const CHANGES: (&str, &str) = ("403", "This token may look, and not change anything; or it was shown as a password.");
 
-/// Adds to the description what holds of every operation.
+/// Adds the common part to the description.
 pub(super) struct Everywhere;
 
 impl Modify for Everywhere {
@@ -55,7 +55,7 @@ fn describe(operation: &mut Operation, changes: bool) {
             *response = described.content("application/problem+json", content.build()).build();
         }
     }
-    // A password is good for looking alone.
+    // A password only allows reading.
     let mut ways = vec![SecurityRequirement::new::<_, _, &str>("token", [])];
     if !changes {
         ways.push(SecurityRequirement::new::<_, _, &str>("password", []));

@@ -1,4 +1,4 @@
-//! Who is let in, and with what. Everything else stands behind this door.
+//! Authorisation of requests. All handlers are behind it.
 
 use super::problem::Problem;
 use super::seats::{Busy, Seat};
@@ -15,20 +15,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Addresses remembered of those who were sent away.
+/// Maximum number of remembered addresses with refused requests.
 const REMEMBERED: usize = 1024;
 
-/// The door.
+/// Authorises requests.
 #[derive(Clone)]
 pub(crate) struct Door {
-    /// As they were read last.
+    /// The tokens as last read.
     pub tokens: Current<Tokens>,
     pub body_bytes: usize,
     pub timeout: Duration,
     pub book: Arc<Book>,
 }
 
-/// What happened at the door. Its locks are held for a look, by the API's own thread alone.
+/// Counters. Their locks are held briefly, and only by the API's own thread.
 #[derive(Default)]
 pub(crate) struct Book {
     refused: Mutex<BTreeMap<IpAddr, u64>>,
@@ -36,19 +36,19 @@ pub(crate) struct Book {
     closed: Mutex<BTreeMap<Closed, u64>>,
 }
 
-/// Why a connection was closed before it was done.
+/// Why a connection was closed early.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Closed {
     /// It made room for a later one.
     MadeRoom,
-    /// It came while requests were being answered on all others.
+    /// It arrived while requests were in progress on all others.
     NoRoom,
-    /// It showed no good token in time.
+    /// It showed no valid token in time.
     Late,
 }
 
 impl Closed {
-    /// As metrics name it.
+    /// Its name in metrics.
     fn name(self) -> &'static str {
         match self {
             Closed::MadeRoom => "made_room",
@@ -65,13 +65,13 @@ impl Book {
         answered.iter().map(|(status, &count)| (status.to_string(), count)).collect()
     }
 
-    /// Connections closed before they were done, by the reason.
+    /// Connections closed early, by reason.
     pub(crate) fn closed(&self) -> Vec<(String, u64)> {
         let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         closed.iter().map(|(why, &count)| (why.name().to_owned(), count)).collect()
     }
 
-    /// Notes that a connection was closed. The log hears of the first, the second, the fourth of a kind, and so on.
+    /// Counts a closed connection. Logs the first, the second, the fourth of a kind, and so on.
     pub(crate) fn close(&self, peer: IpAddr, why: Closed) {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         let count = closed.entry(why).or_default();
@@ -85,7 +85,7 @@ impl Book {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner).entry(status.as_u16()).or_default() += 1;
     }
 
-    /// Notes that somebody was sent away. The log names them the first time, the second, the fourth, and so on.
+    /// Counts a refused request. Logs its address the first time, the second, the fourth, and so on.
     fn refuse(&self, peer: IpAddr, why: &str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.len() >= REMEMBERED && !refused.contains_key(&peer) {
@@ -99,16 +99,16 @@ impl Book {
     }
 }
 
-/// How a token was shown.
+/// How a client showed its token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     /// By a program.
     Bearer,
-    /// As a password: browsers do so for whatever page makes them ask, so it is good for looking alone.
+    /// As a password. Browsers send it for requests of any page, so it only allows reading.
     Basic,
 }
 
-/// Lets a request in, or answers it.
+/// Passes a request on, or refuses it.
 pub(crate) async fn keep(
     State(door): State<Door>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -124,7 +124,7 @@ pub(crate) async fn keep(
                 door.book.refuse(peer.ip(), problem.title);
             }
             let mut response = problem.into_response();
-            // What is left of the request is not read.
+            // The rest of the request is not read.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
         }
@@ -171,7 +171,7 @@ impl Door {
     }
 }
 
-/// The token of a request, and how it is shown.
+/// The token of a request, and how it was sent.
 fn shown(headers: &HeaderMap) -> Result<(Shown, String), Problem> {
     let problem = |detail: &str| {
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "no token", detail);

@@ -1,4 +1,4 @@
-//! The HTTP API, on a thread of its own: what the controller knows and why, and what an operator may tell it.
+//! The HTTP API, on its own thread: the controller's state and its reasons, and commands of operators.
 
 mod ask;
 mod document;

@@ -1,4 +1,4 @@
-//! What requests name: pages of lists, switches, links and flows.
+//! Parameters of requests: pages of lists, switches, links and flows.
 
 use super::problem::Problem;
 use super::queries::{Cut, FlowName};
@@ -11,11 +11,11 @@ use serde_json::Number;
 use std::net::SocketAddrV4;
 use utoipa::IntoParams;
 
-/// Items on a page, if the client does not say.
+/// Default number of items on a page.
 const PAGE_ITEMS: usize = 100;
-/// Items on a page at most: so many are put together between two messages of switches.
+/// Maximum number of items on a page, which are collected between two messages of switches.
 const MOST_ITEMS: usize = 1000;
-/// Largest integer that every reader of JSON understands exactly (RFC 7493 §2.2).
+/// Largest integer that every JSON implementation reads exactly (RFC 7493 §2.2).
 pub(super) const MOST_INTEGER: u64 = (1 << 53) - 1;
 
 /// A switch.
@@ -33,7 +33,7 @@ pub(super) struct SwitchInPath {
 #[into_params(parameter_in = Path)]
 #[allow(dead_code)] // It describes.
 pub(super) struct LinkInPath {
-    /// NODE:PORT of its start, or FROM,TO where there is one link alone between the two.
+    /// NODE:PORT of its start, or FROM,TO if there is only one link between the two.
     #[param(example = "e0_0:3")]
     id: String,
 }
@@ -96,7 +96,7 @@ pub(super) struct FlowPaging {
     /// `next` of the page before.
     #[param(pattern = "^[0-9]{1,19}$")]
     after: Option<String>,
-    /// Long ones alone (true), or others alone (false).
+    /// Only long flows (true), or only others (false).
     long: Option<bool>,
 }
 
@@ -105,18 +105,18 @@ fn query<T>(query: Result<Query<T>, QueryRejection>, expected: &str) -> Result<T
     Ok(query)
 }
 
-/// Which page of a list is asked for.
+/// The requested page of a list.
 pub(super) fn paging(asked: Result<Query<Paging>, QueryRejection>) -> Result<Cut, Problem> {
     query(asked, "limit (1 to 1000) and after")?.cut()
 }
 
-/// Which page of the flows is asked for, and whether long ones alone or others alone.
+/// The requested page of the flows, and whether only long ones or only others.
 pub(super) fn flow_paging(asked: Result<Query<FlowPaging>, QueryRejection>) -> Result<(Cut, Option<bool>), Problem> {
     let FlowPaging { limit, after, long } = query(asked, "limit (1 to 1000), after, and long (true or false)")?;
     Ok((Paging { limit, after }.cut()?, long))
 }
 
-/// A flow by its number, or by `SRC:PORT,DST:PORT,PROTO` (tcp, udp or a number; tcp if it is left out).
+/// A flow by its number, or by `SRC:PORT,DST:PORT,PROTO` (tcp, udp or a number; the default is tcp).
 pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
     let tuple = || {
         let words: Vec<&str> = text.split(',').collect();
@@ -141,12 +141,12 @@ pub(super) fn flow_name(text: &str) -> Result<FlowName, Problem> {
 /// same).
 ///
 /// # Errors
-/// It is no number, not whole, or out of the range of `T`.
+/// It is not a number, not an integer, or out of the range of `T`.
 pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(input: D) -> Result<T, D::Error> {
     as_whole(&Number::deserialize(input)?)
 }
 
-/// The same where there may be none.
+/// Reads an optional integer.
 ///
 /// # Errors
 /// As [`whole`].

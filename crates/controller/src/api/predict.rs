@@ -1,5 +1,5 @@
-//! What can be worked out from a copy of what the controller knows: the paths a flow could take, and what another
-//! scheme would make of the flows that stand.
+//! Predictions from a copy of the controller's state: the possible paths of a flow, and the paths that another scheme
+//! would give the existing flows.
 
 use super::queries::{Fork, Why};
 use super::rows::{defaults_text, link_name, path_names, CandidateRow, FlowRow, WhyRow};
@@ -11,28 +11,28 @@ use pathloom_scheme::{FlowId, FlowView, Scheme, View};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Candidates shown at most.
+/// Maximum number of candidate paths shown.
 const CANDIDATES: usize = 64;
-/// Moves listed at most; all are counted.
+/// Maximum number of moves listed; all are counted.
 const MOVES: usize = 1000;
 
-/// What another scheme would do. Nothing was sent.
+/// The effect of another scheme. Nothing was sent to switches.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DryRunRow {
     pub scheme: String,
     /// The scheme in charge.
     pub instead_of: String,
-    /// Long flows that it was told of. A scheme can be tried on what the one in charge has found alone.
+    /// Number of long flows that it was told of. These are only flows that the scheme in charge has found.
     pub flows: usize,
     pub moved: usize,
-    /// The first thousand of them.
+    /// The first thousand moves.
     pub moves: Vec<MoveRow>,
     pub default_routes: &'static str,
-    /// Jobs that its solver was given.
+    /// Number of jobs of its solver.
     pub jobs: usize,
-    /// Paths that it asked for and that could not be set up.
+    /// Number of requested paths that could not be set up.
     pub rejected: usize,
-    /// Whether it came to rest.
+    /// Whether it finished: no further moves.
     pub rests: bool,
     pub now: PredictionRow,
     pub then: PredictionRow,
@@ -48,23 +48,23 @@ pub(crate) struct MoveRow {
     pub to: Option<Vec<String>>,
 }
 
-/// What the paths of all long flows would come to, if each sent as fast as it could.
+/// Rates and loads of the paths of all long flows, if each flow sent as fast as possible.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct PredictionRow {
     /// Mean of the max-min fair rates.
     pub max_min_mean_bps: f64,
     pub max_min_least_bps: f64,
-    /// Load of the fullest link, if every flow sent what its hosts' links allow, as a share of its rate: above 1, flows
-    /// have to share it.
+    /// Load of the fullest link as a share of its rate, if every flow sent at the rate of its hosts' links. Above 1,
+    /// flows have to share it.
     pub max_load_share: f64,
     pub max_load_link: Option<String>,
-    /// Flows whose path hangs on the switches' own hash, where one of ours stands in.
+    /// Number of flows whose path depends on the switches' hash. The prediction uses a hash of its own.
     pub uncertain: usize,
-    /// Flows that have no path at all.
+    /// Number of flows without any path.
     pub cut_off: usize,
 }
 
-/// Completes the answer to why a flow is where it is.
+/// Adds the possible paths to the answer why a flow is where it is.
 pub(crate) fn explain(why: Why) -> WhyRow {
     let Why { flow, known, placed, history, view, scheme } = why;
     let candidates = candidates(&view, &known);
@@ -136,7 +136,7 @@ pub(crate) fn try_scheme(fork: Fork, label: String, scheme: Box<dyn Scheme>) -> 
     }
 }
 
-/// What the long flows would come to on their paths.
+/// Rates and loads of the long flows on their paths.
 pub(crate) fn predict(view: &View) -> PredictionRow {
     let fabric = &view.fabric;
     let mut row = PredictionRow::default();
@@ -183,6 +183,6 @@ pub(crate) fn predict(view: &View) -> PredictionRow {
 pub(crate) struct AnnouncedRow {
     /// The flow; none if the scheme in charge does not look at announcements.
     pub flow: Option<FlowRow>,
-    /// What has become of the announcement.
+    /// The result of the announcement.
     pub note: String,
 }

@@ -1,4 +1,4 @@
-//! What a client is told when it cannot have what it asked for (RFC 9457).
+//! Error responses (RFC 9457).
 
 use axum::http::{header, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +13,7 @@ pub(crate) struct Problem {
     pub title: &'static str,
     /// What is wrong.
     pub detail: String,
-    /// The part of the request that it is about.
+    /// The faulty part of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// What was expected there.
@@ -42,7 +42,7 @@ impl Problem {
         Problem { way_out: Some(way_out.into()), ..self }
     }
 
-    /// The request makes no sense.
+    /// The request is invalid.
     pub(crate) fn bad(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "the request makes no sense", detail)
     }
@@ -52,7 +52,7 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, "there is no such thing", detail)
     }
 
-    /// It cannot be done as things stand.
+    /// It conflicts with the current state.
     pub(crate) fn conflict(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::CONFLICT, "it cannot be done as things stand", detail)
     }
@@ -71,7 +71,7 @@ impl IntoResponse for Problem {
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
         if status == StatusCode::UNAUTHORIZED {
-            // A browser asks for a password, and shows the page with a token for one.
+            // Makes a browser ask for a password, which is the token.
             let ways = HeaderValue::from_static("Bearer, Basic realm=\"Pathloom: any name, a token as password\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, ways);
         }

@@ -1,5 +1,5 @@
-//! What the API asks a hub, between two messages of switches. Each is short and its answer is an owned copy; long lists
-//! are asked for page by page.
+//! Queries of the API to a hub, between two messages of switches. Each is short and its answer is an owned copy. Long
+//! lists come page by page.
 
 use super::rows::{
     link_name, seconds, CableCounts, Cabling, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow,
@@ -17,18 +17,18 @@ use std::sync::Arc;
 pub(crate) struct Cut {
     /// Items at most.
     pub limit: usize,
-    /// The last item of the page before.
+    /// The last item of the previous page.
     pub after: Option<u64>,
 }
 
-/// How a flow is named.
+/// How a request names a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlowName {
     Id(FlowId),
     Tuple(FiveTuple),
 }
 
-/// What is known of why a flow is where it is; the rest is worked out by who asks.
+/// The stored reasons why a flow is where it is; the caller computes the rest.
 pub(crate) struct Why {
     pub flow: FlowRow,
     pub known: FlowView,
@@ -38,7 +38,7 @@ pub(crate) struct Why {
     pub scheme: String,
 }
 
-/// A copy of what the controller knows, to try another scheme on.
+/// A copy of the controller's state, for a dry run of another scheme.
 pub(crate) struct Fork {
     pub view: View,
     pub now: Nanos,
@@ -46,7 +46,7 @@ pub(crate) struct Fork {
 }
 
 impl Hub {
-    /// The controller and its fabric. The API runs only where there are both.
+    /// The controller and its fabric. The API runs only if there are both.
     fn parts(&mut self) -> Option<(&Controller, Arc<Fabric>)> {
         let fabric = self.fabric.clone()?;
         Some((self.controller()?, fabric))
@@ -202,7 +202,7 @@ impl Hub {
         Some(Fork { view: self.controller()?.view().clone(), now, scheme })
     }
 
-    /// Takes something out of service, or back into it.
+    /// Takes a link or switch out of service, or back into it.
     pub(crate) fn take_out(&mut self, target: Target, out: bool) -> Result<(), DrainError> {
         let Some((controller, _)) = self.parts() else { return Err(DrainError::NotOurs) };
         controller.check_drain(target, out)?;
@@ -215,7 +215,7 @@ impl Hub {
         if self.controller().is_none() {
             return;
         }
-        // What was received before belongs before it, in the log as well.
+        // Inputs received before come first, also in the log.
         self.settle();
         let (now, to) = (self.clock.now(), change.spec.clone());
         self.recorder.iter_mut().for_each(|recorder| recorder.scheme(now, change.clone()));

@@ -30,10 +30,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::{OpenApi, ToSchema};
 
-/// The page that people see.
+/// The page for people.
 const PAGE: &str = include_str!("page.html");
 
-/// What handlers share.
+/// Shared state of handlers.
 #[derive(Clone)]
 struct Api {
     asker: Asker,
@@ -147,7 +147,7 @@ async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Result<Response,
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// Answers a request whose path is no text by a problem. Handlers see the others.
+/// Refuses a request whose path is not text. Others go to handlers.
 async fn readable(request: Request, next: Next) -> Response {
     if is_text(request.uri().path()) {
         return next.run(request).await;
@@ -155,7 +155,7 @@ async fn readable(request: Request, next: Next) -> Response {
     Problem::bad("the path is not UTF-8").at("path").expected("names as the lists give them").into_response()
 }
 
-/// Whether a path is UTF-8 when its escapes (RFC 3986 §2.1) are taken out.
+/// Whether a path is UTF-8 after decoding its escapes (RFC 3986 §2.1).
 fn is_text(path: &str) -> bool {
     let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.as_bytes());
     while let Some((&first, after)) = rest.split_first() {
@@ -193,14 +193,14 @@ fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
         let problem = Problem::bad(format!("the body cannot be read: {problem}")).at("body");
         problem.expected("a JSON object").way_out("/openapi.json says which")
     };
-    // The values of an array would be taken for those of the fields, in order.
+    // Otherwise the values of an array would count as the fields, in order.
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(wrong("it is an array".into()));
     }
     serde_json::from_slice(bytes).map_err(|problem| wrong(problem.to_string()))
 }
 
-/// Refuses an integer that not every reader of JSON understands alike.
+/// Refuses an integer that not every JSON implementation reads exactly.
 fn exact(number: u64, place: &str) -> Result<(), Problem> {
     let problem =
         || Problem::bad(format!("{number} is too large")).at(place).expected(format!("at most {MOST_INTEGER}"));
@@ -211,7 +211,7 @@ fn exact(number: u64, place: &str) -> Result<(), Problem> {
     }
 }
 
-/// What the controller is and does.
+/// The state of the controller.
 #[utoipa::path(get, path = "/v1/state", responses((status = 200, body = StateRow)))]
 async fn state(State(api): State<Api>) -> Answer<StateRow> {
     api.ask(Hub::state_row).await.map(Json)
@@ -262,7 +262,7 @@ async fn service(api: &Api, what: String, target: Target, out: bool) -> Result<(
     done.map_err(|problem| refused(&fabric, &what, out, problem))
 }
 
-/// Takes a switch out of service: the scheme moves its flows off it, and default routes lead past it, without loss.
+/// Takes a switch out of service: the scheme moves its flows off it, and default routes avoid it, without loss.
 #[utoipa::path(post, path = "/v1/switches/{name}/drain", params(SwitchInPath), responses((status = 200, body = SwitchRow), (status = 409, body = Problem)))]
 async fn drain_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     serve_switch(api, name, true).await
@@ -274,7 +274,7 @@ async fn undrain_switch(State(api): State<Api>, Path(name): Path<String>) -> Ans
     serve_switch(api, name, false).await
 }
 
-/// Reads the rules of a switch again now and puts right what somebody else changed, without waiting for its turn.
+/// Reads the rules of a switch again now and repairs changes of others, without waiting for its turn.
 #[utoipa::path(post, path = "/v1/switches/{name}/resync", params(SwitchInPath), responses((status = 200, body = SwitchRow)))]
 async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answer<SwitchRow> {
     let node = find_switch(&*api.fabric().await?, &name)?;
@@ -286,7 +286,7 @@ async fn resync_switch(State(api): State<Api>, Path(name): Path<String>) -> Answ
     .map(Json)
 }
 
-/// The same for all switches.
+/// Reads the rules of all switches again now and repairs changes of others.
 #[utoipa::path(post, path = "/v1/resync", responses((status = 200, body = StateRow)))]
 async fn resync(State(api): State<Api>) -> Answer<StateRow> {
     api.ask(|hub| {
@@ -303,7 +303,7 @@ async fn serve_switch(api: Api, name: String, out: bool) -> Answer<SwitchRow> {
     api.ask(move |hub| hub.switch_row(node)).await.map(Json)
 }
 
-/// All links, each direction by itself.
+/// All links, one entry per direction.
 #[utoipa::path(get, path = "/v1/links", params(Paging), responses((status = 200, body = Page<LinkRow>)))]
 async fn links(State(api): State<Api>, query: Result<Query<Paging>, QueryRejection>) -> Answer<Page<LinkRow>> {
     let cut = paging(query)?;
@@ -397,7 +397,7 @@ async fn why(State(api): State<Api>, Path(text): Path<String>) -> Answer<WhyRow>
 #[serde(deny_unknown_fields)]
 struct Announcement {
     five_tuple: TupleRow,
-    /// Payload bytes, if they are known.
+    /// Payload bytes, if known.
     #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(maximum = 9007199254740991i64)]
     size_bytes: Option<u64>,
@@ -434,7 +434,7 @@ async fn announce(State(api): State<Api>, bytes: Bytes) -> Result<(StatusCode, J
     Ok((StatusCode::ACCEPTED, Json(AnnouncedRow { flow, note: note.into() })))
 }
 
-/// The scheme in charge, and those there are.
+/// The scheme in charge, and all schemes.
 #[derive(Debug, Serialize, ToSchema)]
 struct SchemeRow {
     scheme: String,
@@ -458,7 +458,7 @@ async fn scheme(State(api): State<Api>) -> Answer<SchemeRow> {
 struct Wanted {
     #[schema(example = "hedera:period=1s")]
     scheme: String,
-    /// What its random choices come from; 1 if it is left out.
+    /// Seed of its random choices; the default is 1.
     #[serde(default = "one", deserialize_with = "whole")]
     #[schema(maximum = 9007199254740991i64)]
     seed: u64,
@@ -482,8 +482,10 @@ impl Wanted {
     }
 }
 
-/// Puts another scheme in charge, without touching a packet: it finds all long flows where they are. It lasts until the
-/// next start, which takes what the configuration says.
+/// Puts another scheme in charge, without loss.
+///
+/// The scheme finds all long flows where they are. It stays until the next start, which uses the scheme of the
+/// configuration.
 #[utoipa::path(put, path = "/v1/scheme", request_body = Wanted, responses((status = 200, body = StateRow), (status = 400, body = Problem)))]
 async fn set_scheme(State(api): State<Api>, bytes: Bytes) -> Answer<StateRow> {
     let wanted: Wanted = body(&bytes)?;
@@ -505,7 +507,7 @@ async fn take_charge(api: Api, wanted: Wanted) -> Answer<StateRow> {
     api.ask(put).await.map(Json)
 }
 
-/// What another scheme would make of the flows that stand. Nothing is sent.
+/// Predicts the effect of another scheme on the existing flows. Nothing is sent to switches.
 #[utoipa::path(post, path = "/v1/scheme/dry-run", request_body = Wanted, responses((status = 200, body = DryRunRow), (status = 400, body = Problem)))]
 async fn dry_run(State(api): State<Api>, bytes: Bytes) -> Answer<DryRunRow> {
     let (change, scheme) = body::<Wanted>(&bytes)?.make()?;

@@ -1,5 +1,5 @@
-//! What the API says of the controller's things. Flows are named by numbers in decimal digits, as text: they have 64
-//! bits, more than JavaScript's numbers hold.
+//! Response objects of the API. Identifiers of flows are decimal digits as text, because they have 64 bits, more than
+//! JavaScript's numbers hold.
 
 use super::parameters::whole;
 use pathloom_control::{Cause, Controller, Decision, Reason};
@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 pub(crate) struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// Give this as `after` to get the next page; none on the last.
+    /// Pass this as `after` to get the next page; none on the last.
     pub next: Option<String>,
 }
 
@@ -22,9 +22,9 @@ pub(crate) struct Page<T> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StateRow {
     pub version: &'static str,
-    /// The scheme in charge, as it was named.
+    /// The specification of the scheme in charge.
     pub scheme: String,
-    /// Since when, in seconds since 1970.
+    /// Its start, in seconds since 1970.
     pub scheme_since_s: f64,
     /// Number of this start of the controller.
     pub epoch: u16,
@@ -32,26 +32,26 @@ pub(crate) struct StateRow {
     pub fabric: String,
     pub hosts: usize,
     pub switches: usize,
-    /// Switches whose sessions stand.
+    /// Switches with a session.
     pub sessions: usize,
     /// Cables between switches.
     pub cables: CableCounts,
-    /// Where the cabling found differs from the one configured.
+    /// Differences between the cabling found and the configured one.
     pub cabling: Cabling,
     pub flows: FlowCounts,
-    /// Share of a core that the controller takes.
+    /// Share of a core that the controller uses.
     pub busy_share: f64,
-    /// Whether default routes are still being changed for what has left service or come back.
+    /// Whether default routes are still being changed because of a link or switch that left service or came back.
     pub staging: bool,
-    /// Position in the event log: what the controller was told, and what it wanted done.
+    /// Position in the event log, which has the controller's inputs and outputs.
     pub log: LogPosition,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Cabling {
-    /// Cables that are used though they are at other ports than configured, in words.
+    /// Cables that are used at other ports than configured, as text.
     pub adopted: Vec<String>,
-    /// What is not as configured and not used, in words.
+    /// Unused cabling that differs from the configuration, as text.
     pub refused: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct CableCounts {
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct FlowCounts {
     pub known: usize,
-    /// Those that the scheme was told of.
+    /// Long flows, which the scheme was told of.
     pub long: usize,
     pub default_routes: usize,
     pub own_path: usize,
@@ -86,12 +86,12 @@ pub(crate) struct SwitchRow {
     /// 16 hexadecimal digits.
     pub datapath_id: String,
     pub tier: String,
-    /// Address of its session; none while it has none.
+    /// Address of its session, if it has one.
     pub peer: Option<String>,
     pub drained: bool,
     /// Rules that it should have.
     pub rules: u32,
-    /// Rules that it had when it was last read and that are not the controller's.
+    /// Number of foreign rules when it was last read.
     pub foreign_rules: u64,
     pub rtt_us: Option<f64>,
     pub ports: usize,
@@ -109,9 +109,9 @@ pub(crate) struct LinkRow {
     pub rate_bps: u64,
     /// `up`, `down`, `drained`, or `draining` while packets may still cross it.
     pub state: &'static str,
-    /// Flows with rules for a path over it.
+    /// Number of flows with rules for a path over it.
     pub flows: u32,
-    /// What it carried lately, by the counters of its port; none where they are not read.
+    /// Its recent load by the counters of its port; none if they are not read.
     pub load_bps: Option<u64>,
     pub load_share: Option<f64>,
     /// Packets that its port has dropped.
@@ -126,7 +126,7 @@ pub(crate) struct TupleRow {
     pub src: Ipv4Addr,
     #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
     pub dst: Ipv4Addr,
-    /// Protocol number; TCP if it is left out.
+    /// Protocol number; the default is TCP.
     #[serde(default = "tcp", deserialize_with = "whole")]
     #[schema(maximum = 255)]
     pub proto: u8,
@@ -166,7 +166,7 @@ pub(crate) struct FlowRow {
     pub phase: &'static str,
     /// Names of the switches that it crosses; none on the default routes.
     pub path: Option<Vec<String>>,
-    /// The path that it is about to be on.
+    /// The path that it will take next.
     pub pending: Option<Vec<String>>,
     /// Whether the scheme was told of it.
     pub long: bool,
@@ -174,7 +174,7 @@ pub(crate) struct FlowRow {
     /// Counted at its source ToR, headers included.
     pub bytes: u64,
     pub rate_bps: Option<u64>,
-    /// What the scheme counts on for it.
+    /// The rate that the scheme reserved for it.
     pub allocated_bps: Option<u64>,
     /// When the controller first heard of it, in seconds since 1970.
     pub since_s: f64,
@@ -217,25 +217,25 @@ pub(crate) fn path_names(fabric: &Fabric, flow: &FlowView, path: &Path) -> Vec<S
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WhyRow {
     pub flow: FlowRow,
-    /// In a sentence.
+    /// The reason, as a sentence.
     pub why: String,
-    /// What put it there; none for one that never left the default routes, or where a restart has forgotten it.
+    /// The decision that put it there; none if it never left the default routes, or if a restart lost the decision.
     pub placed: Option<ReasonRow>,
-    /// What was decided for it lately, oldest first.
+    /// Recent decisions about it, oldest first.
     pub history: Vec<ReasonRow>,
     /// The shortest paths that it could take now, at most 64 of them, with the load of the fullest link of each.
     pub candidates: Vec<CandidateRow>,
 }
 
-/// A decision and what led to it.
+/// A decision and its cause.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReasonRow {
     /// Seconds since 1970.
     pub at_s: f64,
     pub scheme: &'static str,
-    /// What had happened.
+    /// The cause.
     pub cause: String,
-    /// What was decided.
+    /// The decision.
     pub decision: String,
 }
 
@@ -245,8 +245,8 @@ pub(crate) struct CandidateRow {
     pub path: Vec<String>,
     /// Whether the flow is on it.
     pub current: bool,
-    /// The link of it that has the most load for its rate, and that load: what the scheme counts on for the flows that
-    /// have paths over it, or else what was measured of them.
+    /// Its link with the highest load relative to its rate, and that load: the rates that the scheme reserved for the
+    /// flows with paths over it, or else their measured rates.
     pub fullest: Option<String>,
     pub load_bps: u64,
     pub load_share: f64,
@@ -319,7 +319,7 @@ pub(crate) fn link_name(fabric: &Fabric, link: LinkId) -> String {
     format!("{}:{}", fabric.node(ends.from).name, ends.from_port.0)
 }
 
-/// As a specification names it.
+/// Its name in specifications.
 pub(crate) fn defaults_text(how: DefaultRoutes) -> &'static str {
     match how {
         DefaultRoutes::SinglePath => "one shortest path per destination ToR",

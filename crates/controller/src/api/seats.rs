@@ -1,9 +1,9 @@
-//! Connections that the API serves at a time, and which of them makes room for a new one.
+//! Limits the connections that the API serves at a time, and selects those that make room for new ones.
 //!
-//! A connection is a stranger until a request on it shows a good token. Strangers have half of the seats. When those
-//! are taken, the one that has waited longest makes room, of the address that has most: so whoever keeps many
-//! connections open without asking anything shuts nobody out, also nobody of the same address, which may be that of a
-//! reverse proxy. Later a connection counts for its token, not for its address.
+//! A connection is a stranger until a request on it shows a valid token. Strangers have half of the seats. When these
+//! are taken, the oldest stranger of the address with the most makes room. So idle connections do not block others,
+//! even from the same address, which may be a reverse proxy's. Later a connection counts for its token, not for its
+//! address.
 
 use super::problem::Problem;
 use axum::http::StatusCode;
@@ -35,17 +35,17 @@ struct Taken {
 #[derive(Debug)]
 struct Connection {
     peer: IpAddr,
-    /// Whose token was shown on it; none while it is a stranger.
+    /// The name of the token shown on it; none while it is a stranger.
     bearer: Option<String>,
     since: Instant,
-    /// Whether a request on it is being answered.
+    /// Whether a request on it is in progress.
     busy: bool,
-    /// The turn in which it was used last.
+    /// The count of requests when it was last used.
     used: u64,
     leave: Arc<Notify>,
 }
 
-/// The seat of a connection; dropped, it is given back.
+/// The seat of a connection. Dropping it frees the seat.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Seats,
@@ -53,11 +53,11 @@ pub(super) struct Seat {
     leave: Arc<Notify>,
 }
 
-/// A request that is being answered. Dropped, its connection may be asked to make room.
+/// A request in progress. After it is dropped, its connection may have to make room.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Seat>);
 
-/// What became of a connection that came.
+/// The result of admitting a connection.
 #[derive(Debug)]
 pub(super) struct Seated {
     pub seat: Seat,
@@ -66,13 +66,13 @@ pub(super) struct Seated {
 }
 
 impl Seats {
-    /// So many.
+    /// This number of seats.
     pub(super) fn new(most: usize) -> Seats {
         Seats { most, taken: Arc::default() }
     }
 
-    /// Whether one that just came, and may be about to ask, would have to make room for another. Where many come at a
-    /// time, the next is taken a little later.
+    /// Whether a connection that just arrived, and may be about to send a request, would have to make room for another.
+    /// If many arrive at the same time, the next is accepted a little later.
     pub(super) fn should_wait(&self) -> bool {
         let taken = self.lock();
         let next = self.is_full(&taken).then(|| taken.longest_stranger()).flatten();
@@ -85,7 +85,7 @@ impl Seats {
         strangers >= self.most.div_ceil(2) || taken.connections.len() >= self.most
     }
 
-    /// A seat for a connection that came; `None` if requests are being answered on all of them.
+    /// A seat for a new connection; `None` if requests are in progress on all seats.
     pub(super) fn take(&self, peer: IpAddr) -> Option<Seated> {
         let mut taken = self.lock();
         let mut made_room = None;
@@ -108,7 +108,7 @@ impl Seats {
 }
 
 impl Taken {
-    /// The stranger that has waited longest, of the address that has most of them.
+    /// The oldest stranger of the address that has the most.
     fn longest_stranger(&self) -> Option<u64> {
         let mut of_peer: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
         for (&number, one) in self.connections.iter().filter(|(_, one)| one.bearer.is_none()) {
@@ -118,7 +118,7 @@ impl Taken {
         most.map(|&(_, first)| first)
     }
 
-    /// The idle connection that was not used for longest, of the token that has most of them.
+    /// The least recently used idle connection of the token that has the most.
     fn longest_idle(&self) -> Option<u64> {
         let idle = || self.connections.iter().filter(|(_, one)| !one.busy);
         let mut of_bearer: BTreeMap<&Option<String>, usize> = BTreeMap::new();
@@ -129,10 +129,10 @@ impl Taken {
 }
 
 impl Seat {
-    /// Notes that a request with a good token is being answered on this connection.
+    /// Notes that a request with a valid token is in progress on this connection.
     ///
     /// # Errors
-    /// So many requests with this token are being answered that it has half of all seats: 429.
+    /// Requests with this token already have half of all seats: 429.
     pub(super) fn begin(self: &Arc<Seat>, bearer: &str) -> Result<Busy, Problem> {
         let mut taken = self.seats.lock();
         let share = self.seats.most.div_ceil(2);
@@ -153,7 +153,7 @@ impl Seat {
         Ok(Busy(self.clone()))
     }
 
-    /// Whether a good token was never shown on this connection.
+    /// Whether no valid token was ever shown on this connection.
     pub(super) fn is_stranger(&self) -> bool {
         self.seats.lock().connections.get(&self.number).is_none_or(|own| own.bearer.is_none())
     }

@@ -1,5 +1,5 @@
-//! Connections to the API: a thread of their own, a limit on their number, and time-outs for everything that a client
-//! may be slow in.
+//! Connections to the API: their own thread, a limit on their number, and time-outs for all that a slow client can
+//! delay.
 
 use super::ask::{channel, Asker, Questions};
 use super::door::{keep, Book, Closed, Door};
@@ -22,16 +22,16 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-/// How much longer than a request a client may keep a connection without one.
+/// Time beyond the time-out of a request for which a client may keep an idle connection.
 const IDLE: u32 = 6;
-/// Most that is kept of a request's headers. A connection costs little more, and `body_bytes` once it has shown a
+/// Maximum size of a request's headers. A connection takes little more memory, plus `body_bytes` after it has shown a
 /// token.
 const HEADER_BYTES: usize = 32 << 10;
 
-/// Starts the API; returns where it listens, and where its questions come out.
+/// Starts the API; returns the address on which it listens, and the receiving end of its requests.
 ///
 /// # Errors
-/// It cannot listen there, or there can be no thread.
+/// It cannot listen there, or cannot start a thread.
 pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
     let listener = std::net::TcpListener::bind(ready.address)?;
     listener.set_nonblocking(true)?;
@@ -59,7 +59,7 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
         let (stream, peer) = match listener.accept().await {
             Ok(taken) => taken,
             Err(problem) => {
-                tracing::warn!(%problem, "a connection to the API was not taken");
+                tracing::warn!(%problem, "a connection to the API was not accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -79,7 +79,7 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
         tokio::spawn(async move {
             let done = tokio::select! {
                 done = greet(stream, tls, (peer, seat.clone()), app, patience) => done,
-                // The connection that came in its place has been noted.
+                // Its replacement was already noted.
                 () = seat.gives_way() => Err("it made room for another".into()),
                 () = stays_strange(&seat, header_timeout) => {
                     book.close(peer.ip(), Closed::Late);
@@ -93,7 +93,7 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
     }
 }
 
-/// Waits until a connection should have shown a good token, and has not.
+/// Waits until the time for a connection to show a valid token is over.
 async fn stays_strange(seat: &Seat, header_timeout: Duration) {
     tokio::time::sleep(header_timeout).await;
     if !seat.is_stranger() {
@@ -101,7 +101,7 @@ async fn stays_strange(seat: &Seat, header_timeout: Duration) {
     }
 }
 
-/// Serves a connection, encrypted if it is to be.
+/// Serves a connection, with TLS if configured.
 async fn greet(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,

@@ -1,4 +1,4 @@
-//! Where the API is, and what one client may cost.
+//! Settings of the API: its address and its limits per client.
 
 use super::tokens::Tokens;
 use crate::current::Current;
@@ -26,7 +26,7 @@ pub struct Api {
     /// How long a client may take for a request, and for reading a part of the answer.
     #[serde(deserialize_with = "crate::duration::read")]
     pub timeout: Duration,
-    /// How long a connection may be without a request that shows a good token, TLS handshake and headers included.
+    /// How long a connection may exist without a request that shows a valid token, TLS handshake and headers included.
     #[serde(deserialize_with = "crate::duration::read")]
     pub header_timeout: Duration,
     /// How often the port counters of all switches are read, for the loads of links; 0s for never.
@@ -62,7 +62,7 @@ pub(crate) struct ReadyApi {
 }
 
 impl Api {
-    /// Reads what the settings name; `None` if there is to be no API.
+    /// Reads the files that the settings name; `None` if no API is configured.
     pub(crate) fn load(&self, beside: &Path) -> Result<Option<ReadyApi>, String> {
         let Some(address) = self.address else { return Ok(None) };
         let tokens = self.tokens.as_ref().ok_or("api.tokens: a file of tokens is needed for api.address")?;

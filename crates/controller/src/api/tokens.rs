@@ -1,16 +1,16 @@
-//! Who may ask, and who may change things: bearer tokens from a file that nobody else can read.
+//! Bearer tokens from a file that nobody else can read, with their roles.
 
 use sha2::{Digest, Sha256};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-/// What the bearer of a token may do.
+/// The role of a token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Role {
-    /// Ask.
+    /// Read.
     Read,
-    /// Ask and change things.
+    /// Read and change things.
     Operate,
 }
 
@@ -36,7 +36,8 @@ impl Tokens {
         let problem = |problem: std::io::Error| format!("{place}: {problem}; {make}");
         let metadata = std::fs::metadata(file).map_err(problem)?;
         let mode = metadata.permissions().mode() & 0o777;
-        // What systemd passes on is the service's alone: the group's bit is the mask of an access control list.
+        // Credentials passed by systemd belong to the service: their group bit is only the mask of an access control
+        // list.
         let passed_on = std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|place| file.starts_with(place));
         if mode & 0o077 != 0 && !(passed_on && mode & 0o037 == 0) {
             return Err(format!("{place}: others can use it (mode {mode:04o}); `chmod 600 {place}` was expected"));
@@ -79,7 +80,7 @@ impl Tokens {
         Ok(Tokens(tokens))
     }
 
-    /// Whose token this is. Takes as long for every token, right or wrong.
+    /// The name of a token. Takes the same time for every token, valid or not.
     pub(crate) fn find(&self, token: &str) -> Option<(&str, Role)> {
         let asked = digest(token);
         let mut found = u64::MAX;
