@@ -7,11 +7,11 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: pathloom-controller --config FILE   control the fabric that FILE describes, until SIGTERM
-       pathloom-controller check FILE      say whether FILE can be used; nothing is opened but what it names
+       pathloom-controller check FILE      check FILE and the files that it names; nothing else is opened
        pathloom-controller survey ADDRESS [link:rate=10Mbps,delay=1us,buffer=150]
-                                           look at the switches that call ADDRESS and print the fabric they make, as JSON
-       pathloom-controller replay FILE LOG the events of LOG ([log] events) again: does it want the same?
-       pathloom-controller bench [...]     become pathloom-controller-bench, which loads a controller and measures it
+                                           discover the switches that connect to ADDRESS, and print their fabric as JSON
+       pathloom-controller replay FILE LOG replay LOG ([log] events) and compare the controller's outputs
+       pathloom-controller bench [...]     run pathloom-controller-bench, which loads a controller and measures it
        pathloom-controller --version";
 
 fn main() -> ExitCode {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         }
         [] => Err(format!("a command was expected\n{USAGE}")),
         ["check" | "--config", ..] => Err(format!("{} takes one FILE", words[0])),
-        ["survey", ..] => Err("survey takes the ADDRESS that switches call, and what their links are like".into()),
+        ["survey", ..] => Err("survey takes the ADDRESS to which switches connect, and the settings of their links".into()),
         ["replay", ..] => Err("replay takes the FILE and the LOG of a run".into()),
         _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Replaces this process by the program that loads and measures controllers, which stands beside this one.
+/// Replaces this process by the program that loads and measures controllers, which is in the same directory.
 fn become_bench(words: &[&str]) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|problem| problem.to_string())?;
     let program = own.with_file_name("pathloom-controller-bench");
