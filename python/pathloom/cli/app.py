@@ -28,7 +28,7 @@ from pathloom.errors import SchemeError, ToolError, bad_input
 
 app = typer.Typer(
     name="pathloom",
-    help="Puts the flows of a datacenter on the many paths of its fabric, and shows which routing scheme does it best.",
+    help="Put the flows of a datacenter on the many paths of its fabric, and show which routing scheme does it best.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # Our texts are full of colons and brackets.
@@ -57,7 +57,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Shows the help when no command is given."""
     show_help_if_alone(context)

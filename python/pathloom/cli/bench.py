@@ -15,9 +15,9 @@ app = typer.Typer(help="Measure how fast Pathloom is.", invoke_without_command=T
 
 @app.command("sim")
 def sim(
-    fabric: Annotated[str, typer.Option("--fabric", metavar="SPEC", help="What is simulated.")] = benchmark.FABRIC,
-    traffic: Annotated[str, typer.Option("--traffic", metavar="SPEC", help="What it carries.")] = benchmark.TRAFFIC,
-    scheme: Annotated[str, typer.Option("--scheme", metavar="SPEC", help="How it is routed.")] = benchmark.SCHEME,
+    fabric: Annotated[str, typer.Option("--fabric", metavar="SPEC", help="Fabric to simulate.")] = benchmark.FABRIC,
+    traffic: Annotated[str, typer.Option("--traffic", metavar="SPEC", help="Traffic to simulate.")] = benchmark.TRAFFIC,
+    scheme: Annotated[str, typer.Option("--scheme", metavar="SPEC", help="Routing scheme.")] = benchmark.SCHEME,
     transport: Annotated[
         str, typer.Option("--transport", metavar="SPEC", help="What hosts run.")
     ] = benchmark.TRANSPORT,
@@ -28,7 +28,7 @@ def sim(
     ] = False,
     json: JsonOption = None,
 ) -> None:
-    """Simulate one run on one core and say how fast that was.
+    """Simulate one run on one core and print its speed.
 
     A packet-hop is a packet or acknowledgement that crosses a link. Only the time spent simulating counts, as CPU time;
     memory is that of a process that does nothing else.
@@ -69,9 +69,9 @@ def solver(
     sizes: Annotated[
         list[int] | None, typer.Option("--k", metavar="K", help="Size of a FatTree; may be repeated. [4, 8 and 16]")
     ] = None,
-    exact: Annotated[bool, typer.Option("--exact/--no-exact", help="Have HiGHS find the optimum as well.")] = True,
+    exact: Annotated[bool, typer.Option("--exact/--no-exact", help="Also compute the optimum by HiGHS.")] = True,
     time_limit: Annotated[
-        str, typer.Option("--time-limit", metavar="TIME", help="What HiGHS may take for one optimum.")
+        str, typer.Option("--time-limit", metavar="TIME", help="Time limit of HiGHS for one optimum.")
     ] = "120s",
     json: JsonOption = None,
 ) -> None:

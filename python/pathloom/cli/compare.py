@@ -115,7 +115,9 @@ def run(
     ] = None,
     event_log: Annotated[
         Path | None,
-        typer.Option("--event-log", metavar="FILE", help="Write what the controller got and wanted; needs --runs 1."),
+        typer.Option(
+            "--event-log", metavar="FILE", help="Write the inputs and outputs of the controller; needs --runs 1."
+        ),
     ] = None,
     jobs: JobsOption = None,
     out: OutOption = None,

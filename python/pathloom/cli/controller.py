@@ -23,7 +23,7 @@ def become(arguments: list[str], name: str = PROGRAM) -> NoReturn:
 
 
 def controller(context: typer.Context) -> int:
-    """Control a live fabric: `--config FILE`, or `check FILE` to see whether a configuration can be used.
+    """Control a live fabric: `--config FILE`, or `check FILE` to check a configuration.
 
     A controller that runs is asked by `status`, `flows`, `why` and the like.
     """
@@ -38,5 +38,5 @@ def controller(context: typer.Context) -> int:
 
 
 def bench_controller(context: typer.Context) -> None:
-    """Load a controller with fake switches, and say how many answers and paths a second it gives."""
+    """Load a controller with fake switches, and measure its answers and paths per second."""
     become(context.args, BENCH)

@@ -21,7 +21,7 @@ SpecArgument = Annotated[str, typer.Argument(metavar="SPEC", help="fat-tree:k=4,
 
 @app.command("list")
 def list_fabrics(json: JsonOption = None) -> None:
-    """List the fabrics that have a name, and the keys they take."""
+    """List the built-in fabrics and their keys."""
     fabrics = _core.fabrics()
     if json is not None:
         console.put_json(json, fabrics)
@@ -107,7 +107,7 @@ def _bisection_text(bisection: dict[str, Any] | None) -> str:
 def draw(
     spec: SpecArgument,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="Its suffix chooses SVG, PNG or PDF.")
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Output file; its suffix selects SVG, PNG or PDF.")
     ] = Path("fabric.svg"),
 ) -> None:
     """Draw a fabric: Clos fabrics in tiers, graphs with coordinates as a map, Jellyfish as a circle."""

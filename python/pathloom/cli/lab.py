@@ -32,7 +32,9 @@ app = typer.Typer(
     callback=show_help_if_alone,
 )
 
-NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Several labs may stand side by side.")]
+NameOption = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="Name of the lab; several can exist at a time.")
+]
 DaemonsOption = Annotated[
     int | None,
     typer.Option(
@@ -66,7 +68,7 @@ def up(
     scheme: Annotated[
         str | None,
         typer.Option(
-            "--scheme", metavar="SPEC", help="What our controller runs, or whose default routes there are; ecmp."
+            "--scheme", metavar="SPEC", help="Scheme of our controller, or of the static routes; default ecmp."
         ),
     ] = None,
     hosts: HostsOption = "newreno",
@@ -117,7 +119,7 @@ def plan(
     daemons: DaemonsOption = None,
     json: JsonOption = None,
 ) -> int:
-    """Say what a lab of a fabric is made of: bridges, datapath ids, ports, addresses. Needs no root.
+    """Print the parts of a lab: bridges, datapath ids, ports, addresses. Needs no root.
 
     Example: pathloom lab plan fat-tree:k=4 --json -
     """
@@ -142,10 +144,10 @@ def plan(
 
 @app.command("status")
 def status(
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="One lab alone.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only this lab.")] = None,
     json: JsonOption = None,
 ) -> int:
-    """Say which labs there are, and how they are."""
+    """Show the labs and their state."""
     from pathloom.lab.lab import known_labs
     from pathloom.lab.status import lab_status
 
@@ -160,7 +162,7 @@ def status(
 
 @app.command("controller")
 def restart_controller(name: NameOption = "lab") -> int:
-    """Start our own controller of a lab again, if it has ended; it adopts the rules that stand.
+    """Start our own controller of a lab again, if it has ended; it adopts the existing rules.
 
     Example: pathloom lab controller --name lab
     """
@@ -179,10 +181,10 @@ def execute(
             metavar="HOST", help="A host, or `switches` for the first switches' namespace, then `switches2`."
         ),
     ],
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run there.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="Command to run.")],
     name: NameOption = "lab",
 ) -> None:
-    """Run a command on a host of a lab; the names of all hosts are known there.
+    """Run a command on a host of a lab; it can use the names of all hosts.
 
     Example: pathloom lab exec h0 -- ping -c 3 h15
     """
@@ -256,7 +258,7 @@ def down(
     name: NameOption = "lab",
     every: Annotated[bool, typer.Option("--all", help="Every lab of this machine.")] = False,
 ) -> int:
-    """Take a lab down, whatever state it is in: also what was left by one that was killed."""
+    """Take a lab down, in any state; also removes the remains of a killed one."""
     from pathloom.lab import system
     from pathloom.lab.lab import Lab, known_labs
 

@@ -12,7 +12,9 @@ from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
 
 schemes = typer.Typer(help="Routing schemes: list, show.", invoke_without_command=True, callback=show_help_if_alone)
-transports = typer.Typer(help="What hosts run: list, show.", invoke_without_command=True, callback=show_help_if_alone)
+transports = typer.Typer(
+    help="Transports of hosts: list, show.", invoke_without_command=True, callback=show_help_if_alone
+)
 traffic = typer.Typer(help="Traffic: list.", invoke_without_command=True, callback=show_help_if_alone)
 
 
@@ -31,7 +33,7 @@ def show_scheme(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A scheme of `pathloom scheme list`.")],
     json: JsonOption = None,
 ) -> None:
-    """Show what a scheme does, where it is published, and the keys it takes."""
+    """Show what a scheme does, its publication and its keys."""
     entry = _named(name)
     if json is not None:
         console.put_json(json, entry)
@@ -73,7 +75,7 @@ def show_transport(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A transport of `pathloom transport list`.")],
     json: JsonOption = None,
 ) -> None:
-    """Show what a transport is, where it is published, and the keys that --transport takes for it."""
+    """Show what a transport is, its publication, and its keys for --transport."""
     entries = {entry["name"]: entry for entry in _core.transports()}
     if name not in entries:
         _core.transport_settings(name)  # Raises with the nearest name, unless it is a transport with keys.
@@ -90,7 +92,7 @@ def show_transport(
 
 @traffic.command("list")
 def list_traffic(json: JsonOption = None) -> None:
-    """List the kinds of traffic, and the keys they take."""
+    """List the kinds of traffic and their keys."""
     entries = _core.traffics()
     if json is not None:
         console.put_json(json, entries)

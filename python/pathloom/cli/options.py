@@ -27,7 +27,7 @@ TransportOption = Annotated[
     typer.Option(
         "--transport",
         metavar="SPEC",
-        help="What hosts run: newreno:min_rto=1ms; see `pathloom transport list`. By default the scheme's own.",
+        help="Transport of hosts: newreno:min_rto=1ms; see `pathloom transport list`. By default the scheme's own.",
     ),
 ]
 ControlOption = Annotated[
@@ -59,7 +59,7 @@ LabOption = Annotated[
 YardstickOption = Annotated[
     bool,
     typer.Option(
-        "--yardstick", help="Work out the exact optimum too: the LP bound on throughput, and each flow's FCT alone."
+        "--yardstick", help="Also compute the exact optimum: the LP bound on throughput, and each flow's FCT alone."
     ),
 ]
 DurationOption = Annotated[
@@ -76,7 +76,7 @@ UntilOption = Annotated[
 ]
 KeepGoingOption = Annotated[
     bool,
-    typer.Option("--keep-going", help="Go on when a scheme in Python fails, and mark the result. Otherwise stop."),
+    typer.Option("--keep-going", help="Continue when a scheme in Python fails, and mark the result. Otherwise stop."),
 ]
 SeedOption = Annotated[
     str | None,
@@ -100,7 +100,7 @@ JsonOption = Annotated[
 ]
 SpecFileOption = Annotated[
     Path | None,
-    typer.Option("--spec", metavar="FILE.toml", help="Take the settings from a file; options given beside it win."),
+    typer.Option("--spec", metavar="FILE.toml", help="Read the settings from a file; options override it."),
 ]
 
 

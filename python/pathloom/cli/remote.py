@@ -1,4 +1,4 @@
-"""`pathloom controller status`, `flows`, `why` and the like: a controller that runs, asked by its HTTP API."""
+"""`pathloom controller status`, `flows`, `why` and the like: commands for the HTTP API of a running controller."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ app = typer.Typer(
 )
 
 UrlOption = Annotated[
-    str, typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Where the controller's API is.")
+    str, typer.Option("--url", envvar=URL_VARIABLE, metavar="URL", help="Address of the controller's API.")
 ]
 TokenOption = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="File with a token, or of tokens; else PATHLOOM_TOKEN has it."),
+    typer.Option("--token-file", metavar="FILE", help="File with a token, or with several; default: PATHLOOM_TOKEN."),
 ]
 CaOption = Annotated[
-    Path | None, typer.Option("--ca", metavar="FILE", help="Who issued the controller's certificate, as PEM.")
+    Path | None, typer.Option("--ca", metavar="FILE", help="Authority of the controller's certificate, as PEM.")
 ]
 
 
@@ -51,7 +51,7 @@ def _show(json: str | None, content: dict[str, Any]) -> bool:
 def status(
     url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: CaOption = None, json: JsonOption = None
 ) -> int:
-    """Say what a controller is in charge of, and how it is."""
+    """Show the state of a controller."""
     state = _controller(url, token_file, ca).ask("GET", "/v1/state")
     if _show(json, {"state": state}):
         flows, cables = state["flows"], state["cables"]
@@ -99,7 +99,7 @@ def links(
     ca: CaOption = None,
     json: JsonOption = None,
 ) -> int:
-    """List the links, each direction by itself, with what they carry."""
+    """List the links, one row per direction, with their loads."""
     rows = list(_controller(url, token_file, ca).pages("/v1/links"))
     if _show(json, {"links": rows}):
         lines = [
@@ -124,7 +124,7 @@ def flows(
     token_file: TokenOption = None,
     ca: CaOption = None,
     json: JsonOption = None,
-    long: Annotated[bool, typer.Option("--long", help="Only those that the scheme was told of.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="Only long flows.")] = False,
 ) -> int:
     """List the flows that the controller knows."""
     rows = list(_controller(url, token_file, ca).pages("/v1/flows" + ("?long=true" if long else "")))
@@ -158,7 +158,7 @@ def why(
     ca: CaOption = None,
     json: JsonOption = None,
 ) -> int:
-    """Say why a flow is where it is, and where else it could be.
+    """Show why a flow is on its path, and its other paths.
 
     Example: pathloom controller why 10.0.0.1:4000,10.0.7.1:80,tcp
     """
@@ -216,12 +216,12 @@ def _serve(controller: Controller, name: str, verb: str) -> int:
 
 @app.command("resync")
 def resync(
-    name: Annotated[str | None, typer.Argument(metavar="SWITCH", help="One switch; all if it is left out.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="SWITCH", help="One switch; default: all.")] = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenOption = None,
     ca: CaOption = None,
 ) -> int:
-    """Read the rules of switches again now, and put right what somebody else changed.
+    """Read the rules of switches again now, and repair changes of others.
 
     The controller does so by itself all the time, one switch after another. Its log and /metrics say what it found.
     """
@@ -235,7 +235,7 @@ def resync(
 @app.command("announce")
 def announce(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="SRC:PORT,DST:PORT,PROTO.")],
-    size_bytes: Annotated[int | None, typer.Option("--size-bytes", min=1, help="Payload, if it is known.")] = None,
+    size_bytes: Annotated[int | None, typer.Option("--size-bytes", min=1, help="Payload bytes, if known.")] = None,
     url: UrlOption = DEFAULT_URL,
     token_file: TokenOption = None,
     ca: CaOption = None,
@@ -271,7 +271,7 @@ def dry_run(
     ca: CaOption = None,
     json: JsonOption = None,
 ) -> int:
-    """Say what another scheme would make of the flows that stand. Nothing is sent."""
+    """Predict the effect of another scheme on the existing flows. Nothing is sent."""
     run = _controller(url, token_file, ca).ask("POST", "/v1/scheme/dry-run", {"scheme": scheme})
     if _show(json, {"dry_run": run}):
         print(f"{run['scheme']} would move {run['moved']} of {run['flows']} flows of {run['instead_of']}")
@@ -290,7 +290,7 @@ def scheme(
     token_file: TokenOption = None,
     ca: CaOption = None,
 ) -> int:
-    """Say which scheme is in charge, or put another one in charge without touching a packet."""
+    """Show the scheme in charge, or put another one in charge without loss."""
     controller = _controller(url, token_file, ca)
     answer = (
         controller.ask("GET", "/v1/scheme") if name is None else controller.ask("PUT", "/v1/scheme", {"scheme": name})
@@ -309,10 +309,12 @@ def fall_back(url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: 
 
 @app.command("token")
 def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose token it is, such as grafana.")],
-    role: Annotated[str, typer.Option("--role", metavar="ROLE", help="read: look; operate: change things.")] = "read",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the token's user, such as grafana.")],
+    role: Annotated[
+        str, typer.Option("--role", metavar="ROLE", help="read, or operate (also change things).")
+    ] = "read",
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="Add it to this file; else it is printed alone.")
+        Path | None, typer.Option("--file", metavar="FILE", help="Add the token to this file; otherwise only print it.")
     ] = None,
 ) -> int:
     """Make a token for the API.
@@ -324,4 +326,4 @@ def token(
 
 
 COMMANDS = frozenset(command.name for command in app.registered_commands)
-"""What is asked of a controller that runs; all else goes to the native program."""
+"""Commands for a running controller; all others go to the native program."""

@@ -34,7 +34,7 @@ def reproduce(
     ] = LIST,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Fewer, shorter runs: at most a minute per figure. The result says so."),
+        typer.Option("--quick", help="Fewer, shorter runs: at most a minute per figure. The result is marked."),
     ] = False,
     resume: Annotated[
         bool,
@@ -47,7 +47,7 @@ def reproduce(
     world: Annotated[
         str,
         typer.Option(
-            "--world", metavar="WORLD", help="sim, or lab: live, at rates that one machine carries; needs root."
+            "--world", metavar="WORLD", help="sim, or lab: live, at rates that one machine can carry; needs root."
         ),
     ] = SIM,
     json: JsonOption = None,
@@ -63,11 +63,11 @@ def reproduce(
     jobs: JobsOption = None,
     seed: SeedOption = None,
 ) -> int:
-    """Run published figures again and print what was published beside what is measured.
+    """Reproduce published figures and print published beside measured values.
 
     Without --quick the set-up is the published one, which takes from seconds to hours per figure; with --resume it can
-    be interrupted and gone on with. With --world lab, the testbeds' figures run live on this machine. Where published
-    and measured differ by more than 5 points, a line says why.
+    be interrupted and continued. With --world lab, the testbeds' figures run live on this machine. If published and
+    measured values differ by more than 5 points, a line says why.
 
     Examples: pathloom reproduce list, pathloom reproduce ofpt/fig4a --quick, pathloom reproduce all --out
     docs/reproduction
