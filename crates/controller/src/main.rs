@@ -34,7 +34,9 @@ fn main() -> ExitCode {
         }
         [] => Err(format!("a command was expected\n{USAGE}")),
         ["check" | "--config", ..] => Err(format!("{} takes one FILE", words[0])),
-        ["survey", ..] => Err("survey takes the ADDRESS to which switches connect, and the settings of their links".into()),
+        ["survey", ..] => {
+            Err("survey takes the ADDRESS to which switches connect, and the settings of their links".into())
+        }
         ["replay", ..] => Err("replay takes the FILE and the LOG of a run".into()),
         _ => Err(format!("unknown command: {}\n{USAGE}", words.join(" "))),
     };

@@ -15,21 +15,21 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Where the sequence number stands in a frame: behind Ethernet, IPv4 and UDP.
+/// Offset of the sequence number in a frame: after Ethernet, IPv4 and UDP.
 const NUMBER_AT: usize = 14 + 20 + 8;
-/// Single times kept at most.
+/// Maximum number of stored times.
 const MOST_TIMES: usize = 2_000_000;
-/// Before the measurement begins, answers come for so long.
+/// Time with answers before the measurement begins.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// What all switches count together.
+/// Counters of all switches together.
 struct Counts {
     start: Instant,
     answers: u64,
     times_ns: Vec<u64>,
 }
 
-/// One switch: so many packets on their way.
+/// One switch, with this number of outstanding packets.
 struct Asking {
     template: Vec<u8>,
     number_at: usize,
@@ -78,7 +78,7 @@ impl Asking {
 
 impl Work for Asking {
     fn begin(&mut self, out: &mut Vec<u8>) {
-        // The controller learns where both are; the answers to these bear no number that was asked.
+        // The controller learns the ports of both. The answers to these have no number of the measurement.
         out.extend(packet_in(1, 2, 2));
         out.extend(packet_in(2, 1, 1));
         let now = Instant::now();
@@ -152,7 +152,7 @@ pub(crate) fn run(
     })
 }
 
-/// Measures ours and the rivals.
+/// Measures our controller and the rivals.
 pub(crate) fn measure(plan: &Plan, done: &mut impl FnMut(Row)) -> Result<(), String> {
     for &outstanding in &plan.outstanding {
         for &switches in &plan.switches {

@@ -1,4 +1,4 @@
-//! A switch that has no packets: it says what a switch must say, and accepts every rule.
+//! A switch without packets: it answers as a switch must, and accepts every rule.
 
 use super::load_generator::Work;
 use pathloom_openflow::{frame, Features, Hello, Kind, Message, MultipartReply, Port, Reply, Request, SwitchConfig};
@@ -7,7 +7,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// What fake switches have in common.
+/// Shared state of fake switches.
 #[derive(Clone, Default)]
 pub(crate) struct Common {
     /// Switches whose ports have been asked for.
@@ -33,8 +33,8 @@ impl Fake {
         say(&Message::Hello(Hello::OURS), 1, out);
     }
 
-    /// Works off whole messages; returns how many bytes they took. All of them count as read now, and what they lead to
-    /// as sent now, which it is a little later: asking for the time costs more than a message.
+    /// Handles whole messages; returns their number of bytes. All of them count as read now, and their answers as sent
+    /// now, although that is a little later, because reading the clock costs more than a message.
     pub(crate) fn read(&mut self, bytes: &[u8], out: &mut Vec<u8>, work: &mut impl Work) -> io::Result<usize> {
         let (now, mut at) = (Instant::now(), 0);
         while let Some((header, body, length)) = frame(&bytes[at..]).map_err(io::Error::other)? {
@@ -59,7 +59,7 @@ impl Fake {
                 let (datapath_id, capabilities) = (self.datapath_id, 0x4f);
                 let features = Features { datapath_id, buffers: 0, tables: 254, auxiliary: 0, capabilities };
                 say(&Message::FeaturesReply(features), xid, out);
-                // Plain learning switches ask for no ports.
+                // Plain learning switches do not request ports.
                 self.stand();
             }
             Message::GetConfigRequest => say(&Message::GetConfigReply(SwitchConfig::default()), xid, out),

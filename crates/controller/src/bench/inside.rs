@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 const FAR: Duration = Duration::from_secs(1 << 30);
 /// Packets on their way per ToR.
 const OUTSTANDING: usize = 128;
-/// So many rounds without a path, and something is wrong.
+/// Number of rounds without a path after which the run fails.
 const MOST_IDLE: usize = 10_000;
 
-/// Sets up paths under a scheme, and says how long the controller took for each. `words`: the scheme, flows standing
+/// Sets up paths under a scheme, and prints the controller's time for each. `words`: the scheme, flows standing
 /// before, flows measured.
 pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     let number = |index: usize, without: usize| match words.get(index) {
@@ -34,7 +34,7 @@ pub(crate) fn run(words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns what the controller took for the flows measured.
+/// Returns the controller's time for the measured flows.
 fn set_up(scheme: &str, flows: (usize, usize)) -> Result<Duration, String> {
     let mut hub = served::hub(&format!("fabric:{scheme}:{FABRIC}"))?;
     hub.tell(Input::Timeout);

@@ -1,5 +1,5 @@
-//! A plain learning switch, kept to be compared with those of other controllers: it forwards by the Ethernet addresses
-//! it has seen, and knows of no fabric.
+//! A plain learning switch, for comparison with those of other controllers. It forwards by the Ethernet addresses that
+//! it has seen, and knows no fabric.
 
 use crate::answers::Answers;
 use crate::connection::ConnectionId;
@@ -15,10 +15,10 @@ use std::borrow::Cow;
 
 /// Seconds without a packet after which a rule is removed.
 const IDLE_TIMEOUT_S: u16 = 60;
-/// Addresses remembered per switch; what is new beyond is flooded.
+/// Maximum number of addresses per switch. Frames to others are flooded.
 const MOST_ADDRESSES: usize = 65_536;
 
-/// What has been learnt.
+/// The addresses learnt.
 #[derive(Default)]
 pub(crate) struct Learning {
     ports: FxHashMap<(ConnectionId, Mac), u32>,
@@ -26,7 +26,7 @@ pub(crate) struct Learning {
 }
 
 impl Answers for Learning {
-    /// Answers a packet: with a rule and the packet where the way is known, else by flooding.
+    /// Answers a packet: with a rule and the packet if the port is known, otherwise by flooding.
     fn packet_in(
         &mut self,
         connection: ConnectionId,

@@ -1,4 +1,4 @@
-//! The connections of fake switches: one task each, which reads whatever is there, works it off, and writes once.
+//! The connections of fake switches. One task each reads all available bytes, handles them, and writes once.
 
 use super::fake::Fake;
 use std::io;
@@ -9,14 +9,14 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::{spawn_local, JoinHandle};
 
-/// How long all sessions together may take to stand.
+/// Time limit until all sessions are up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A fake switch's work, besides being one.
+/// The workload of a fake switch.
 pub(crate) trait Work {
-    /// The session stands and the measurement begins: append what is sent first.
+    /// The session is up and the measurement begins: appends the first messages.
     fn begin(&mut self, out: &mut Vec<u8>);
-    /// A message that is for it, read at a time. Append what is sent next.
+    /// A message for the workload, with the time at which it was read. Appends the next messages.
     fn message(&mut self, read: Instant, kind: u8, bytes: &[u8], out: &mut Vec<u8>);
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn connect<W: Work + 'static>(port: u16, fake: Fake, work: W, go: Rc<
     })
 }
 
-/// Does so on any connection.
+/// Works on any connection.
 pub(crate) async fn drive<W: Work>(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     mut fake: Fake,
@@ -64,7 +64,7 @@ pub(crate) async fn drive<W: Work>(
     }
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 pub(crate) async fn until(what: &str, mut done: impl FnMut() -> bool) -> Result<(), String> {
     let wait = async {
         while !done() {

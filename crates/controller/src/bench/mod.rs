@@ -1,5 +1,5 @@
-//! The program `pathloom-controller-bench`: fake switches load a controller, and what it achieves is measured from
-//! their side. None of this is in `pathloom-controller` itself.
+//! The program `pathloom-controller-bench`: fake switches load a controller, and the measurement is made on their side.
+//! None of this is in `pathloom-controller` itself.
 //!
 //! The controller under test is a process of its own (this program again, or a rival). The fake switches speak OpenFlow
 //! 1.3 on the loopback. An answer counts once, when the packet that a packet-in carried comes back; a path counts when
@@ -25,7 +25,7 @@ usage: pathloom-controller-bench [--work answers|paths|all] [--switches 1,16,80,
 Rivals are measured beside it in the same run where they are installed: ovs-testcontroller, and os-ken (in the Python that
 PATHLOOM_OSKEN_PYTHON names, or that of judges/ beside this program, or python3).";
 
-/// What is to be measured.
+/// The settings of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     answers: bool,
@@ -56,7 +56,7 @@ impl Default for Plan {
 /// Measures, and prints a table or JSON.
 ///
 /// # Errors
-/// A word that is not known, or a controller that does not answer.
+/// An unknown word, or a controller that does not answer.
 pub fn run(words: &[&str]) -> Result<(), String> {
     match words {
         ["serve", what] => return served::run(what),
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(read(&["--switches", "3,4", "--no-rivals"]).unwrap().switches, [3, 4]);
     }
 
-    /// The whole of it once, small: this program's controllers answer and set up paths.
+    /// A small run of everything: this program's controllers answer and set up paths.
     #[test]
     fn a_learning_switch_answers_and_a_fabric_gets_its_paths() {
         // Long enough for a machine that stands still for a while.

@@ -1,22 +1,21 @@
-//! spt and ecmp with a path per flow: each labelled flow is put, by rules of its own, on a path that the default routes
-//! of the scheme could take, so that setting up a path is measured, and not a search for one.
+//! spt and ecmp with a path per flow. Rules of its own put each labelled flow on a path that the scheme's default
+//! routes could take. So the benchmark measures the set-up of a path, and not the search for one.
 //!
-//! In the registry, spt and ecmp are default routes and nothing else: a flow's first packet never comes to the
-//! controller.
+//! In the registry, spt and ecmp only set default routes, so a flow's first packet never reaches the controller.
 
 use pathloom_model::search::ShortestPaths;
 use pathloom_model::{FiveTuple, Nanos, NodeId, Path};
 use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs, Scheme, View};
 use rustc_hash::FxHashMap;
 
-/// Paths of one pair of ToRs that ecmp chooses from, at most.
+/// Maximum number of paths of one pair of ToRs for ecmp.
 const MOST_PATHS: u64 = 64;
 
 /// The scheme.
 pub(crate) struct PathPerFlow {
     name: &'static str,
     defaults: DefaultRoutes,
-    /// Paths that one pair of ToRs may use.
+    /// Maximum number of paths of one pair of ToRs.
     most: u64,
     /// The paths from one ToR to another, for a state of the links.
     paths: FxHashMap<(NodeId, NodeId), Vec<Path>>,

@@ -21,27 +21,27 @@ use tokio::sync::Notify;
 pub(super) const FABRIC: &str = "fat-tree:k=8";
 /// Flows standing before the measurement, and flows measured.
 pub(super) const FLOWS: (usize, usize) = (10_000, 40_000);
-/// So long without a message, and the default routes are taken to be in place.
+/// Time without a message after which the default routes count as installed.
 const QUIET: Duration = Duration::from_millis(300);
-/// How long all of it may take, the flows that stand before included.
+/// Time limit for everything, including the flows that exist before.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The table with rules of single flows; the default routes and the rules that copy packets are elsewhere.
+/// The table with rules of single flows. The default routes and the rules that copy packets are in others.
 const FLOW_TABLE: u8 = 1;
 
-/// What all ToRs count together.
+/// Counters of all ToRs together.
 pub(super) struct Counts {
     /// Flows that may still be started.
     left: usize,
     started: usize,
     finished: usize,
     times_ns: Vec<u64>,
-    /// Flows before the measurement, and when that was reached.
+    /// Number of flows before the measurement, and when it was reached.
     standing: usize,
     from: Option<Instant>,
     to: Option<Instant>,
-    /// How long is measured at most.
+    /// Time limit of the measurement.
     limit: Duration,
-    /// The controller's process, and what it ran until the measurement began, and during it.
+    /// The controller's process, and its CPU time before and during the measurement.
     process: Option<u32>,
     ran_ns: Option<u64>,
     ran_s: Option<f64>,
@@ -65,7 +65,7 @@ impl Counts {
         }
     }
 
-    /// A path has been set up that was asked for at `sent`; the last of its rules was read at `read`.
+    /// A path was set up. Its first packet was sent at `sent`; the last of its rules was read at `read`.
     fn finish(&mut self, sent: Instant, read: Instant) {
         self.finished += 1;
         if self.finished <= self.standing {
@@ -93,7 +93,7 @@ impl Counts {
         self.finished
     }
 
-    /// Whether the flows that were to stand before do.
+    /// Whether all flows before the measurement exist.
     pub(super) fn is_measuring(&self) -> bool {
         self.from.is_some()
     }
@@ -104,7 +104,7 @@ impl Counts {
     }
 }
 
-/// A switch; those that are ToRs open flows of their hosts.
+/// A switch. A ToR opens flows of its hosts.
 pub(super) struct Opening {
     fabric: Rc<Fabric>,
     hosts: Vec<Attachment>,
@@ -165,7 +165,7 @@ impl Work for Opening {
     }
 
     fn message(&mut self, read: Instant, kind: u8, body: &[u8], out: &mut Vec<u8>) {
-        // The rule at the source ToR is the last of a path: it comes when all others are confirmed.
+        // The rule at the source ToR is the last of a path, because it is sent when all others are confirmed.
         if kind != Kind::FLOW_MOD || self.hosts.is_empty() || body.get(16) != Some(&FLOW_TABLE) {
             return;
         }
@@ -182,7 +182,7 @@ impl Work for Opening {
     }
 }
 
-/// The switches of a fabric, and what their hosts open.
+/// The switches of a fabric, and the flows of their hosts.
 pub(super) fn switches<'a>(
     fabric: &'a Rc<Fabric>,
     outstanding: usize,
@@ -250,7 +250,7 @@ async fn quiet(common: &Common) {
     }
 }
 
-/// Waits until all is done, or nothing has happened for long.
+/// Waits until everything is done, or nothing has happened for long.
 async fn until_progress(mut state: impl FnMut() -> (bool, Duration, usize)) -> Result<(), String> {
     loop {
         let (done, idle, finished) = state();

@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! Results, as a table and as JSON.
 
 use serde::Serialize;
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 pub(crate) struct Measured {
     /// Answers or paths.
     pub count: u64,
-    /// In so many seconds.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// Middle time from question to answer; `None` where no question that was put during the measurement was answered.
+    /// Median time from request to answer; `None` if no request of the measurement was answered.
     pub p50_us: Option<f64>,
-    /// Time that 99 of 100 stay under.
+    /// 99th percentile of this time.
     pub p99_us: Option<f64>,
-    /// Until all sessions stood.
+    /// Time until all sessions were up.
     pub connected_s: f64,
-    /// What the controller's main thread ran meanwhile, where the system tells: on a machine with other work, answers
-    /// per second of that say more than answers per second.
+    /// CPU time of the controller's main thread, if the system provides it. On a machine with other work, answers per
+    /// second of CPU time are more meaningful than answers per second.
     pub ran_s: Option<f64>,
 }
 
@@ -95,7 +95,7 @@ impl Row {
         }
     }
 
-    /// Prints it as a line, the first with the heads of the columns.
+    /// Prints the row as a line; before the first, also the column headings.
     pub(crate) fn print(&self, first: bool) {
         if first {
             println!(

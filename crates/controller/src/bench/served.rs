@@ -1,4 +1,4 @@
-//! The controllers that are measured: the same hub and sessions as ever, on a port of the loopback.
+//! The measured controllers: the usual hub and sessions, on a port of the loopback.
 
 use super::learning::Learning;
 use super::path_per_flow::PathPerFlow;
@@ -13,12 +13,12 @@ use std::io::Write;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
 
-/// Flows that one host may have: the load comes from a few.
+/// Maximum number of flows per host; high, because the load comes from few hosts.
 const FLOWS_PER_HOST: u32 = 10_000_000;
 
-/// Serves `learning` or `fabric:SCHEME:FABRIC`, prints the port, and runs until the one who started it is gone.
+/// Serves `learning` or `fabric:SCHEME:FABRIC`, prints the port, and runs until its parent process is gone.
 pub(crate) fn run(what: &str) -> Result<(), String> {
-    // When the one who started it goes, nobody holds the other end of its standard input.
+    // When the parent process is gone, standard input is closed.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
@@ -37,7 +37,7 @@ pub(crate) fn on_a_thread(what: &'static str) -> u16 {
     receiver.recv().unwrap()
 }
 
-/// What serves `learning` or `fabric:SCHEME:FABRIC`.
+/// The hub for `learning` or `fabric:SCHEME:FABRIC`.
 pub(super) fn hub(what: &str) -> Result<Hub, String> {
     let limits = Limits { packet_ins_per_port: 0, ..Limits::default() };
     let settings = (Sessions::default(), limits);
@@ -54,8 +54,8 @@ pub(super) fn hub(what: &str) -> Result<Hub, String> {
     Ok(Hub::new(Brain::Fabric(controller), Some(fabric), datapaths, settings))
 }
 
-/// The scheme of the registry; in the place of `spt` and `ecmp`, which leave all flows on default routes and so set up
-/// no paths, one that gives each flow by rules of its own the path that these would take.
+/// The scheme of the registry. `spt` and `ecmp` leave all flows on default routes and set up no paths. So they are
+/// replaced by a scheme whose rules give each flow the path that it would take.
 fn central(scheme: &str) -> Result<Box<dyn Scheme>, String> {
     match scheme {
         "spt" => Ok(Box::new(PathPerFlow::spt())),
@@ -67,7 +67,7 @@ fn central(scheme: &str) -> Result<Box<dyn Scheme>, String> {
     }
 }
 
-/// Whether a scheme gives a flow a path when it hears of its first packet; others wait for what is measured.
+/// Whether a scheme gives a flow a path after its first packet. Others wait for measurements.
 pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
     Ok(matches!(central(scheme)?.needs().detection, Detection::Label | Detection::Any { .. }))
 }

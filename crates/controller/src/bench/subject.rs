@@ -1,4 +1,4 @@
-//! Processes to be measured: this program again, and rivals where they are installed.
+//! Processes to measure: this program again, and installed rivals.
 
 use crate::load::resident_bytes;
 use std::io::{BufRead, BufReader};
@@ -7,23 +7,23 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a rival may take until it listens.
+/// Time limit until a rival listens.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A controller that is measured beside ours.
+/// Another controller, for comparison.
 pub(crate) struct Rival {
     pub name: &'static str,
-    /// Most switches it takes, where it has a limit, and what sets it.
+    /// Maximum number of switches, if it has a limit, and the cause of the limit.
     most: Option<(usize, &'static str)>,
     /// How it is started on a port.
     command: fn(u16) -> Command,
 }
 
-/// What came of starting a rival.
+/// The result of starting a rival.
 pub(crate) enum Start {
     /// It is not installed.
     Absent,
-    /// It cannot do what is asked.
+    /// It cannot do the measurement.
     Unfit(String),
     Runs(Subject),
 }
@@ -53,7 +53,7 @@ fn os_ken(port: u16) -> Command {
 }
 
 impl Rival {
-    /// Starts it for so many switches.
+    /// Starts it for this number of switches.
     pub(crate) fn start(&self, switches: usize) -> Start {
         if let Some((most, why)) = self.most.filter(|&(most, _)| switches > most) {
             return Start::Unfit(format!("it takes {most} switches at most ({why})"));
@@ -74,13 +74,13 @@ impl Rival {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        // It has to see that this one is gone again: it may count it.
+        // It must notice that this connection is gone, because it may count connections.
         std::thread::sleep(Duration::from_millis(200));
         Start::Runs(subject)
     }
 }
 
-/// A controller in a process of its own; it ends with this value.
+/// A controller in its own process, which ends when this value is dropped.
 pub(crate) struct Subject {
     child: Child,
     /// Port of the loopback it listens on.
