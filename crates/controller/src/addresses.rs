@@ -167,8 +167,8 @@ impl Learnt {
         Input::Place { prefix, at: self.fixed.get(&prefix).copied() }
     }
 
-    /// An address was placed by an earlier start, and nobody speaks for it. Whether it is to be asked once more; if
-    /// not, it is to be forgotten.
+    /// An address has a route from an earlier start, and no host has sent ARP for it. Returns whether to send a request
+    /// for it. After too many requests, the error is the input that removes the route.
     pub(crate) fn ask_again(&mut self, address: Ipv4Addr) -> Result<bool, Input> {
         if self.fixed.contains_key(&Prefix::host(address)) {
             return Ok(false);

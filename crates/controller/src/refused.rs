@@ -80,7 +80,7 @@ impl Refused {
             Refused::Broadcast => "IPv4 broadcast is not carried, but for DHCP",
             Refused::NoRoute => "no host of the fabric has the destination; see [discovery] and [[addresses]]",
             Refused::Arp => "ARP is not answered; set hosts = \"learn\" under [discovery]",
-            Refused::Other => "IPv4 and ARP alone are carried",
+            Refused::Other => "only IPv4 and ARP are carried",
         }
     }
 

@@ -61,8 +61,9 @@ impl Verifier {
         &mut self.wiring
     }
 
-    /// A port got or lost carrier. A dead cable that loses carrier is down anyway, and is tried again when it comes up.
-    /// Then returns the port at its other end, by the fabric's number, which counts as having carrier.
+    /// A port got or lost carrier. A dead cable that loses carrier is no longer marked as dead: its port reports it
+    /// down, and it is tried again when it comes up. In this case returns the port at its other end, by the fabric's
+    /// number, if that still has carrier.
     pub(crate) fn port(&mut self, now: Nanos, place: Place, up: bool) -> Option<Place> {
         if up {
             self.up_since.entry(place).or_insert(now);
