@@ -54,6 +54,24 @@ fn a_meter_goes_with_the_flow() {
     }
 }
 
+#[test]
+fn a_meter_that_was_lifted_while_its_switch_was_out_of_reach_goes_when_that_is_back() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let mut world = metered(needs);
+        let (flow, tor) = (world.id(), world.tor());
+        world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+        world.traffic(ms(300));
+        world.network.disconnect(tor);
+        world.act(Action::Pace { flow, rate_bps: None });
+        world.traffic(ms(100));
+        assert_eq!(meters(&world), (vec![8_000_000], true));
+        world.network.connect(tor);
+        world.traffic(ms(300));
+        assert_eq!(meters(&world), (vec![], false));
+        world.nothing_is_lost_or_left();
+    }
+}
+
 /// A rule that is added again counts from nothing, but its flow does not.
 #[test]
 fn bytes_are_counted_across_a_change_of_meter() {

@@ -124,6 +124,12 @@ impl Routes {
                 // Its idle time-out came while nobody could be told.
                 (false, false) => self.source_lost(cx, id, source.plan, false),
             }
+            if there && (source.leaving || outdated) {
+                // The rule that stood may have been the last to name its meter.
+                let stood =
+                    |(cookie, _): &&(Cookie, Rule)| (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan);
+                found.iter().filter(stood).for_each(|(_, rule)| self.meter_unnamed(tor, rule));
+            }
         }
     }
 
