@@ -317,3 +317,20 @@ proptest! {
         prop_assert!(hosts.transfers.is_empty(), "not over by {:?}: {:?}", hosts.world.now, hosts.transfers);
     }
 }
+
+/// Another scheme may have called a flow long, and have held it, that OFPT takes for a short one: nobody would let it go.
+#[test]
+fn a_flow_that_takes_no_turns_is_let_go_when_it_is_adopted() {
+    let mut world = World::new(FABRIC, "ofpt:sizes=announced", 1);
+    let hosts = world.view.fabric.hosts().to_vec();
+    world.deliver(&Event::Started);
+    for (id, size_bytes) in [(1, 79_946), (2, 10_000_000)] {
+        let flow = FlowId(id);
+        world.add_flow(flow, (hosts[0], 0), (hosts[4], 0), id as u16);
+        world.view.flows.get_mut(&flow).unwrap().size_bytes = Some(size_bytes).into();
+        let actions = world.deliver(&Event::FlowAdopted { flow });
+        assert!(actions.iter().any(|action| *action == Action::Release { flow }), "{size_bytes}: {actions:?}");
+    }
+    let actions = world.deliver(&Event::RatesMeasured { period: world.scheme.needs().poll_period.unwrap() });
+    assert!(!actions.iter().any(|action| matches!(action, Action::Hold { .. })), "{actions:?}");
+}

@@ -193,10 +193,16 @@ impl Dispatcher {
     }
 
     /// Adopts a flow: an earlier controller may have told it to wait.
-    pub(super) fn adopt(&mut self, flow: FlowId) {
-        if self.settings.schedule {
-            self.charges.of(Nanos::ZERO, flow).held = true;
-            self.waiting.insert(flow);
+    pub(super) fn adopt(&mut self, view: &View, id: FlowId, actions: &mut Vec<Action>) {
+        if !self.settings.schedule {
+            return;
+        }
+        if view.flows.get(&id).is_some_and(|flow| self.is_ours(view, flow)) {
+            self.charges.of(Nanos::ZERO, id).held = true;
+            self.waiting.insert(id);
+        } else {
+            // Its turn would never come: it takes no turns here.
+            actions.push(Action::Release { flow: id });
         }
     }
 

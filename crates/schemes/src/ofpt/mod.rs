@@ -171,7 +171,7 @@ impl Scheme for Ofpt {
             }
             Event::FlowArrived { flow } => self.arrive(now, view, *flow, actions),
             Event::FlowAdopted { flow } => {
-                self.dispatcher.adopt(*flow);
+                self.dispatcher.adopt(view, *flow, actions);
                 // It keeps its path, however many flows share it, until a round finds a better one.
                 self.router.arrive(now, view, *flow, actions);
                 self.arrive(now, view, *flow, actions);
