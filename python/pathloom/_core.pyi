@@ -1,6 +1,6 @@
 """The simulator: fabrics, path search and packet-level runs, written in Rust."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, final
 
 import numpy.typing as npt
@@ -84,10 +84,13 @@ class Fabric:
 class Simulation:
     """One run of one scheme."""
 
-    def __new__(cls, settings: str, scheme: object | None = None) -> Simulation:
+    def __new__(
+        cls, settings: str, scheme: object | None = None, make: Callable[[], object] | None = None
+    ) -> Simulation:
         """Prepares a run from settings as JSON text; see `pathloom.experiments.execution`.
 
-        `scheme`, an object with a method `handle`, stands in for the scheme that the settings name.
+        `scheme`, an object with a method `handle`, stands in for the scheme that the settings name; `make` makes
+        another for each controller that a fault starts.
         """
 
     def advance(self, until_s: float) -> float:
@@ -121,7 +124,10 @@ class Simulation:
         """
 
     def cable_faults(self) -> list[tuple[int, bool, list[int]]]:
-        """Cables that go down or come back, in order of time: nanoseconds, whether they come back, one link of each."""
+        """Cables that go down or come back, in order of time: nanoseconds, whether they come back, one link of each.
+
+        Raises `PathloomError` when a fault is of something else.
+        """
     def switch_tables(self) -> str:
         """What every switch has been told so far: JSON rows of node number, rules and groups."""
 

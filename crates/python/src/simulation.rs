@@ -9,7 +9,7 @@ use pathloom_model::spec::SpecError;
 use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
-use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Tap};
+use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Successor, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use pyo3::prelude::*;
@@ -56,7 +56,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    fn prepare(settings: &str, object: Option<Py<PyAny>>) -> Result<Simulation, Error> {
+    fn prepare(settings: &str, object: Option<Object>) -> Result<Simulation, Error> {
         let settings: Settings = serde_json::from_str(settings)?;
         // Before anything that takes long: who gives up waiting for it removes what stands then, and nothing comes after.
         let event_log = settings.event_log.as_deref().map(EventLog::create).transpose()?;
@@ -64,7 +64,7 @@ impl Simulation {
         let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
         let duration = parse_time(&settings.duration)?;
         let transport = settings.transport.as_deref().map(TransportSpec::parse).transpose()?;
-        let (central, transport, troubles) = programs(&settings, transport, object)?;
+        let Programs { central, successor, transport, troubles } = programs(&settings, transport, object)?;
         let control =
             settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
         let faults =
@@ -76,6 +76,7 @@ impl Simulation {
             fabric: fabric.clone(),
             workload: workload.clone(),
             central,
+            successor: Some(successor),
             transport,
             control,
             duration,
@@ -99,21 +100,42 @@ impl Simulation {
     }
 }
 
+/// A scheme written in Python: an object, and what makes another one of its kind.
+struct Object {
+    scheme: Py<PyAny>,
+    make: Option<Py<PyAny>>,
+}
+
+/// The programs of a run.
+struct Programs {
+    central: Box<dyn Scheme>,
+    /// What makes the central policy anew.
+    successor: Successor,
+    /// What hosts run.
+    transport: TransportSpec,
+    /// What goes wrong in the central policy.
+    troubles: Troubles,
+}
+
 /// The central policy (the object where there is one, or what the registry knows by that name), and what hosts run under it.
-fn programs(
-    settings: &Settings,
-    transport: Option<TransportSpec>,
-    object: Option<Py<PyAny>>,
-) -> Result<(Box<dyn Scheme>, TransportSpec, Troubles), Error> {
-    if let Some(object) = object {
-        let scheme = Python::attach(|py| PyScheme::new(py, &settings.scheme, object))?;
-        let troubles = scheme.troubles();
-        return Ok((Box::new(scheme), transport.unwrap_or_default(), troubles));
+fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Option<Object>) -> Result<Programs, Error> {
+    if let Some(Object { scheme, make }) = object {
+        let scheme = Python::attach(|py| PyScheme::new(py, &settings.scheme, scheme))?;
+        let (troubles, label) = (scheme.troubles(), settings.scheme.clone());
+        let noted = troubles.clone();
+        let successor = move || {
+            let made = Python::attach(|py| PyScheme::successor(py, &label, make.as_ref()?, &noted));
+            made.map(|scheme| Box::new(scheme) as Box<dyn Scheme>)
+        };
+        let (central, successor) = (Box::new(scheme), Box::new(successor));
+        return Ok(Programs { central, successor, transport: transport.unwrap_or_default(), troubles });
     }
     let scheme = crate::registry::registry().parse(&settings.scheme)?;
     let transport = scheme.transport_with(transport).map_err(Error::Transport)?;
-    let central = scheme.central(settings.seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
-    Ok((central, transport, Troubles::default()))
+    let seed = settings.seed;
+    let central = scheme.central(seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
+    let successor = Box::new(move || scheme.central(seed));
+    Ok(Programs { central, successor, transport, troubles: Troubles::default() })
 }
 
 fn start<T: Tap>(
@@ -138,9 +160,15 @@ macro_rules! of_run {
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (settings, scheme = None))]
-    fn new(py: Python<'_>, settings: &str, scheme: Option<Py<PyAny>>) -> Result<Simulation, Error> {
-        py.detach(|| Simulation::prepare(settings, scheme))
+    #[pyo3(signature = (settings, scheme = None, make = None))]
+    fn new(
+        py: Python<'_>,
+        settings: &str,
+        scheme: Option<Py<PyAny>>,
+        make: Option<Py<PyAny>>,
+    ) -> Result<Simulation, Error> {
+        let object = scheme.map(|scheme| Object { scheme, make });
+        py.detach(|| Simulation::prepare(settings, object))
     }
 
     fn advance(&self, py: Python<'_>, until_s: f64) -> f64 {
@@ -190,10 +218,10 @@ impl Simulation {
         PyList::new(py, flows.iter().map(|flow| offered_dict(py, flow)).collect::<PyResult<Vec<_>>>()?)
     }
 
-    fn cable_faults(&self, py: Python<'_>) -> Vec<(u64, bool, Vec<u32>)> {
+    fn cable_faults(&self, py: Python<'_>) -> Result<Vec<(u64, bool, Vec<u32>)>, Error> {
         let faults = py.detach(|| of_run!(&*self.lock(), sim => sim.cable_faults()));
         let numbers = |links: Vec<LinkId>| links.into_iter().map(|link| link.0).collect();
-        faults.into_iter().map(|(at, up, links)| (at.0, up, numbers(links))).collect()
+        Ok(faults?.into_iter().map(|(at, up, links)| (at.0, up, numbers(links))).collect())
     }
 
     fn switch_tables(&self, py: Python<'_>) -> Result<String, Error> {

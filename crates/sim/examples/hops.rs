@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fabric,
         workload,
         central,
+        successor: None,
         transport,
         control,
         duration,

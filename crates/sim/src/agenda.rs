@@ -7,6 +7,17 @@ use pathloom_model::NodeId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+/// Where a message to the controller comes from. It is lost with that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// A switch, in its session of this number.
+    Session(NodeId, u32),
+    /// The controller of this number itself: its solver answers, or a session of it has begun or ended.
+    Controller(u32),
+    /// A host, or whoever operates the fabric.
+    Outside,
+}
+
 /// Something due.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -26,10 +37,12 @@ pub(crate) enum Event {
     Deliver { output: Box<Output>, session: u32 },
     /// A switch has carried out a message.
     Apply { output: Box<Output>, session: u32 },
-    /// A message reaches the controller; what came from a switch is lost with the session it was sent in.
-    Inform { input: Box<Input>, sent: Option<(NodeId, u32)> },
-    /// The controller has dealt with the message at the head of its queue.
-    Served,
+    /// A message reaches the controller.
+    Inform { input: Box<Input>, origin: Origin },
+    /// The controller, the one of this number, has dealt with what it took from the head of its queue.
+    Served { controller: u32 },
+    /// The controller writes its snapshot.
+    Keep,
     /// The controller's own timer.
     ControllerTimer,
     /// Rules of a switch may time out.

@@ -1,11 +1,11 @@
 //! What is looked at before a run begins.
 
 use crate::settings::{SimError, SimSettings};
-use pathloom_model::{Fabric, LinkState, Nanos, NodeId};
+use pathloom_model::{Fabric, Fault, LinkState, Nanos, NodeId};
 use pathloom_workload::Workload;
 
-/// Whether a run can be set up: there is something to send, between hosts, and an end.
-pub(crate) fn check(settings: &SimSettings) -> Result<(), SimError> {
+/// Whether a run can be set up: there is something to send, between hosts, and an end, and no fault asks for what cannot be.
+pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), SimError> {
     let Workload { flows, .. } = &*settings.workload;
     let whole = settings.duration.0.checked_mul(u64::from(settings.drain) + 1);
     if flows.is_empty() {
@@ -16,6 +16,14 @@ pub(crate) fn check(settings: &SimSettings) -> Result<(), SimError> {
     }
     if whole.is_none_or(|whole| whole > Nanos::from_secs(200 * 86_400).0) {
         return Err(SimError::TooLong);
+    }
+    if Fault::restarts(&settings.faults) > 0 {
+        if settings.successor.is_none() {
+            return Err(SimError::NoSuccessor);
+        }
+        if has_journal {
+            return Err(SimError::LogOfTwo);
+        }
     }
     let hosts = settings.fabric.hosts();
     let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();

@@ -3,15 +3,19 @@
 //! Each message takes the channel's delay. The controller works off what reaches it one by one; a switch carries out what
 //! reaches it in order. The machine in the middle is the same `control::Controller` that drives live switches.
 
-use crate::agenda::{Agenda, Event};
+use crate::agenda::{Agenda, Event, Origin};
 use crate::network::Network;
 use crate::outcome::ControlOutcome;
 use crate::settings::ControlSettings;
+use crate::starts::Starts;
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
-use pathloom_control::{Controller, Input, Output, PortStats, Removal, RuleStats, SOURCE_COOKIE, SOURCE_COOKIE_MASK};
+use pathloom_control::{
+    Config, Controller, Input, Output, PortStats, Removal, RuleStats, SOURCE_COOKIE, SOURCE_COOKIE_MASK,
+};
 use pathloom_model::rules::Rule;
 use pathloom_model::{Fabric, LinkState, Nanos, NodeId, PortNo};
+use pathloom_scheme::Scheme;
 use pathloom_switching::{Removed, Switch};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,8 +37,10 @@ pub(crate) struct ControlPlane {
     fabric: Arc<Fabric>,
     settings: ControlSettings,
     pub(crate) controller: Controller,
+    pub(crate) starts: Starts,
     waiting: VecDeque<Input>,
-    serving: bool,
+    /// How many of `waiting` the controller is at; 0 while it is idle.
+    serving: usize,
     /// When the controller's timer is in the agenda for.
     timer: Ps,
     /// By node: when the switch will have carried out what has reached it, and when it looks for old rules next.
@@ -45,6 +51,13 @@ pub(crate) struct ControlPlane {
     /// By node: whether the session stands, and how many there have been.
     connected: Vec<bool>,
     sessions: Vec<u32>,
+    /// By node: whether faults keep the session from standing: lost by itself, or with its switch.
+    session_cut: Vec<bool>,
+    switch_dead: Vec<bool>,
+    /// By node: what the switch takes to carry out a change.
+    pub(crate) install: Vec<Ps>,
+    /// Whether switches answer barriers when they come, and not when what came before is done: wrong, for tests.
+    pub(crate) hasty_barriers: bool,
     messages: u64,
     rules_max: usize,
     busy: Ps,
@@ -53,25 +66,32 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    pub(crate) fn new(fabric: Arc<Fabric>, settings: ControlSettings, controller: Controller) -> ControlPlane {
+    pub(crate) fn new(fabric: Arc<Fabric>, settings: ControlSettings, central: Box<dyn Scheme>) -> ControlPlane {
         let nodes = fabric.nodes().len();
+        let rule_limit = settings.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+        let config = Config { rule_limit, enforcement: settings.enforcement, ..Config::default() };
         ControlPlane {
+            controller: Controller::new(config.clone(), fabric.clone(), central),
+            starts: Starts::new(config),
             fabric,
-            settings,
-            controller,
             waiting: VecDeque::new(),
-            serving: false,
+            serving: 0,
             timer: NEVER,
             agent_free: vec![0; nodes],
             sweep: vec![NEVER; nodes],
             asked: vec![NEVER; nodes],
             connected: vec![false; nodes],
             sessions: vec![0; nodes],
+            session_cut: vec![false; nodes],
+            switch_dead: vec![false; nodes],
+            install: vec![to_ps(settings.install); nodes],
+            hasty_barriers: false,
             messages: 0,
             rules_max: 0,
             busy: 0,
             busy_at_last_measure: 0,
             journal: None,
+            settings,
         }
     }
 
@@ -95,7 +115,8 @@ impl ControlPlane {
                 None if self.controller.poll_timeout() == Some(Nanos::ZERO) => Input::Timeout,
                 None => break,
             };
-            let mut outputs = self.feed(0, input);
+            self.feed(0, input);
+            let mut outputs = self.outputs(0);
             exchanged += 1 + outputs.len() as u64;
             for output in outputs.drain(..) {
                 if let Output::Solve { .. } = &output {
@@ -119,14 +140,20 @@ impl ControlPlane {
     pub(crate) fn tell(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
         let switch = input.switch();
         if switch.is_none_or(|switch| self.connected[switch.index()]) {
-            let sent = switch.map(|switch| (switch, self.sessions[switch.index()]));
-            agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), sent });
+            let session = |switch: NodeId| Origin::Session(switch, self.sessions[switch.index()]);
+            let origin = switch.map_or(Origin::Outside, session);
+            agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), origin });
         }
     }
 
     /// A message has reached the controller.
-    pub(crate) fn inform(&mut self, now: Ps, agenda: &mut Agenda, input: Input, sent: Option<(NodeId, u32)>) {
-        if sent.is_some_and(|(switch, session)| session != self.sessions[switch.index()]) {
+    pub(crate) fn inform(&mut self, now: Ps, agenda: &mut Agenda, input: Input, origin: Origin) {
+        let lost = match origin {
+            Origin::Session(switch, session) => session != self.sessions[switch.index()],
+            Origin::Controller(number) => number != self.starts.number,
+            Origin::Outside => false,
+        };
+        if lost || !self.starts.running {
             return;
         }
         // What the controller's own solver says crosses no channel.
@@ -136,20 +163,24 @@ impl ControlPlane {
     }
 
     fn serve(&mut self, now: Ps, agenda: &mut Agenda) {
-        if !self.serving && !self.waiting.is_empty() {
-            self.serving = true;
-            self.busy += to_ps(self.settings.service);
-            agenda.push(now + to_ps(self.settings.service), Event::Served);
+        if self.serving == 0 && !self.waiting.is_empty() {
+            self.serving = self.waiting.len().min(self.settings.batch);
+            let takes = to_ps(self.settings.service) * self.serving as Ps;
+            self.busy += takes;
+            agenda.push(now + takes, Event::Served { controller: self.starts.number });
         }
     }
 
-    /// The controller has worked off the message at the head of its queue.
-    pub(crate) fn served(&mut self, now: Ps, agenda: &mut Agenda) {
-        self.serving = false;
-        if let Some(input) = self.waiting.pop_front() {
-            self.measure_rtt(now, agenda, &input);
-            self.give(now, agenda, input);
+    /// The controller has worked off what it took from the head of its queue.
+    pub(crate) fn served(&mut self, now: Ps, agenda: &mut Agenda, controller: u32) {
+        if controller != self.starts.number || !self.starts.running {
+            return;
         }
+        for input in self.waiting.drain(..std::mem::take(&mut self.serving)).collect::<Vec<Input>>() {
+            self.measure_rtt(now, agenda, &input);
+            self.feed(now, input);
+        }
+        self.flush(now, agenda);
         self.serve(now, agenda);
     }
 
@@ -166,6 +197,9 @@ impl ControlPlane {
     /// The controller's timer is due, perhaps.
     pub(crate) fn timer_due(&mut self, now: Ps, agenda: &mut Agenda) {
         self.timer = NEVER;
+        if !self.starts.running {
+            return;
+        }
         if self.controller.poll_timeout().is_some_and(|at| to_ps(at) <= now) {
             self.give(now, agenda, Input::Timeout);
         } else {
@@ -176,12 +210,29 @@ impl ControlPlane {
     pub(crate) fn measure_load(&mut self, now: Ps, agenda: &mut Agenda) {
         let busy = self.busy - std::mem::replace(&mut self.busy_at_last_measure, self.busy);
         let busy_share = (busy as f64 / to_ps(LOAD_WINDOW) as f64).min(1.0);
-        self.give(now, agenda, Input::Load { busy_share });
+        if self.starts.running {
+            self.give(now, agenda, Input::Load { busy_share });
+        }
         agenda.push(now + to_ps(LOAD_WINDOW), Event::MeasureLoad);
     }
 
     fn give(&mut self, now: Ps, agenda: &mut Agenda, input: Input) {
-        for output in self.feed(now, input) {
+        self.feed(now, input);
+        self.flush(now, agenda);
+    }
+
+    /// The controller takes an input. [`ControlPlane::flush`] must follow.
+    fn feed(&mut self, now: Ps, input: Input) {
+        let at = to_nanos(now);
+        if let Some(journal) = &mut self.journal {
+            journal.input(at, &input);
+        }
+        self.controller.feed(at, input);
+    }
+
+    /// Sends what the controller wants after all that it was fed.
+    fn flush(&mut self, now: Ps, agenda: &mut Agenda) {
+        for output in self.outputs(now) {
             match output {
                 Output::Solve { .. } => self.solve(now, output, agenda),
                 other => {
@@ -198,12 +249,9 @@ impl ControlPlane {
         self.arm(now, agenda);
     }
 
-    fn feed(&mut self, now: Ps, input: Input) -> Vec<Output> {
+    fn outputs(&mut self, now: Ps) -> Vec<Output> {
         let at = to_nanos(now);
-        if let Some(journal) = &mut self.journal {
-            journal.input(at, &input);
-        }
-        self.controller.handle(at, input);
+        self.controller.flush();
         let outputs: Vec<Output> = std::iter::from_fn(|| self.controller.poll_output()).collect();
         if let Some(journal) = &mut self.journal {
             outputs.iter().for_each(|output| journal.output(at, output));
@@ -215,7 +263,8 @@ impl ControlPlane {
         if let Output::Solve { ticket, input, modelled } = output {
             let answer = self.controller.solver()(self.controller.view(), &input);
             let solved = Input::Solved { ticket, answer };
-            agenda.push(now + to_ps(modelled), Event::Inform { input: Box::new(solved), sent: None });
+            let origin = Origin::Controller(self.starts.number);
+            agenda.push(now + to_ps(modelled), Event::Inform { input: Box::new(solved), origin });
         }
     }
 
@@ -240,6 +289,9 @@ impl ControlPlane {
         if !self.stands(switch, session) {
             return;
         }
+        if let (Output::Barrier { xid, .. }, true) = (&*output, self.hasty_barriers) {
+            return self.tell(now, agenda, Input::BarrierReply { switch, xid: *xid });
+        }
         let changes = matches!(
             *output,
             Output::AddRule { .. }
@@ -249,7 +301,7 @@ impl ControlPlane {
                 | Output::AddMeter { .. }
                 | Output::DeleteMeter { .. }
         );
-        let takes = if changes { to_ps(self.settings.install) } else { 0 };
+        let takes = if changes { self.install[switch.index()] } else { 0 };
         let done = self.agent_free[switch.index()].max(now) + takes;
         self.agent_free[switch.index()] = done;
         agenda.push(done, Event::Apply { output, session });
@@ -356,18 +408,85 @@ impl ControlPlane {
         self.arm_sweep(now, switch, network, agenda);
     }
 
-    /// A switch failed or came back, with an empty table.
-    pub(crate) fn set_connected(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, up: bool, links: &LinkState) {
+    /// A switch failed or came back.
+    pub(crate) fn set_switch(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, up: bool, links: &LinkState) {
+        self.switch_dead[switch.index()] = !up;
+        self.see_to_session(now, agenda, switch, links);
+    }
+
+    /// The session to a switch is lost, or may stand again.
+    pub(crate) fn set_session(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, up: bool, links: &LinkState) {
+        self.session_cut[switch.index()] = !up;
+        self.see_to_session(now, agenda, switch, links);
+    }
+
+    /// The session to a switch ends and begins anew, if it stands.
+    pub(crate) fn renew_session(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, links: &LinkState) {
+        let cut = std::mem::replace(&mut self.session_cut[switch.index()], true);
+        self.see_to_session(now, agenda, switch, links);
+        self.set_session(now, agenda, switch, !cut, links);
+    }
+
+    /// Begins or ends the session to a switch where faults have changed whether it can stand.
+    fn see_to_session(&mut self, now: Ps, agenda: &mut Agenda, switch: NodeId, links: &LinkState) {
+        let up = self.starts.running && !self.session_cut[switch.index()] && !self.switch_dead[switch.index()];
         if std::mem::replace(&mut self.connected[switch.index()], up) == up {
             return;
         }
         self.sessions[switch.index()] += 1;
         self.asked[switch.index()] = NEVER;
+        if !self.starts.running {
+            return;
+        }
         let input = match up {
             true => Input::SwitchUp { switch, ports_down: self.ports_down(switch, links) },
             false => Input::SwitchDown { switch },
         };
-        agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), sent: None });
+        let origin = Origin::Controller(self.starts.number);
+        agenda.push(now + to_ps(self.settings.delay), Event::Inform { input: Box::new(input), origin });
+    }
+
+    /// The controller stops without a word: what it has not begun to send, and what is under way to it, is lost.
+    pub(crate) fn kill(&mut self, now: Ps, agenda: &mut Agenda, links: &LinkState) {
+        self.starts.end(&self.controller);
+        self.waiting.clear();
+        self.serving = 0;
+        for &switch in self.fabric.clone().switches() {
+            self.see_to_session(now, agenda, switch, links);
+        }
+    }
+
+    /// A controller starts, and switches find it.
+    pub(crate) fn restart(&mut self, now: Ps, agenda: &mut Agenda, links: &LinkState, from_snapshot: bool) {
+        if self.starts.running {
+            self.kill(now, agenda, links);
+        }
+        let Some(controller) = self.starts.begin(&self.fabric, to_nanos(now), from_snapshot) else { return };
+        self.controller = controller;
+        self.timer = NEVER;
+        for &switch in self.fabric.clone().switches() {
+            self.see_to_session(now, agenda, switch, links);
+        }
+        self.arm(now, agenda);
+    }
+
+    /// The controller writes its snapshot, and does so again later.
+    pub(crate) fn keep(&mut self, now: Ps, agenda: &mut Agenda) {
+        self.starts.keep(&self.controller);
+        agenda.push(now + to_ps(self.settings.snapshot), Event::Keep);
+    }
+
+    /// Another scheme is in charge from now on. A controller that is dead does not hear of it.
+    pub(crate) fn set_scheme(&mut self, now: Ps, agenda: &mut Agenda, scheme: Box<dyn Scheme>) {
+        if self.starts.running {
+            self.controller.set_scheme(to_nanos(now), scheme);
+            self.flush(now, agenda);
+        }
+    }
+
+    /// Whether the controller runs and a session to every switch stands.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.fabric.switches().iter().all(|switch| self.connected[switch.index()])
     }
 
     fn ports_down(&self, switch: NodeId, links: &LinkState) -> Vec<PortNo> {
@@ -376,12 +495,13 @@ impl ControlPlane {
     }
 
     pub(crate) fn outcome(&self, now: Ps) -> ControlOutcome {
+        let [routes, reroutes, polls] = self.starts.counted(&self.controller);
         ControlOutcome {
             messages: self.messages,
             rules_max: self.rules_max as u64,
-            routes: self.controller.counts().routes,
-            reroutes: self.controller.counts().reroutes,
-            polls: self.controller.counts().polls,
+            routes,
+            reroutes,
+            polls,
             polling_period: self.controller.counts().polling_period(),
             busy_share: if now == 0 { 0.0 } else { (self.busy as f64 / now as f64).min(1.0) },
         }

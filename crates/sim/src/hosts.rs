@@ -3,7 +3,7 @@
 
 mod multipath;
 
-use crate::agenda::{Agenda, Event};
+use crate::agenda::{Agenda, Event, Origin};
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::marks::Marks;
@@ -46,6 +46,8 @@ pub(crate) struct Hosts {
     marking: bool,
     /// When arrivals stop: from then on, the run ends with the last transfer.
     duration: Ps,
+    /// Whether the run goes on after the last transfer.
+    pub(crate) keeps_going: bool,
 }
 
 /// What is known about a run before it begins that decides what hosts do.
@@ -77,6 +79,7 @@ impl Hosts {
             transport,
             multipaths,
             duration,
+            keeps_going: false,
         }
     }
 
@@ -269,7 +272,7 @@ impl Hosts {
     }
 
     fn stop_if_finished(&mut self, agenda: &mut Agenda) {
-        if self.transfers.all_finished() {
+        if self.transfers.all_finished() && !self.keeps_going {
             agenda.halt();
         }
     }
@@ -295,7 +298,7 @@ impl Hosts {
 
     /// Tells the controller something.
     fn tell(&self, now: Ps, agenda: &mut Agenda, input: Input) {
-        agenda.push(now + self.control_delay, Event::Inform { input: Box::new(input), sent: None });
+        agenda.push(now + self.control_delay, Event::Inform { input: Box::new(input), origin: Origin::Outside });
     }
 
     #[inline(never)]
@@ -484,6 +487,11 @@ impl Hosts {
         if let Some((slot, _)) = self.find(network, five_tuple) {
             self.end_hold(now, network, agenda, slot);
         }
+    }
+
+    /// Subflows that the controller keeps from sending.
+    pub(crate) fn held(&self) -> usize {
+        self.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.held_until > 0).count()
     }
 
     fn end_hold<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {

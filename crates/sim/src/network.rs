@@ -9,7 +9,7 @@ use crate::marks::Marks;
 use crate::outcome::PacketTotals;
 use crate::packet::{Packet, TagBits};
 use crate::settings::ControlSettings;
-use crate::tap::{Fate, Tap};
+use crate::tap::{Fate, Loss, Tap};
 use crate::time::{to_nanos, Ps};
 use crate::trusted::item_mut;
 use crate::wheel::Wheel;
@@ -171,12 +171,21 @@ impl<T: Tap> Network<T> {
         self.totals.decisions += 1;
         let decision = program.decide(in_port, &headers);
         let nanos = to_nanos(now);
-        let passes = packet.hop() < TTL
-            && decision.meters.iter().all(|&meter| program.pass_meter(nanos, meter, packet.wire() as u32));
+        let in_time = packet.hop() < TTL;
+        let passes =
+            in_time && decision.meters.iter().all(|&meter| program.pass_meter(nanos, meter, packet.wire() as u32));
         program.credit(&decision.rules, 1, packet.wire(), nanos);
         let copy = decision.copied.then_some(PacketIn { switch, in_port, headers });
         if !passes || decision.emissions.is_empty() {
             self.totals.dropped_at_switches += 1;
+            if T::ON {
+                let why = match (in_time, passes) {
+                    (false, _) => Loss::Loop,
+                    (true, false) => Loss::Metered,
+                    (true, true) => Loss::NoRule,
+                };
+                self.tap.lost(now, switch, &headers, why);
+            }
             return (copy, 1);
         }
         self.remember(link, switch, &packet, &decision);

@@ -3,8 +3,9 @@
 
 use crate::simulation::Simulation;
 use crate::tap::Tap;
-use pathloom_model::rules::{Group, Rule};
-use pathloom_model::{Damage, FiveTuple, LinkId, LinkState, Nanos, NodeId};
+use pathloom_model::rules::{Group, Meter, Rule};
+use pathloom_model::spec::SpecError;
+use pathloom_model::{Damage, Fault, FaultKind, FiveTuple, LinkId, LinkState, Nanos, NodeId};
 use pathloom_workload::FlowSpec;
 
 /// One transfer as the run will offer it.
@@ -34,6 +35,8 @@ pub struct SwitchTables {
     pub rules: Vec<Rule>,
     /// Its groups by identifier.
     pub groups: Vec<Group>,
+    /// Its meters by identifier.
+    pub meters: Vec<Meter>,
 }
 
 impl<T: Tap> Simulation<T> {
@@ -59,11 +62,22 @@ impl<T: Tap> Simulation<T> {
 
     /// The cables that faults take down and bring back, in order of time: when, whether they come back, and one direction
     /// of each.
-    pub fn cable_faults(&self) -> Vec<(Nanos, bool, Vec<LinkId>)> {
+    ///
+    /// # Errors
+    /// The first fault that is none of cables and nodes.
+    pub fn cable_faults(&self) -> Result<Vec<(Nanos, bool, Vec<LinkId>)>, SpecError> {
         let mut faults = self.faults.clone();
         faults.sort_by_key(|fault| fault.at);
         let (mut damage, mut state) = (Damage::of(&self.fabric), LinkState::of(&self.fabric));
-        faults.iter().map(|fault| (fault.at, fault.up, damage.apply(&self.fabric, fault, &mut state))).collect()
+        let row = |fault: &Fault| match fault.kind {
+            FaultKind::Carrier { up, .. } => Ok((fault.at, up, damage.apply(&self.fabric, fault, &mut state))),
+            _ => Err(SpecError {
+                what: "fault",
+                spec: fault.text(&self.fabric).to_string(),
+                problem: "only the simulator does this; the lab takes cables and switches down and up".into(),
+            }),
+        };
+        faults.iter().map(row).collect()
     }
 
     /// What every switch has been told so far, in the order of the fabric.
@@ -74,6 +88,7 @@ impl<T: Tap> Simulation<T> {
                 switch: node,
                 rules: switch.rules().into_iter().map(|(rule, _)| rule.clone()).collect(),
                 groups: switch.groups().cloned().collect(),
+                meters: switch.meters().copied().collect(),
             })
         });
         tables.collect()

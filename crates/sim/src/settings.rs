@@ -41,6 +41,11 @@ pub struct ControlSettings {
     pub long_bytes: u64,
     /// When links hand packets on.
     pub handover: Handover,
+    /// Messages that the controller takes from its queue at a time. It sends one barrier to a switch for all that they
+    /// lead to.
+    pub batch: usize,
+    /// How often the controller writes the snapshot that a fault may start the next one from.
+    pub snapshot: Nanos,
 }
 
 impl Default for ControlSettings {
@@ -53,13 +58,15 @@ impl Default for ControlSettings {
             enforcement: Enforcement::Host,
             long_bytes: 100_000,
             handover: Handover::End,
+            batch: 1,
+            snapshot: Nanos::from_secs(5),
         }
     }
 }
 
 impl ControlSettings {
-    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter,handover=end|begin`, with
-    /// or without `control:` before it; `tcam` may be called `rules`.
+    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter,handover=end|begin,batch=1,
+    /// snapshot=5s`, with or without `control:` before it; `tcam` may be called `rules`.
     pub fn parse(text: &str) -> Result<ControlSettings, SpecError> {
         let full = if text.starts_with("control:") { text.to_owned() } else { format!("control:{text}") };
         let spec = Spec::parse("control", &full)?;
@@ -72,7 +79,12 @@ impl ControlSettings {
             enforcement: spec.choice("enforcement", &ENFORCEMENTS)?.unwrap_or(d.enforcement),
             long_bytes: spec.size_bytes("long")?.unwrap_or(d.long_bytes),
             handover: spec.choice("handover", &HANDOVERS)?.unwrap_or(d.handover),
+            batch: spec.count("batch", 1, MOST_RULES)?.map_or(d.batch, |batch| batch as usize),
+            snapshot: spec.time("snapshot")?.unwrap_or(d.snapshot),
         };
+        if settings.snapshot == Nanos::ZERO {
+            return Err(spec.error("snapshot is 0; expected how often the controller writes one, such as 5s"));
+        }
         spec.finish()?;
         Ok(settings)
     }
@@ -93,6 +105,9 @@ fn rule_limit(spec: &Spec) -> Result<Option<usize>, SpecError> {
 /// More rules than any switch has.
 const MOST_RULES: u64 = u32::MAX as u64;
 
+/// Makes the scheme of a controller that a fault starts; `None` where it cannot, which leaves the controller dead.
+pub type Successor = Box<dyn FnMut() -> Option<Box<dyn Scheme>> + Send>;
+
 /// Everything that decides the course of a run.
 pub struct SimSettings {
     /// The network.
@@ -101,6 +116,8 @@ pub struct SimSettings {
     pub workload: Arc<Workload>,
     /// The scheme.
     pub central: Box<dyn Scheme>,
+    /// What makes the scheme anew for every controller that `faults` start; `None` if they start none.
+    pub successor: Option<Successor>,
     /// What the hosts run.
     pub transport: TransportSpec,
     /// Controller and switches.
@@ -109,7 +126,7 @@ pub struct SimSettings {
     pub duration: Nanos,
     /// After that, transfers under way have this many times `duration` to finish.
     pub drain: u32,
-    /// Links and switches that fail and come back.
+    /// What fails and comes back.
     pub faults: Vec<Fault>,
     /// Seed of whatever the run itself draws: the source ports, and through them the choice of ECMP.
     pub seed: u64,
@@ -127,6 +144,14 @@ pub enum SimError {
     /// The run is longer than the simulator's clock.
     #[error("--duration and its drain come to more than 200 days, which the simulator's clock does not hold")]
     TooLong,
+    /// Faults restart the controller, and there is nothing to make its scheme anew with.
+    #[error("a fault restarts the controller, but this scheme cannot be made anew")]
+    NoSuccessor,
+    /// A log of messages is of one controller.
+    #[error(
+        "an event log is of one controller, and a fault starts another; leave out --event-log or controller-restart"
+    )]
+    LogOfTwo,
     /// A transfer between nodes that are not two hosts.
     #[error("flow {flow} does not run between two hosts of the fabric")]
     NotHosts {

@@ -12,8 +12,8 @@ use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::{Plan, Transfers};
-use pathloom_control::{Config, Controller, Input, Output};
-use pathloom_model::{Damage, Fabric, Fault, FaultTarget, LinkId, LinkState, Nanos};
+use pathloom_control::{Input, Output};
+use pathloom_model::{Damage, Fabric, Fault, FaultKind, LinkId, LinkState, Nanos};
 use std::sync::Arc;
 
 /// One run of one scheme.
@@ -21,12 +21,12 @@ pub struct Simulation<T: Tap = NoTap> {
     pub(crate) fabric: Arc<Fabric>,
     pub(crate) network: Network<T>,
     pub(crate) hosts: Hosts,
-    control: ControlPlane,
-    agenda: Agenda,
+    pub(crate) control: ControlPlane,
+    pub(crate) agenda: Agenda,
     pub(crate) faults: Vec<Fault>,
-    link_state: LinkState,
-    damage: Damage,
-    now: Ps,
+    pub(crate) link_state: LinkState,
+    pub(crate) damage: Damage,
+    pub(crate) now: Ps,
     duration: Ps,
     end: Ps,
 }
@@ -48,7 +48,7 @@ impl<T: Tap> Simulation<T> {
         tap: T,
         journal: Option<Box<dyn Journal + Send>>,
     ) -> Result<Simulation<T>, SimError> {
-        check(&settings)?;
+        check(&settings, journal.is_some())?;
         let SimSettings { fabric, workload, seed, .. } = &settings;
         let plan = match settings.transport.mptcp() {
             None => Plan::single(fabric, workload, *seed),
@@ -64,7 +64,8 @@ impl<T: Tap> Simulation<T> {
         journal: Option<Box<dyn Journal + Send>>,
         plan: Plan,
     ) -> Result<Simulation<T>, SimError> {
-        let SimSettings { fabric, workload, central, transport, control, duration, drain, faults, seed } = settings;
+        let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
+        let SimSettings { duration, drain, faults, seed, .. } = settings;
         let network =
             Network::new(fabric.clone(), &control, Marks::of(transport.settings()), longest_way(&fabric), tap);
         let transfers = Transfers::new(&fabric, workload, plan, transport.settings());
@@ -72,11 +73,9 @@ impl<T: Tap> Simulation<T> {
         let duration = to_ps(duration);
         let settings = HostSettings { transport: &transport, needs: &needs, control: &control, duration, seed };
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
-        let rule_limit = control.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
-        let config = Config { rule_limit, enforcement: control.enforcement, ..Config::default() };
-        let controller = Controller::new(config, fabric.clone(), central);
-        let mut plane = ControlPlane::new(fabric.clone(), control, controller);
+        let mut plane = ControlPlane::new(fabric.clone(), control, central);
         plane.journal = journal;
+        plane.starts.successor = successor;
         let mut simulation = Simulation {
             network,
             hosts,
@@ -105,6 +104,9 @@ impl<T: Tap> Simulation<T> {
         rested.ok_or(SimError::Restless(limit))?;
         for (index, fault) in self.faults.iter().enumerate() {
             self.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
+        }
+        if self.faults.iter().any(|fault| fault.kind == FaultKind::ControllerRestart { from_snapshot: true }) {
+            self.control.keep(0, &mut self.agenda);
         }
         self.agenda.push(self.duration, Event::EndOfArrivals);
         if let Some(at) = self.hosts.transfers.next_start() {
@@ -208,8 +210,9 @@ impl<T: Tap> Simulation<T> {
             Event::LeaseOver { slot, use_count } => hosts.lease_over(at, network, agenda, (slot, use_count)),
             Event::Deliver { output, session } => self.reached(at, output, session),
             Event::Apply { output, session } => self.control.applied(at, network, agenda, (*output, session)),
-            Event::Inform { input, sent } => self.control.inform(at, agenda, *input, sent),
-            Event::Served => self.control.served(at, agenda),
+            Event::Inform { input, origin } => self.control.inform(at, agenda, *input, origin),
+            Event::Served { controller } => self.control.served(at, agenda, controller),
+            Event::Keep => self.control.keep(at, agenda),
             Event::ControllerTimer => self.control.timer_due(at, agenda),
             Event::Sweep(switch) => self.control.sweep(at, switch, network, agenda),
             Event::MeasureLoad => self.control.measure_load(at, agenda),
@@ -229,36 +232,6 @@ impl<T: Tap> Simulation<T> {
             Output::ReleaseFlow { five_tuple, .. } => hosts.let_go(now, network, agenda, &five_tuple),
             Output::PaceFlow { five_tuple, rate_bps, .. } => hosts.pace(now, network, agenda, &five_tuple, rate_bps),
             _ => {}
-        }
-    }
-
-    /// Carries out an entry of the fault schedule. A switch that comes back has an empty rule table.
-    fn fault(&mut self, now: Ps, index: u32) {
-        let (fabric, fault) = (self.fabric.clone(), self.faults[index as usize]);
-        if let FaultTarget::Node(node) = fault.target {
-            if fault.up {
-                self.network.clear_switch(node);
-            }
-            if !fabric.is_host(node) {
-                self.control.set_connected(now, &mut self.agenda, node, fault.up, &self.link_state);
-            }
-        }
-        for cable in self.damage.apply(&fabric, &fault, &mut self.link_state) {
-            for direction in [cable, cable.reverse()] {
-                self.set_direction(now, direction, fault.up);
-            }
-        }
-    }
-
-    /// A link has failed or come back: the network, and the controller through the switches at its ends, learn of it.
-    fn set_direction(&mut self, now: Ps, link: LinkId, up: bool) {
-        for lane in self.network.set_link(now, link, up) {
-            self.hosts.lose(&mut self.network, lane, 1);
-        }
-        let record = *self.fabric.link(link);
-        if !self.fabric.is_host(record.from) {
-            let input = Input::PortStatus { switch: record.from, port: record.from_port, up };
-            self.control.tell(now, &mut self.agenda, input);
         }
     }
 

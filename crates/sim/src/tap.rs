@@ -1,6 +1,6 @@
 //! Watching packets: a wrapper that sees every packet offered to a link. The plain simulator is compiled without it.
 
-use pathloom_model::{Headers, LinkId};
+use pathloom_model::{Headers, LinkId, NodeId};
 
 /// A packet as a tap sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,13 +28,27 @@ pub enum Fate {
     Dropped,
 }
 
-/// Sees every packet offered to a link.
+/// Why a switch lost a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// No rule sends it anywhere.
+    NoRule,
+    /// A meter was exceeded.
+    Metered,
+    /// It has passed more switches than its TTL allows: it is in a loop.
+    Loop,
+}
+
+/// Sees every packet offered to a link, and what switches lose.
 pub trait Tap {
     /// Whether it wants to see anything; a constant, so that a run without a tap pays nothing.
     const ON: bool;
 
     /// A packet was offered to a link at `now_ps`.
     fn seen(&mut self, now_ps: u64, link: LinkId, packet: &SeenPacket, fate: Fate);
+
+    /// A switch lost a packet with these headers at `now_ps`.
+    fn lost(&mut self, _now_ps: u64, _switch: NodeId, _headers: &Headers, _why: Loss) {}
 }
 
 /// No tap.

@@ -18,6 +18,7 @@ fn settings(fabric: &str, traffic: &str, scheme: &str, duration: Nanos) -> SimSe
     SimSettings {
         workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
         central: pathloom_schemes::parse(scheme).unwrap().central(1).unwrap(),
+        successor: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::default(),
         duration,

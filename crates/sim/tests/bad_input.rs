@@ -33,6 +33,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
     let settings = SimSettings {
         workload: Arc::new(Workload { flows, description: "by hand".into(), notes: Vec::new() }),
         central: Registry::WithTestSchemes.parse(scheme).unwrap().central(1).unwrap(),
+        successor: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::parse(control).unwrap(),
         duration: DURATION,

@@ -29,6 +29,7 @@ fn times(scheme: &str, traffic: &str, control: &str) -> Times {
         let settings = SimSettings {
             workload: Arc::new(traffic.generate(&fabric, duration, seed, None).unwrap()),
             central: pathloom_schemes::parse(scheme).unwrap().central(seed).unwrap(),
+            successor: None,
             transport: TransportSpec::default(),
             control: ControlSettings::parse(control).unwrap(),
             duration,

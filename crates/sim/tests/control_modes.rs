@@ -91,6 +91,7 @@ fn settings(fabric: &str, traffic: &str, control: &str, duration: Nanos, central
     SimSettings {
         workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
         central,
+        successor: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::parse(control).unwrap(),
         duration,

@@ -16,8 +16,18 @@ fn shares(fabric: &Arc<Fabric>, pattern: &str, duration: Nanos, seed: u64) -> (f
     let central = pathloom_schemes::parse("ecmp").unwrap().central(seed).unwrap();
     let transport = TransportSpec::parse("newreno:acks=1").unwrap();
     let (control, faults, fabric) = (Default::default(), Vec::new(), fabric.clone());
-    let settings =
-        SimSettings { fabric: fabric.clone(), workload, central, transport, control, duration, drain: 5, faults, seed };
+    let settings = SimSettings {
+        fabric: fabric.clone(),
+        workload,
+        central,
+        successor: None,
+        transport,
+        control,
+        duration,
+        drain: 5,
+        faults,
+        seed,
+    };
     let mut simulation = Simulation::new(settings).unwrap();
     simulation.advance(simulation.end());
     let outcome = simulation.outcome();

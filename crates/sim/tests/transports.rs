@@ -40,6 +40,7 @@ impl Shared<'_> {
         let mut simulation = Simulation::new(SimSettings {
             workload: Arc::new(Workload { flows, description: "one way".into(), notes: Vec::new() }),
             central: pathloom_schemes::parse("spt").unwrap().central(1).unwrap(),
+            successor: None,
             transport: TransportSpec::parse(self.transport).unwrap(),
             control: ControlSettings::default(),
             duration,

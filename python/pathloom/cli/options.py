@@ -36,13 +36,19 @@ ControlOption = Annotated[
         "--control",
         metavar="KEYS",
         help="Control channel, controller and switches: delay=1ms,service=20us,install=100us, and tcam=2000 (or "
-        "rules=2000), the rules that a switch has room for. With handover=begin, links hand packets on when sending "
-        "begins, as the lab's do.",
+        "rules=2000), the rules that a switch has room for; snapshot=5s is how often the controller writes what it "
+        "restarts from, batch=1 how many messages it takes at a time. With handover=begin, links hand packets on when "
+        "sending begins, as the lab's do.",
     ),
 ]
 FaultOption = Annotated[
     list[str] | None,
-    typer.Option("--fault", metavar="WHAT", help="10s:down:e0_0-a0_1 or 10s:up:c3; may be given several times."),
+    typer.Option(
+        "--fault",
+        metavar="WHAT",
+        help="10s:down:e0_0-a0_1 or 10s:up:c3; in the simulator also 10s:session-down:c3, session-up:c3, reboot:c3, "
+        "controller-kill, controller-restart and controller-restart:snapshot. May be given several times.",
+    ),
 ]
 WorldsOption = Annotated[
     str | None,

@@ -234,6 +234,7 @@ def simulation(
             }
         ),
         in_python.instance(job.seed) if in_python is not None else None,
+        (lambda: in_python.instance(job.seed)) if in_python is not None else None,
     )
 
 

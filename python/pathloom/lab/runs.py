@@ -107,6 +107,7 @@ class LabExecution:
                 raise bad_input(f"scheme `{name}`: is more than static routes; add --lab controller=pathloom")
         first = [job for job in self.jobs if job.run == 1]
         prepared = interruptible(lambda: [self._simulation(job) for job in first])
+        prepared[0].cable_faults()
         self.description = prepared[0].description
         self.notes += prepared[0].notes
 

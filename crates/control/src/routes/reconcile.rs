@@ -128,7 +128,7 @@ impl Routes {
                 // The rule that stood may have been the last to name its meter.
                 let stood =
                     |(cookie, _): &&(Cookie, Rule)| (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan);
-                found.iter().filter(stood).for_each(|(_, rule)| self.meter_unnamed(tor, rule));
+                found.iter().filter(stood).for_each(|(_, rule)| self.limits.meter_unnamed(cx, &self.flows, tor, rule));
             }
         }
     }

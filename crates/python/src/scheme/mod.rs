@@ -46,6 +46,14 @@ impl PyScheme {
         Ok(PyScheme { name: lasting(label), object, vocabulary, needs, wake_at: None, topology, troubles })
     }
 
+    /// A scheme for a controller that starts again: `make` makes its object. What goes wrong with that is noted.
+    pub fn successor(py: Python<'_>, label: &str, make: &Py<PyAny>, troubles: &Troubles) -> Option<PyScheme> {
+        let note = |error: &PyErr| troubles.note(py, Nanos::ZERO, make, "__init__", error);
+        let object = make.call0(py).inspect_err(note).ok()?;
+        let scheme = PyScheme::new(py, label, object).map_err(PyErr::from).inspect_err(note).ok()?;
+        Some(PyScheme { troubles: troubles.clone(), ..scheme })
+    }
+
     /// Where it notes what went wrong; clones show the same.
     pub fn troubles(&self) -> Troubles {
         self.troubles.clone()

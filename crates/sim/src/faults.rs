@@ -1,0 +1,116 @@
+//! Faults of a run as they happen, and what whoever operates the fabric may do in between.
+
+use crate::simulation::Simulation;
+use crate::tap::Tap;
+use crate::time::{to_ps, Ps};
+use pathloom_control::{Controller, Input, Target};
+use pathloom_model::{Fault, FaultKind, FaultTarget, LinkId, Nanos, NodeId};
+use pathloom_scheme::Scheme;
+
+impl<T: Tap> Simulation<T> {
+    /// Carries out an entry of the fault schedule.
+    pub(crate) fn fault(&mut self, now: Ps, index: u32) {
+        let fault = self.faults[index as usize];
+        let (agenda, links) = (&mut self.agenda, &self.link_state);
+        match fault.kind {
+            FaultKind::Carrier { target, up } => self.set_carrier(now, &fault, target, up),
+            FaultKind::Session { switch, up } => self.control.set_session(now, agenda, switch, up, links),
+            FaultKind::Reboot { switch } => {
+                self.network.clear_switch(switch);
+                self.control.renew_session(now, agenda, switch, links);
+            }
+            FaultKind::ControllerKill if self.control.starts.running => self.control.kill(now, agenda, links),
+            FaultKind::ControllerKill => {}
+            FaultKind::ControllerRestart { from_snapshot } => self.control.restart(now, agenda, links, from_snapshot),
+        }
+    }
+
+    /// Cables or a node fail or come back. A switch that comes back has an empty rule table.
+    fn set_carrier(&mut self, now: Ps, fault: &Fault, target: FaultTarget, up: bool) {
+        let fabric = self.fabric.clone();
+        if let FaultTarget::Node(node) = target {
+            if up && self.damage.is_dead(node) {
+                self.network.clear_switch(node);
+            }
+            if !fabric.is_host(node) {
+                self.control.set_switch(now, &mut self.agenda, node, up, &self.link_state);
+            }
+        }
+        for cable in self.damage.apply(&fabric, fault, &mut self.link_state) {
+            for direction in [cable, cable.reverse()] {
+                self.set_direction(now, direction, up);
+            }
+        }
+    }
+
+    /// A link has failed or come back: the network, and the controller through the switches at its ends, learn of it.
+    fn set_direction(&mut self, now: Ps, link: LinkId, up: bool) {
+        for lane in self.network.set_link(now, link, up) {
+            self.hosts.lose(&mut self.network, lane, 1);
+        }
+        let record = *self.fabric.link(link);
+        if !self.fabric.is_host(record.from) {
+            let input = Input::PortStatus { switch: record.from, port: record.from_port, up };
+            self.control.tell(now, &mut self.agenda, input);
+        }
+    }
+
+    /// Puts another scheme in charge of the controller that runs, as an operator may at any time.
+    pub fn set_scheme(&mut self, scheme: Box<dyn Scheme>) {
+        self.control.set_scheme(self.now, &mut self.agenda, scheme);
+    }
+
+    /// Tells the controller to take something out of service, or back into it.
+    pub fn drain(&mut self, target: Target, out: bool) {
+        self.control.tell(self.now, &mut self.agenda, Input::Drain { target, out });
+    }
+
+    /// Goes on to the end though nothing is left to send: for whoever wants to see what becomes of the rules.
+    pub fn keep_going(&mut self) {
+        self.hosts.keeps_going = true;
+    }
+
+    /// Ends arrivals now: flows that run to the end of them end, and no other starts.
+    pub fn end_arrivals(&mut self) {
+        self.hosts.end_of_arrivals(self.now, &mut self.network, &mut self.agenda);
+    }
+
+    /// The links that the data of a transfer's first subflow would cross if it sent now, as [`Simulation::route`], and those
+    /// of its acknowledgements.
+    pub fn ways(&self, flow: u32) -> [Vec<LinkId>; 2] {
+        let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Default::default() };
+        let back = self.fabric.attachment(five_tuple.dst).map(|there| {
+            let headers = self.hosts.headers(flow, five_tuple.reverse());
+            self.network.trace(there.uplink, headers)
+        });
+        [self.route(flow), back.unwrap_or_default()]
+    }
+
+    /// A switch takes this long to carry out each change from now on, whatever the others take.
+    pub fn set_install(&mut self, switch: NodeId, install: Nanos) {
+        self.control.install[switch.index()] = to_ps(install);
+    }
+
+    /// Has switches answer barriers when they come, and not when what came before is done. Wrong, and for tests of what
+    /// should notice.
+    pub fn answer_barriers_at_once(&mut self) {
+        self.control.hasty_barriers = true;
+    }
+
+    /// The controller that runs, or the last one that ran.
+    pub fn controller(&self) -> &Controller {
+        &self.control.controller
+    }
+
+    /// Whether all is as it was at the start: everything is up, the controller runs and has a session to every switch.
+    pub fn is_whole(&self) -> bool {
+        let cables =
+            self.fabric.cables().all(|link| self.link_state.is_up(link) || self.fabric.failed_links().contains(&link));
+        cables && self.control.is_whole()
+    }
+
+    /// Subflows that the controller keeps from sending.
+    pub fn held_subflows(&self) -> usize {
+        self.hosts.held()
+    }
+}

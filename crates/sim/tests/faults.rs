@@ -1,0 +1,131 @@
+//! Sessions lost, controllers killed and started again, switches restarted empty: what the rest of a run makes of them.
+
+use pathloom_model::{fabric_from_spec, Fault, Nanos};
+use pathloom_schemes::Registry;
+use pathloom_sim::{ControlSettings, Journal, Outcome, SimError, SimSettings, Simulation};
+use pathloom_testkit::schemes::{fast, Tested};
+use pathloom_transport::TransportSpec;
+use pathloom_workload::TrafficSpec;
+use std::sync::Arc;
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// Long-lived flows that fill no queue, for 600 ms.
+fn settings(scheme: &str, control: &str, faults: &str) -> SimSettings {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=100Mbps,buffer=1000").unwrap());
+    let traffic = TrafficSpec::parse("long-lived:pattern=permutation").unwrap();
+    let scheme = Registry::WithTestSchemes.parse(scheme).unwrap();
+    SimSettings {
+        workload: Arc::new(traffic.generate(&fabric, ms(600), 1, None).unwrap()),
+        central: scheme.central(1).unwrap(),
+        successor: Some(Box::new(move || scheme.central(1))),
+        transport: TransportSpec::parse("newreno:pace=5Mbps").unwrap(),
+        control: ControlSettings::parse(control).unwrap(),
+        duration: ms(600),
+        drain: 1,
+        faults: Fault::parse_schedule(&fabric, faults).unwrap(),
+        seed: 1,
+        fabric,
+    }
+}
+
+fn run(scheme: &str, control: &str, faults: &str) -> (Simulation, Outcome) {
+    let mut simulation = Simulation::new(settings(scheme, control, faults)).unwrap();
+    simulation.advance(ms(599));
+    let outcome = simulation.outcome();
+    assert!(outcome.conserves_packets(), "{scheme}: {:?}", outcome.packets);
+    (simulation, outcome)
+}
+
+const CONTROL: &str = "delay=500us,snapshot=50ms";
+
+#[test]
+fn neither_lost_sessions_nor_a_dead_controller_cost_a_packet() {
+    for faults in [
+        "105ms:session-down:e0_0,250ms:session-up:e0_0,130ms:session-down:c1,131ms:session-up:c1",
+        "217ms:controller-kill",
+        "217ms:controller-kill,330ms:controller-restart",
+        "217ms:controller-kill,330ms:controller-restart:snapshot",
+        "217ms:controller-restart,333ms:controller-restart:snapshot",
+        "110ms:session-down:a0_0,217ms:controller-restart,320ms:session-up:a0_0",
+    ] {
+        for Tested { spec: scheme, .. } in fast() {
+            for control in [CONTROL, "delay=500us,snapshot=50ms,batch=16"] {
+                let (_, outcome) = run(scheme, control, faults);
+                assert_eq!(outcome.packets.dropped, 0, "{scheme} {faults}");
+                assert!(outcome.flows.iter().all(|flow| flow.timeouts == 0), "{scheme} {faults}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_controller_that_starts_again_goes_on_moving_flows() {
+    let reroutes = |faults: &str| run("move:period=20ms", CONTROL, faults).1.control.reroutes;
+    let (whole, dead) = (reroutes(""), reroutes("200ms:controller-kill"));
+    assert!(dead > 20 && whole > dead * 2, "{whole} {dead}");
+    for restart in ["300ms:controller-restart", "300ms:controller-restart:snapshot"] {
+        let text = format!("200ms:controller-kill,{restart}");
+        let restarted = reroutes(&text);
+        assert!(restarted > dead + 20 && restarted < whole, "{restart}: {restarted} of {whole}, {dead} when dead");
+    }
+}
+
+#[test]
+fn a_snapshot_keeps_the_names_of_flows_and_without_one_they_are_adopted() {
+    let flows = |simulation: &Simulation| -> Vec<_> {
+        simulation.controller().view().flows.iter().map(|(&id, flow)| (id, flow.five_tuple)).collect()
+    };
+    let (plain, _) = run("ofpt:period=100ms", CONTROL, "");
+    let (kept, _) = run("ofpt:period=100ms", CONTROL, "200ms:controller-restart:snapshot");
+    let (anew, _) = run("ofpt:period=100ms", CONTROL, "200ms:controller-restart");
+    assert!(flows(&plain).len() > 8, "{:?}", flows(&plain));
+    assert_eq!(flows(&kept), flows(&plain));
+    // What has rules of its own keeps the name that stands in their cookies.
+    assert!(flows(&anew).iter().any(|one| flows(&plain).contains(one)), "{:?}", flows(&anew));
+}
+
+#[test]
+fn a_switch_that_restarts_empty_gets_its_rules_again() {
+    for Tested { spec: scheme, .. } in fast() {
+        let rules = |simulation: &mut Simulation| -> Vec<usize> {
+            simulation.switch_tables().iter().map(|tables| tables.rules.len()).collect()
+        };
+        let (mut rebooted, outcome) = run(scheme, "delay=5ms", "300ms:reboot:e0_0,301ms:reboot:e1_0");
+        // What passes a ToR while it has no rules is lost.
+        assert!(outcome.packets.dropped > 0 && outcome.packets.dropped < 400, "{scheme}: {:?}", outcome.packets);
+        assert!(rules(&mut rebooted).iter().all(|&rules| rules > 0), "{scheme}");
+        let (mut alone, lost) = run(scheme, CONTROL, "290ms:controller-kill,300ms:reboot:e0_0");
+        assert!(rules(&mut alone).contains(&0), "{scheme}: nobody is there to write them");
+        assert!(lost.packets.dropped > 0, "{scheme}");
+    }
+}
+
+#[test]
+fn a_switch_that_never_failed_keeps_its_rules_when_it_is_said_to_come_back() {
+    let (_, plain) = run("ecmp", CONTROL, "");
+    let (_, twice) = run("ecmp", CONTROL, "100ms:up:e0_0");
+    assert_eq!(plain.flows, twice.flows);
+}
+
+struct Deaf;
+
+impl Journal for Deaf {
+    fn input(&mut self, _: Nanos, _: &pathloom_control::Input) {}
+    fn output(&mut self, _: Nanos, _: &pathloom_control::Output) {}
+}
+
+#[test]
+fn a_restart_needs_a_scheme_and_fits_in_no_event_log() {
+    let restart = || settings("ecmp", CONTROL, "100ms:controller-restart");
+    let without = Simulation::new(SimSettings { successor: None, ..restart() });
+    assert_eq!(without.err(), Some(SimError::NoSuccessor));
+    let logged = Simulation::with_tap(restart(), pathloom_sim::NoTap, Some(Box::new(Deaf)));
+    assert_eq!(logged.err(), Some(SimError::LogOfTwo));
+    let kill = settings("ecmp", CONTROL, "100ms:controller-kill");
+    assert!(Simulation::with_tap(kill, pathloom_sim::NoTap, Some(Box::new(Deaf))).is_ok());
+    assert!(ControlSettings::parse("snapshot=0s").unwrap_err().to_string().contains("expected how often"));
+    assert!(ControlSettings::parse("batch=0").is_err());
+}
