@@ -31,7 +31,8 @@ ARROWS = {
     "openflow": {"model"},
     "discovery": {"model"},
     "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow", "discovery"},
-    "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim"},
+    "faults": {"model", "workload", "transport", "scheme", "schemes", "control", "sim"},
+    "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim", "faults"},
     "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},
 }
 """What each crate may depend on; tests may use `testkit` and `schemes` besides. `control` knows the contract of a

@@ -16,6 +16,7 @@ __all__ = [
     "View",
     "__version__",
     "fabrics",
+    "fault_schedule",
     "hand_over",
     "max_concurrent_flow",
     "nearest",
@@ -334,6 +335,15 @@ class View:
 
     def switch_rtt_ns(self, switch: int) -> int | None:
         """Round-trip time to a switch, where one was measured."""
+
+def fault_schedule(
+    seed: int, everything: bool = False, smallest: bool = False, sabotage: bool = False
+) -> tuple[list[str], str]:
+    """Runs the fault schedule of a seed: the promises that it breaks, a line each, and the schedule in words.
+
+    `everything` draws what is known to break promises as well; `smallest` leaves out what does not matter to the first
+    promise broken; `sabotage` has switches confirm what they have not done, which must be found.
+    """
 
 def hand_over(old: object, new: object) -> None:
     """Gives what one scheme remembers to another, by way of JSON text, as a restart of the controller does.

@@ -7,6 +7,7 @@
 mod columns;
 mod errors;
 mod fabric;
+mod faults;
 mod lists;
 mod registry;
 mod scheme;
@@ -24,6 +25,8 @@ mod _core {
     use super::errors::PathloomError;
     #[pymodule_export]
     use super::fabric::Fabric;
+    #[pymodule_export]
+    use super::faults::fault_schedule;
     #[pymodule_export]
     use super::lists::{fabrics, scheme_name, schemes, traffics, transports};
     #[pymodule_export]

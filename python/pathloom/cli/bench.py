@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from pathloom import _core, benchmark, solver_benchmark
+from pathloom import _core, benchmark, fault_benchmark, solver_benchmark
 from pathloom.cli import console
-from pathloom.cli.options import JsonOption, SeedOption, show_help_if_alone, whole_number
+from pathloom.cli.options import JobsOption, JsonOption, SeedOption, show_help_if_alone, whole_number
+from pathloom.errors import bad_input
+from pathloom.experiments.execution import default_threads
 
 app = typer.Typer(help="Measure how fast Pathloom is.", invoke_without_command=True, callback=show_help_if_alone)
 
@@ -110,3 +112,57 @@ def _solver_line(row: dict[str, Any]) -> list[str]:
         number("peak_rss_mb", "{:.0f} MB"),
         number("opt_peak_rss_mb", "{:.0f} MB"),
     ]
+
+
+@app.command("faults")
+def faults(
+    duration: Annotated[
+        str, typer.Option("--duration", metavar="TIME", help="How long to go on, by the wall clock.")
+    ] = "60s",
+    seed: Annotated[
+        str | None, typer.Option("--seed", metavar="N", help="Seed of the first schedule; then N + 1 and so on. [1]")
+    ] = None,
+    schedules: Annotated[
+        int | None, typer.Option("--schedules", metavar="COUNT", min=1, help="Run so many, however long it takes.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Draw what is known to break promises as well (docs/faults.md).")
+    ] = False,
+    jobs: JobsOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Draw small fabrics, schemes, workloads and faults that overlap, simulate them, and look for broken promises.
+
+    No packet of a standing flow is lost but by a fault itself, none goes in a loop; every flow delivers again after the
+    last repair; in the end no rule is left over or missing, and nobody waits. Each schedule follows from its seed
+    alone: one that breaks a promise prints as the command that repeats it, which also prints the schedule in its
+    smallest form. Exit code 1 if any did.
+    """
+    console.check_json_target(json)
+    duration_s = _core.parse_time_s(duration)
+    if duration_s <= 0:
+        raise bad_input("--duration is 0s; give it a length, such as 60s")
+    given = whole_number("--seed", seed)
+    first = 1 if given is None else given
+
+    command = fault_benchmark.Findings(first, everything).command
+    findings = fault_benchmark.measure(
+        first,
+        duration_s,
+        schedules,
+        whole_number("--jobs", jobs) or default_threads(),
+        everything,
+        lambda own, lines: console.say(f"{command(own)}: {'; '.join(lines)}"),
+    )
+    if schedules == 1 and findings.broken:
+        _, smallest = _core.fault_schedule(first, everything, True)
+        console.say(smallest.rstrip())
+    if json is not None:
+        console.put_json(json, findings.as_json())
+    if json != console.STDOUT:
+        broken = f"{len(findings.broken)} broke a promise" if findings.broken else "none broke a promise"
+        console.put_text(
+            f"{findings.schedules:,} schedules from seed {first} on, {broken}; {findings.per_hour:,} an hour\n"
+        )
+    if findings.broken:
+        raise typer.Exit(1)

@@ -1,0 +1,56 @@
+//! Finds out which faults, acts and flows of a schedule matter.
+
+use crate::run::{run, Sabotage};
+use crate::schedule::Schedule;
+use pathloom_workload::Workload;
+use std::sync::Arc;
+
+/// A schedule without what can be left out while the same kind of promise is still broken. Itself if none is broken.
+pub fn shrink(schedule: &Schedule, sabotage: Option<Sabotage>) -> Schedule {
+    let mut least = schedule.clone();
+    let Some(kind) = kind(&least, sabotage) else { return least };
+    loop {
+        let smaller = candidates(&least).find(|one| self::kind(one, sabotage).as_ref() == Some(&kind));
+        match smaller {
+            Some(smaller) => least = smaller,
+            None => return least,
+        }
+    }
+}
+
+/// The first violation without its numbers.
+fn kind(schedule: &Schedule, sabotage: Option<Sabotage>) -> Option<String> {
+    let violations = run(schedule, sabotage).violations;
+    let words = violations.first()?.split(' ').filter(|word| word.chars().all(char::is_alphabetic));
+    Some(words.take(4).collect::<Vec<_>>().join(" "))
+}
+
+/// The schedule without one thing, in every way; first without two faults that follow each other, as most come in pairs.
+fn candidates(schedule: &Schedule) -> impl Iterator<Item = Schedule> + '_ {
+    let faults = schedule.faults.len();
+    let pairs = (0..faults).flat_map(move |a| (a + 1..faults).map(move |b| (a, b)));
+    let without_pair = pairs.map(|(a, b)| {
+        let mut one = schedule.clone();
+        one.faults.remove(b);
+        one.faults.remove(a);
+        one
+    });
+    let without_fault = (0..faults).map(|index| {
+        let mut one = schedule.clone();
+        one.faults.remove(index);
+        one
+    });
+    let without_act = (0..schedule.acts.len()).map(|index| {
+        let mut one = schedule.clone();
+        one.acts.remove(index);
+        one
+    });
+    let flows = schedule.workload.flows.len();
+    let without_flow = (0..flows).filter(move |_| flows > 1).map(|index| {
+        let mut flows = schedule.workload.flows.clone();
+        flows.remove(index);
+        let workload = Workload { flows, ..(*schedule.workload).clone() };
+        Schedule { workload: Arc::new(workload), ..schedule.clone() }
+    });
+    without_pair.chain(without_fault).chain(without_act).chain(without_flow)
+}

@@ -1,0 +1,61 @@
+//! The promises hold for some hundred seeds, and a controller that is made to break them is found out.
+
+use pathloom_faults::{run, shrink, Sabotage, Schedule, Scope};
+use pathloom_schemes::Registry;
+use std::collections::BTreeSet;
+
+#[test]
+fn every_promise_is_kept_whatever_fails() {
+    for seed in 0..400 {
+        let schedule = Schedule::draw(seed, Scope::Promised);
+        let verdict = run(&schedule, None);
+        assert!(verdict.violations.is_empty(), "{schedule}{}", verdict.violations.join("\n"));
+    }
+}
+
+/// Switches that confirm what they have not done make the controller install the rules of a path in the wrong order: the source
+/// sends packets to switches that have no rule for them yet.
+#[test]
+fn rules_in_the_wrong_order_are_found() {
+    let broken: Vec<u64> = (0..100)
+        .filter(|&seed| {
+            let schedule = Schedule::draw(seed, Scope::Promised);
+            !run(&schedule, Some(Sabotage::HastyBarriers)).violations.is_empty()
+        })
+        .collect();
+    assert!(broken.len() >= 5, "{broken:?}");
+    let schedule = Schedule::draw(broken[0], Scope::Promised);
+    let smallest = shrink(&schedule, Some(Sabotage::HastyBarriers));
+    let size = |one: &Schedule| one.faults.len() + one.acts.len() + one.workload.flows.len();
+    assert!(size(&smallest) < size(&schedule), "{smallest}");
+    let verdicts = [&smallest, &smallest].map(|one| run(one, Some(Sabotage::HastyBarriers)));
+    assert_eq!(verdicts[0], verdicts[1]);
+    assert!(!verdicts[0].violations.is_empty());
+    assert_eq!(run(&smallest, None).violations, Vec::<String>::new());
+}
+
+#[test]
+fn schedules_cover_every_scheme_and_every_fault() {
+    let schedules: Vec<Schedule> = (0..400).map(|seed| Schedule::draw(seed, Scope::Promised)).collect();
+    let used: BTreeSet<&str> = schedules.iter().filter_map(|one| one.scheme.split(':').next()).collect();
+    let central = |name: &&str| Registry::WithTestSchemes.parse(name).unwrap().central(1).is_some();
+    let all: BTreeSet<&str> = Registry::WithTestSchemes.names().into_iter().filter(central).collect();
+    assert_eq!(used, all);
+    let text: String = schedules.iter().map(Schedule::to_string).collect();
+    for word in [
+        ":down:",
+        ":up:",
+        ":session-down:",
+        ":session-up:",
+        ":reboot:",
+        ":controller-kill",
+        ":controller-restart\n",
+        ":controller-restart:snapshot",
+        "Scheme(",
+        "out: true",
+    ] {
+        assert!(text.contains(word), "{word}");
+    }
+    let again: String = (0..400).map(|seed| Schedule::draw(seed, Scope::Promised).to_string()).collect();
+    assert_eq!(text, again);
+}
