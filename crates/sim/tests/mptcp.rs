@@ -28,6 +28,7 @@ fn settings(fabric: Fabric, workload: Workload, transport: &str, duration: Nanos
     SimSettings {
         workload: Arc::new(workload),
         central: pathloom_schemes::parse("ecmp").unwrap().central(1).unwrap(),
+        successor: None,
         transport: TransportSpec::parse(transport).unwrap(),
         control: ControlSettings::default(),
         duration,
