@@ -12,6 +12,7 @@ mod hedera_sa;
 pub mod helpers;
 mod lessor;
 mod mptcp;
+mod mptcp_aware;
 mod ofpt;
 mod path_book;
 mod periodic_moves;

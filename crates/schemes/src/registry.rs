@@ -16,6 +16,7 @@ const ENTRIES: &[Entry] = &[
     crate::hedera_sa::ENTRY,
     crate::ofpt::ENTRY,
     crate::lessor::ENTRY,
+    crate::mptcp_aware::ENTRY,
 ];
 
 /// Schemes only for tests of the controller and of the lab.

@@ -83,6 +83,9 @@ impl World {
             Event::FlowArrived { flow } | Event::FlowAdopted { flow } => {
                 view.flows.get_mut(flow).into_iter().for_each(|flow| flow.long = true);
             }
+            Event::SubflowArrived { flow, token } => {
+                view.flows.get_mut(flow).into_iter().for_each(|flow| (flow.long, flow.mptcp_token) = (true, *token));
+            }
             Event::RouteConfirmed { flow } => {
                 view.flows
                     .get_mut(flow)

@@ -63,6 +63,9 @@ struct Flow {
     size_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate_bps: Option<u64>,
+    /// Token of its MPTCP connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<u32>,
 }
 
 fn is_zero(number: &usize) -> bool {
@@ -133,6 +136,7 @@ fn show(world: &mut World, flow: &Flow) -> Result<(), String> {
     if let Some(shown) = world.view.flows.get_mut(&flow.id) {
         shown.route = (!links.is_empty()).then(|| pathloom_model::Path::new(links));
         (shown.size_bytes, shown.rate_bps) = (flow.size_bytes.into(), flow.rate_bps.into());
+        shown.mptcp_token = flow.token;
         if let Some(known) = known {
             shown.long = known.long;
             shown.arrived = known.arrived;

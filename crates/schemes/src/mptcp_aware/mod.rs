@@ -1,0 +1,176 @@
+//! mptcp-aware: the subflows of an MPTCP connection take distinct paths (MPTCP-aware SDN §IV-B, Algorithm 1).
+//!
+//! The first subflow of a connection gets the shortest path between its addresses. Each further one gets the path of the
+//! set that fewest subflows of the connection are on, of equal ones the first: the next unused path while there is one,
+//! and then all paths alike. The published controller counts on from one subflow to the next and forgets a connection
+//! after 5 s; here the subflows that stand are counted, so a subflow that is opened anew, or after a restart of the
+//! controller, finds the path that is free. In the random mode, each subflow gets any path of the set.
+
+mod connections;
+mod paths;
+
+use crate::helpers::backoff::{Backoff, Waits};
+use crate::helpers::{draws, state};
+use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
+use connections::Connections;
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::{Nanos, Path};
+use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Needs, Scheme, State, StateError, View};
+use paths::{Choice, PathCache, PathRule};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU16;
+
+const NAME: &str = "mptcp-aware";
+/// Seconds after which rules that nothing uses go, as in the published controller (§IV-B.2).
+const IDLE_TIMEOUT_S: NonZeroU16 = NonZeroU16::new(5).expect("not 0");
+
+const PATHS_KEY: KeyInfo =
+    ("paths", "disjoint", "disjoint (they share no cable), shortest or k-shortest, the set for a pair of addresses");
+const K_KEY: KeyInfo = ("k", "8", "most paths of a set, 1 to 256");
+const HOPS_KEY: KeyInfo = ("hops", "0", "most links of a path between ToRs; 0 for no bound");
+const MODE_KEY: KeyInfo = (
+    "mode",
+    "deterministic",
+    "deterministic (the path that fewest subflows of the connection are on) or random (any path of the set)",
+);
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: NAME,
+        summary: "ecmp, and the subflows of an MPTCP connection take distinct paths",
+        paper: "MPTCP-aware SDN controller (ISCC 2016)",
+        keys: &[PATHS_KEY, K_KEY, HOPS_KEY, MODE_KEY],
+    },
+    read: |spec| {
+        let settings = read_settings(spec)?;
+        Ok(Parts::central(move |seed| Box::new(MptcpAware::new(settings, seed))))
+    },
+};
+
+fn read_settings(spec: &Spec) -> Result<Settings, SpecError> {
+    let choices =
+        [("disjoint", Choice::EdgeDisjoint), ("shortest", Choice::Shortest), ("k-shortest", Choice::KShortest)];
+    let choice = spec.choice("paths", &choices)?.unwrap_or(Choice::EdgeDisjoint);
+    let most = spec.count("k", 1, 256)?.unwrap_or(8) as usize;
+    let most_hops = spec.count("hops", 0, 1000)?.map(|hops| hops as usize).filter(|&hops| hops > 0);
+    let random = spec.choice("mode", &[("deterministic", false), ("random", true)])?.unwrap_or(false);
+    Ok(Settings { rule: PathRule { choice, most, most_hops }, random })
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    rule: PathRule,
+    random: bool,
+}
+
+/// What survives a restart.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Memory {
+    connections: Connections,
+    backoff: Backoff,
+}
+
+struct MptcpAware {
+    settings: Settings,
+    seed: u64,
+    cache: PathCache,
+    memory: Memory,
+}
+
+impl Scheme for MptcpAware {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { subflows: true, both_directions: true, idle_timeout_s: Some(IDLE_TIMEOUT_S), ..Needs::NOTHING }
+    }
+
+    fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
+        match *event {
+            Event::Started => {
+                self.cache.clear();
+                self.memory.connections.keep(|flow| view.flows.contains_key(&flow));
+                self.memory.backoff.keep(|flow| view.flows.contains_key(&flow));
+                actions.push(Action::SetDefaults(DefaultRoutes::Ecmp));
+            }
+            Event::FlowArrived { flow } | Event::FlowAdopted { flow } | Event::SubflowArrived { flow, .. } => {
+                let token = view.flows.get(&flow).and_then(|known| known.mptcp_token);
+                self.memory.connections.add(now, flow, token);
+                self.place(now, view, flow, actions);
+            }
+            Event::FlowFinished { flow } => {
+                let token = view.flows.get(&flow).and_then(|known| known.mptcp_token);
+                self.memory.connections.remove(flow, token);
+                self.memory.backoff.end(flow);
+            }
+            Event::LinkChanged { .. } => {
+                self.cache.clear();
+                view.long_flows().for_each(|(flow, _)| self.place(now, view, flow, actions));
+            }
+            Event::Timeout => {
+                for flow in self.memory.backoff.take_due(now.0) {
+                    self.place(now, view, flow, actions);
+                }
+            }
+            Event::RouteConfirmed { flow } => self.memory.backoff.end(flow),
+            Event::RouteRejected { flow, why } => self.memory.backoff.rejected(now.0, flow, &why, Waits::SECONDS),
+            _ => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.memory.backoff.next_due().map(Nanos)
+    }
+
+    fn save(&self) -> State {
+        state::pack(&self.memory)
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), StateError> {
+        self.memory = state::restore(NAME, state)?;
+        Ok(())
+    }
+}
+
+impl MptcpAware {
+    fn new(settings: Settings, seed: u64) -> MptcpAware {
+        MptcpAware { settings, seed, cache: PathCache::default(), memory: Memory::default() }
+    }
+
+    /// Asks for a path for a subflow that has none, unless one was refused a moment ago.
+    fn place(&mut self, now: Nanos, view: &View, flow: FlowId, actions: &mut Vec<Action>) {
+        let Some(known) = view.flows.get(&flow).filter(|known| known.intended_route().is_none()) else { return };
+        if self.memory.backoff.holds(now.0, flow) {
+            return;
+        }
+        let paths = self.cache.paths(now, &self.settings.rule, view, known);
+        let chosen = if self.settings.random {
+            draws::below(&mut draws::generator(self.seed, flow.0), paths.len() as u128) as usize
+        } else {
+            // A path that was asked for a moment ago, in the same batch of events, is in the view only later.
+            let mut uses = self.memory.connections.uses(now, view, flow, known, &paths);
+            count_asked(actions, view, flow, &paths, &mut uses);
+            (0..uses.len()).min_by_key(|&place| uses[place]).unwrap_or(0)
+        };
+        // Within a ToR there is nothing to choose.
+        let path = paths.get(chosen).filter(|path| !path.is_empty()).cloned();
+        actions.extend(path.map(|path| Action::Route { flow, path, rate_bps: None }));
+    }
+}
+
+/// Counts the paths that other subflows of the connection get by these actions.
+fn count_asked(actions: &[Action], view: &View, flow: FlowId, paths: &[Path], uses: &mut [usize]) {
+    let Some(own) = view.flows.get(&flow) else { return };
+    for action in actions {
+        let Action::Route { flow: other, path, .. } = action else { continue };
+        let is_beside = view.flows.get(other).is_some_and(|other| {
+            let ends = |flow: &FlowView| (flow.five_tuple.src, flow.five_tuple.dst);
+            other.mptcp_token.is_some() && other.mptcp_token == own.mptcp_token && ends(other) == ends(own)
+        });
+        if is_beside {
+            paths.iter().position(|one| one == path).into_iter().for_each(|place| uses[place] += 1);
+        }
+    }
+}
