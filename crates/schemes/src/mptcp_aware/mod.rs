@@ -136,7 +136,7 @@ impl Scheme for MptcpAware {
 
 impl MptcpAware {
     fn new(settings: Settings, seed: u64) -> MptcpAware {
-        MptcpAware { settings, seed, cache: PathCache::default(), memory: Memory::default() }
+        MptcpAware { settings, seed, cache: PathCache::new(seed), memory: Memory::default() }
     }
 
     /// Asks for a path for a subflow that has none, unless one was refused a moment ago.

@@ -1,8 +1,11 @@
 //! Sets of paths between two ToRs, and the cache of them by pair of addresses (MPTCP-aware SDN §IV-B.1).
 
+use crate::helpers::draws;
 use pathloom_model::search::{k_shortest, ShortestPaths};
 use pathloom_model::{LinkState, Nanos, NodeId, Path};
 use pathloom_scheme::{FlowView, View};
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -11,6 +14,8 @@ use std::sync::Arc;
 const LIFETIME: Nanos = Nanos::from_secs(3600);
 /// Sets that are kept. With more pairs of addresses, all are searched anew.
 const MOST_SETS: usize = 1 << 16;
+/// Shortest paths between two ToRs of which a set is drawn; there are more in fabrics made for it alone.
+const MOST_DRAWN: u128 = 4096;
 
 /// Source and destination of a subflow: an interface each.
 pub(super) type Addresses = (Ipv4Addr, Ipv4Addr);
@@ -37,21 +42,33 @@ pub(super) struct PathRule {
 }
 
 impl PathRule {
-    /// The paths between two ToRs over links that are up, in ascending order of hops.
-    pub(super) fn search(&self, view: &View, from: NodeId, to: NodeId) -> Vec<Path> {
+    /// The paths between two ToRs over links that are up, in ascending order of hops. Of paths with equally many hops the
+    /// order is drawn: if all pairs had the same one, the first subflows of all connections would meet on the first core.
+    pub(super) fn search(&self, view: &View, from: NodeId, to: NodeId, chance: &mut Pcg64) -> Vec<Path> {
         let shortest = |state: &LinkState| ShortestPaths::between(&view.fabric, state, from, to);
         let is_short = |path: &Path| self.most_hops.is_none_or(|most| path.hops() <= most);
         match self.choice {
-            Choice::Shortest => shortest(&view.links).iter().take_while(is_short).take(self.most).collect(),
+            Choice::Shortest => {
+                let all = shortest(&view.links);
+                let mut drawn: Vec<u128> = (0..all.count().min(MOST_DRAWN)).collect();
+                drawn.shuffle(chance);
+                drawn.iter().take(self.most).filter_map(|&index| all.nth(index)).filter(is_short).collect()
+            }
             Choice::KShortest => {
-                k_shortest(&view.fabric, &view.links, from, to).take_while(is_short).take(self.most).collect()
+                let all = k_shortest(&view.fabric, &view.links, from, to).take_while(is_short);
+                let mut paths: Vec<Path> = all.take(self.most).collect();
+                paths.shuffle(chance);
+                paths.sort_by_key(Path::hops);
+                paths
             }
             Choice::EdgeDisjoint => {
-                // The next path in ascending order that shares no cable with those before it is the first of the
-                // shortest ones when their cables are gone.
+                // In ascending order, the next path that shares no cable with those before it is one of the shortest that
+                // are left without their cables.
                 let mut left = view.links.clone();
                 let mut found = Vec::new();
-                while let Some(path) = shortest(&left).nth(0).filter(|path| is_short(path) && found.len() < self.most) {
+                while found.len() < self.most {
+                    let all = shortest(&left);
+                    let Some(path) = all.nth(draws::below(chance, all.count())).filter(is_short) else { break };
                     if path.is_empty() {
                         return vec![path];
                     }
@@ -72,27 +89,36 @@ struct Cached {
 }
 
 /// Sets of paths by pair of addresses.
-#[derive(Default)]
-pub(super) struct PathCache(BTreeMap<Addresses, Cached>);
+pub(super) struct PathCache {
+    /// What ties are decided by, together with the addresses.
+    seed: u64,
+    sets: BTreeMap<Addresses, Cached>,
+}
 
 impl PathCache {
+    pub(super) fn new(seed: u64) -> PathCache {
+        PathCache { seed, sets: BTreeMap::new() }
+    }
+
     /// The paths of a flow, from the cache where they are there and not out of date.
     pub(super) fn paths(&mut self, now: Nanos, rule: &PathRule, view: &View, flow: &FlowView) -> Arc<[Path]> {
         let addresses = (flow.five_tuple.src, flow.five_tuple.dst);
-        if let Some(cached) = self.0.get(&addresses).filter(|cached| now < cached.until) {
+        if let Some(cached) = self.sets.get(&addresses).filter(|cached| now < cached.until) {
             return cached.paths.clone();
         }
-        if self.0.len() >= MOST_SETS {
-            self.0.clear();
+        if self.sets.len() >= MOST_SETS {
+            self.sets.clear();
         }
-        let paths: Arc<[Path]> = rule.search(view, flow.src_tor, flow.dst_tor).into();
-        self.0.insert(addresses, Cached { paths: paths.clone(), until: now.saturating_add(LIFETIME) });
+        let stream = u64::from(u32::from(addresses.0)) << 32 | u64::from(u32::from(addresses.1));
+        let mut chance = draws::generator(self.seed, stream);
+        let paths: Arc<[Path]> = rule.search(view, flow.src_tor, flow.dst_tor, &mut chance).into();
+        self.sets.insert(addresses, Cached { paths: paths.clone(), until: now.saturating_add(LIFETIME) });
         paths
     }
 
     /// Forgets all sets: a link has changed. (As published, paths over dead links stay in the sets until they expire.)
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.sets.clear();
     }
 }
 
@@ -102,42 +128,74 @@ mod tests {
     use pathloom_model::fabric_from_spec;
     use std::collections::BTreeSet;
 
-    fn searched(fabric: &str, choice: Choice, most: usize, most_hops: Option<usize>) -> Vec<Path> {
-        let view = View::new(Arc::new(fabric_from_spec(fabric).unwrap()));
+    fn view(fabric: &str) -> View {
+        View::new(Arc::new(fabric_from_spec(fabric).unwrap()))
+    }
+
+    fn searched(view: &View, choice: Choice, most: usize, most_hops: Option<usize>, seed: u64) -> Vec<Path> {
         let tors = view.fabric.tors();
-        let (from, to) = (tors[0], tors[tors.len() - 1]);
-        PathRule { choice, most, most_hops }.search(&view, from, to)
+        let rule = PathRule { choice, most, most_hops };
+        rule.search(view, tors[0], tors[tors.len() - 1], &mut draws::generator(seed, 0))
     }
 
     #[test]
     fn sets_have_as_many_paths_as_published_for_a_fat_tree() {
-        let fabric = "fat-tree:k=8";
-        let count = |choice, most| searched(fabric, choice, most, None).len();
-        assert_eq!((count(Choice::Shortest, 64), count(Choice::Shortest, 8)), (16, 8));
-        assert_eq!((count(Choice::EdgeDisjoint, 8), count(Choice::EdgeDisjoint, 2)), (4, 2));
-        assert_eq!(count(Choice::KShortest, 40), 40);
-        assert_eq!(searched(fabric, Choice::KShortest, 40, Some(4)).len(), 16);
-        assert_eq!(searched(fabric, Choice::EdgeDisjoint, 8, Some(3)), []);
+        let view = view("fat-tree:k=8");
+        let count = |choice, most, hops| searched(&view, choice, most, hops, 1).len();
+        assert_eq!((count(Choice::Shortest, 64, None), count(Choice::Shortest, 8, None)), (16, 8));
+        assert_eq!((count(Choice::EdgeDisjoint, 8, None), count(Choice::EdgeDisjoint, 2, None)), (4, 2));
+        assert_eq!((count(Choice::KShortest, 40, None), count(Choice::KShortest, 40, Some(4))), (40, 16));
+        assert_eq!((count(Choice::EdgeDisjoint, 8, Some(3)), count(Choice::Shortest, 8, Some(3))), (0, 0));
     }
 
-    /// The set by the words of the paper: all simple paths in ascending order, and of these what shares no cable with
-    /// one that was taken before.
     #[test]
-    fn disjoint_paths_are_those_of_the_published_filter() {
+    fn first_paths_are_spread_over_equal_ones() {
+        let view = view("fat-tree:k=8");
+        for choice in [Choice::Shortest, Choice::KShortest, Choice::EdgeDisjoint] {
+            let first = |seed| searched(&view, choice, 16, None, seed).swap_remove(0);
+            let firsts: BTreeSet<Path> = (0..200).map(first).collect();
+            assert_eq!(firsts.len(), 16, "{choice:?}");
+            assert_eq!(first(7), first(7));
+        }
+    }
+
+    /// The words of the paper: all simple paths in ascending order of hops, and of these what shares no cable with one
+    /// that was taken before.
+    #[test]
+    fn disjoint_paths_could_be_those_of_the_published_filter() {
         for seed in 1..=10 {
             let fabric = format!("jellyfish:switches=10,ports=5,hosts=10,seed={seed}");
-            let view = View::new(Arc::new(fabric_from_spec(&fabric).unwrap()));
+            let view = view(&fabric);
             let tors = view.fabric.tors();
+            let found = searched(&view, Choice::EdgeDisjoint, 99, None, seed);
+            assert!(found.len() > 1 && found.is_sorted_by_key(Path::hops), "{fabric}");
             let mut taken = BTreeSet::new();
-            let filtered = k_shortest(&view.fabric, &view.links, tors[0], tors[9]).filter(|path| {
-                let cables: Vec<u32> = path.links().iter().map(|link| link.cable()).collect();
-                let is_disjoint = cables.iter().all(|cable| !taken.contains(cable));
-                taken.extend(cables.into_iter().filter(|_| is_disjoint));
-                is_disjoint
-            });
-            let expected: Vec<Path> = filtered.collect();
-            assert!(expected.len() > 1, "{fabric}");
-            assert_eq!(searched(&fabric, Choice::EdgeDisjoint, 99, None), expected, "{fabric}");
+            let all: Vec<Path> = k_shortest(&view.fabric, &view.links, tors[0], tors[9]).collect();
+            let is_free =
+                |path: &Path, taken: &BTreeSet<u32>| path.links().iter().all(|link| !taken.contains(&link.cable()));
+            for path in &found {
+                let least = all.iter().filter(|path| is_free(path, &taken)).map(Path::hops).min();
+                assert!(is_free(path, &taken) && Some(path.hops()) == least, "{fabric}");
+                taken.extend(path.links().iter().map(|link| link.cable()));
+            }
+            assert!(!all.iter().any(|path| is_free(path, &taken)), "{fabric}: one more is left");
         }
+    }
+
+    #[test]
+    fn sets_are_kept_for_an_hour() {
+        let view = view("fat-tree:k=4");
+        let at = |host: usize| *view.fabric.host_attachments(view.fabric.hosts()[host])[0];
+        let (from, to) = (at(0), at(15));
+        let (src, dst) = (from.address, to.address);
+        let five_tuple =
+            pathloom_model::FiveTuple { src, dst, proto: pathloom_model::PROTO_TCP, src_port: 1, dst_port: 2 };
+        let flow = FlowView::new(five_tuple, &from, &to, Nanos::ZERO);
+        let rule = PathRule { choice: Choice::EdgeDisjoint, most: 8, most_hops: None };
+        let mut cache = PathCache::new(1);
+        let [first, second, third] =
+            [0, 3599, 3600].map(|at_s| cache.paths(Nanos::from_secs(at_s), &rule, &view, &flow));
+        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&second, &third));
+        assert_eq!(first, third, "ties are decided alike");
     }
 }
