@@ -64,7 +64,7 @@ fn of(name: &'static str) -> Vec<Tested> {
         let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert_eq!(parsed.name, name, "{}: `{spec}` is another scheme", file.display());
         let needs = parsed.central(1)?.needs();
-        // Hosts of the short runs have no MPTCP.
+        // The flows of short runs are no subflows.
         let places = needs.detection != Detection::Nothing || needs.subflows && !fast;
         let (balances, settles) = (common.balances, common.settles);
         Some(Tested { spec: spec.clone(), name, places, balances, settles, fast })

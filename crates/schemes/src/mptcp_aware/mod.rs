@@ -11,11 +11,14 @@ mod paths;
 
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::{draws, state};
+use crate::mptcp::HOST_KEYS;
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use connections::Connections;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{Nanos, Path};
 use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Needs, Scheme, State, StateError, View};
+use pathloom_transport::mptcp::MptcpSettings;
+use pathloom_transport::TransportSpec;
 use paths::{Choice, PathCache, PathRule};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
@@ -39,11 +42,13 @@ pub(crate) const ENTRY: Entry = Entry {
         name: NAME,
         summary: "ecmp, and the subflows of an MPTCP connection take distinct paths",
         paper: "MPTCP-aware SDN controller (ISCC 2016)",
-        keys: &[PATHS_KEY, K_KEY, HOPS_KEY, MODE_KEY],
+        keys: &[PATHS_KEY, K_KEY, HOPS_KEY, MODE_KEY, HOST_KEYS[0], HOST_KEYS[1], HOST_KEYS[2], HOST_KEYS[3]],
     },
     read: |spec| {
         let settings = read_settings(spec)?;
-        Ok(Parts::central(move |seed| Box::new(MptcpAware::new(settings, seed))))
+        let hosts = MptcpSettings::read(spec, MptcpSettings::default().tcp)?;
+        let central = Parts::central(move |seed| Box::new(MptcpAware::new(settings, seed)));
+        Ok(Parts { transport: TransportSpec::Mptcp(hosts), ..central })
     },
 };
 
