@@ -66,7 +66,7 @@ class Overrides(_Part):
 
 
 class Setup(_Part):
-    """The set-up that all cases share. `{x}` in a text is the place on the x axis."""
+    """The set-up that all cases share. `{x}` in a text, or in a scheme, is the place on the x axis."""
 
     fabric: str
     traffic: str

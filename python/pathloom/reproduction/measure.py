@@ -51,6 +51,17 @@ class Planned:
     unbuilt: tuple[str, ...]
     """Schemes of the case that the registry does not have."""
     sample_at_s: tuple[float, ...]
+    templates: tuple[str, ...] = ()
+    """The schemes of the settings as the figure has them, with `{x}` where the place on the x axis stands."""
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The schemes as the figure has them, in the order of those in the settings."""
+        return self.templates or self.settings.schemes
+
+    def template(self, scheme: str) -> str:
+        """A scheme of the settings as the figure has it."""
+        return self.schemes[self.settings.schemes.index(scheme)]
 
     @property
     def world(self) -> str:
@@ -120,7 +131,7 @@ class Reproduced:
     @property
     def schemes(self) -> list[str]:
         """Schemes that were run, in order."""
-        return list(dict.fromkeys(scheme for plan in self.plans for scheme in plan.settings.schemes))
+        return list(dict.fromkeys(scheme for plan in self.plans for scheme in plan.schemes))
 
     @property
     def notes(self) -> list[str]:
@@ -167,12 +178,14 @@ def plan(figure: Figure, quick: bool, seed: int, world: str = SIM) -> list[Plann
             given = layer.model_dump(exclude={"label", "x", "cases"}, exclude_none=True)
             values.update(given)
         known, unbuilt = _split(values["schemes"])
+        filled = tuple(_filled(scheme, case) for scheme in known)
         texts = {key: _filled(value, case) if isinstance(value, str) else value for key, value in values.items()}
         settings = Settings.of(
-            {**texts, **place, "schemes": known or ("ecmp",), "seed": seed}, f"figure {figure.id}, case `{case.label}`"
+            {**texts, **place, "schemes": filled or ("ecmp",), "seed": seed}, f"figure {figure.id}, case `{case.label}`"
         )
-        settings = settings.model_copy(update={"schemes": known})
-        plans.append(Planned(case, settings, unbuilt, _sample_times(figure.setup.sample, settings.duration_s)))
+        settings = settings.model_copy(update={"schemes": filled})
+        times = _sample_times(figure.setup.sample, settings.duration_s)
+        plans.append(Planned(case, settings, unbuilt, times, known))
     return plans
 
 
@@ -190,7 +203,7 @@ def reproduce(
         _fill(figure, one, jobs, memory, progress)
         for job in one.settings.jobs(one.world):
             kept = memory.find(one.settings, job, one.sample_at_s, figure.measures())
-            data.setdefault((one.case.label, job.scheme), []).extend([kept] if kept is not None else [])
+            data.setdefault((one.case.label, one.template(job.scheme)), []).extend([kept] if kept is not None else [])
     seed = plans[0].settings.seed
     lines = [_line(figure, row, plans, data) for row in figure.rows]
     lines += _points(figure, plans, data)
@@ -307,11 +320,11 @@ def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[s
         return Line(row.label, row.unit, row.published, row.bound, Value(None, None), reason)
     vectors, bound = [], "exactly"
     for one in plans:
-        if row.case not in (None, one.case.label) or scheme not in one.settings.schemes:
+        if row.case not in (None, one.case.label) or scheme not in one.schemes:
             continue
         own = _vector(measure, data[one.case.label, scheme])
         bound = _bound(measure, data[one.case.label, scheme]) if bound == "exactly" and not row.over else bound
-        others = [_vector(measure, data[one.case.label, other]) for other in row.over if other in one.settings.schemes]
+        others = [_vector(measure, data[one.case.label, other]) for other in row.over if other in one.schemes]
         vectors += [_compared(row.compared, own, other) for other in others] if row.over else [own]
     value = replace(_across(row.across, [vector for vector in vectors if vector]), bound=bound)
     if value.mean is None:
@@ -368,7 +381,7 @@ def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str]
     lines = []
     for label, measure in figure.plot.measures():
         for one in plans:
-            for scheme in one.settings.schemes:
+            for scheme in one.schemes:
                 if (key(measure), one.case.label or None, scheme) in taken:
                     continue
                 value = _measured(measure, data[one.case.label, scheme])

@@ -242,7 +242,7 @@ def _ranks(axes: Axes, result: Reproduced, series: _Series) -> None:
             _mean_curve([run.ranks.get(result.figure.plot.metric, []) for run in result.data[plan.case.label, scheme]]),
         )
         for plan in result.plans
-        for scheme in plan.settings.schemes
+        for scheme in plan.schemes
     ]
     several, by_case = len(result.plans) > 1, looks([plan.case.label for plan in result.plans])
     one_scheme = len(result.schemes) == 1
@@ -282,7 +282,7 @@ def _in_time(axes: Axes, result: Reproduced, series: _Series) -> None:
     """
     several, plot, top = len(result.plans) > 1, result.figure.plot, 0.0
     for plan in result.plans:
-        for scheme in plan.settings.schemes:
+        for scheme in plan.schemes:
             curve = result.data[plan.case.label, scheme][0].goodput
             if not curve:
                 continue
