@@ -38,8 +38,8 @@ pub(crate) fn rules(
         };
         let tcp = Match { proto: Some(PROTO_TCP), ..from_here };
         if finds || needs.subflows {
-            // The SYN+ACK begins what the accepting side sends. That of a subflow is not looked at.
-            let both = config.both_directions && !needs.subflows;
+            // The SYN+ACK begins what the accepting side sends. That of a first subflow has the connection's token.
+            let both = config.both_directions || needs.subflows;
             let flags = Some((TCP_SYN, if both { TCP_SYN } else { TCP_SYN | TCP_ACK }));
             copy(CONTROL, priorities.first, Match { tcp_flags: flags, dscp, ..tcp });
             copy(CONTROL, priorities.last, Match { tcp_flags: Some((TCP_FIN, TCP_FIN)), dscp, ..tcp });
@@ -89,6 +89,11 @@ pub(crate) enum Meaning {
         /// Whether it is a further subflow of that connection.
         further: bool,
     },
+    /// The other direction of a flow says to which MPTCP connection the flow belongs.
+    Named {
+        /// The connection.
+        token: u32,
+    },
     /// A flow ends.
     Last,
     /// A flow goes on of which nothing is known.
@@ -117,11 +122,14 @@ pub(crate) fn meaning(config: &Config, needs: &Needs, headers: &Headers) -> Mean
         };
     }
     if tcp && headers.tcp_flags & TCP_ACK != 0 && (needs.subflows || !config.both_directions) {
-        return Meaning::Nothing;
+        return match headers.mptcp {
+            Some(MptcpOption::Capable { token: Some(token) }) if needs.subflows => Meaning::Named { token },
+            _ => Meaning::Nothing,
+        };
     }
     if let (true, Some(option)) = (needs.subflows, headers.mptcp) {
         return match option {
-            MptcpOption::Capable { token } => Meaning::First { long: true, token: Some(token), further: false },
+            MptcpOption::Capable { token } => Meaning::First { long: true, token, further: false },
             MptcpOption::Join { token } => Meaning::First { long: true, token: Some(token), further: true },
         };
     }

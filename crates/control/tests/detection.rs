@@ -307,10 +307,22 @@ fn subflows_bear_the_token_of_their_connection() {
     let needs = Needs { subflows: true, ..Needs::NOTHING };
     let mut world = World::new(needs, Config::default());
     let token = 77;
-    for (port, option) in [(1, MptcpOption::Capable { token }), (2, MptcpOption::Join { token })] {
+    let subflow = |world: &mut World, port, option| {
         world.network.send(Headers { mptcp: Some(option), ..world.packet(port, TCP_SYN) });
         world.pass(SECOND);
+    };
+    subflow(&mut world, 1, MptcpOption::Capable { token: None });
+    // The receiver's key, and so the token, comes with the SYN+ACK. That of a plain connection says nothing.
+    let answer = |world: &World, port, mptcp| {
+        let five_tuple = world.packet(port, TCP_SYN).five_tuple.reverse();
+        Headers { tcp_flags: TCP_SYN | TCP_ACK, mptcp, ..Headers::plain(five_tuple) }
+    };
+    for mptcp in [None, Some(MptcpOption::Capable { token: Some(token) })] {
+        world.network.send(answer(&world, 1, mptcp));
+        world.pass(SECOND);
     }
+    subflow(&mut world, 2, MptcpOption::Join { token });
+    world.network.send(answer(&world, 2, None));
     world.network.send(world.packet(3, TCP_SYN));
     world.pass(SECOND);
     let flows = world.flows();

@@ -69,10 +69,10 @@ impl fmt::Debug for FiveTuple {
 /// What of an MPTCP option a controller can use (RFC 8684 §3.1, §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum MptcpOption {
-    /// First subflow of a connection; the token is derived from the receiver's key.
+    /// First subflow of a connection. Its token is derived from the receiver's key, which comes with the SYN+ACK.
     Capable {
-        /// Token of the connection.
-        token: u32,
+        /// Token of the connection; `None` in a SYN.
+        token: Option<u32>,
     },
     /// A further subflow of the connection with this token.
     Join {
@@ -92,7 +92,7 @@ pub struct Headers {
     pub tcp_flags: u8,
     /// VLAN tag, used to tell the two versions of a route apart while it is being changed.
     pub tag: Option<u16>,
-    /// MPTCP option of a SYN, when there is one.
+    /// MPTCP option of a SYN or SYN+ACK, when there is one.
     pub mptcp: Option<MptcpOption>,
 }
 

@@ -187,6 +187,15 @@ fn the_headers_of_a_frame_name_the_connection() {
     assert_eq!(of(TcpOption::Join { backup: false, address: 1, step }), Some(MptcpOption::Join { token: 7 }));
     let keys = Keys::Both { sender: Key(1), receiver: Key(42), data: None };
     let token = Key(42).token();
-    assert_eq!(of(TcpOption::Capable { version: 1, flags: 1, keys }), Some(MptcpOption::Capable { token }));
+    assert_eq!(
+        of(TcpOption::Capable { version: 1, flags: 1, keys }),
+        Some(MptcpOption::Capable { token: Some(token) })
+    );
+    let first = |syn_ack: bool, keys| {
+        let option = TcpOption::Capable { version: 1, flags: 1, keys };
+        headers(&Ethernet::parse(&frame((true, syn_ack), &option)).unwrap()).unwrap().unwrap().mptcp
+    };
+    assert_eq!(first(false, Keys::None), Some(MptcpOption::Capable { token: None }));
+    assert_eq!(first(true, Keys::Sender(Key(42))), Some(MptcpOption::Capable { token: Some(token) }));
     assert_eq!(of(TcpOption::Dss(Dss::default())), None);
 }

@@ -4,7 +4,7 @@
 //! of no connection (ARP, exploration, Hello) ride it; they have no five-tuple, and no decision about them is remembered.
 
 use crate::packet::{Direction, Packet};
-use pathloom_model::{FiveTuple, Headers, TCP_ACK};
+use pathloom_model::{FiveTuple, Headers, MptcpOption, TCP_ACK};
 use rustc_hash::FxHashMap;
 
 /// The slot of frames of no connection.
@@ -27,7 +27,7 @@ impl Lanes {
             Direction::Ack => data.five_tuple.reverse(),
         };
         let tcp_flags = if packet.flags() == 0 { TCP_ACK } else { packet.flags() };
-        let mptcp = data.mptcp.filter(|_| packet.flags() != 0);
+        let mptcp = data.mptcp.filter(|_| packet.flags() != 0).and_then(|option| option_of(option, packet.direction()));
         Some(Headers { five_tuple, dscp: data.dscp, tcp_flags, tag: packet.tag(), mptcp })
     }
 
@@ -59,5 +59,13 @@ impl Lanes {
     /// No packet of a subflow is in the network any more.
     pub(crate) fn close(&mut self, slot: usize) {
         self.slots.remove(&self.data[slot - 1].five_tuple);
+    }
+}
+/// What of a subflow's MPTCP option its SYN has, and what the SYN+ACK (RFC 8684 §3.1, §3.2).
+fn option_of(option: MptcpOption, direction: Direction) -> Option<MptcpOption> {
+    match (direction, option) {
+        (Direction::Data, MptcpOption::Capable { .. }) => Some(MptcpOption::Capable { token: None }),
+        (Direction::Data, MptcpOption::Join { .. }) | (Direction::Ack, MptcpOption::Capable { .. }) => Some(option),
+        (Direction::Ack, MptcpOption::Join { .. }) => None,
     }
 }

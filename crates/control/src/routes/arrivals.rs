@@ -59,6 +59,12 @@ impl Routes {
                     }
                 }
             }
+            Meaning::Named { token } => {
+                let first = self.flows.find(&five_tuple.reverse());
+                if let Some(view) = first.and_then(|id| cx.view.flows.get_mut(&id)) {
+                    view.mptcp_token = Some(token);
+                }
+            }
             Meaning::Last => self.ended(cx, &five_tuple),
             Meaning::Nothing => {}
         }

@@ -1,11 +1,11 @@
 //! From a frame to the headers that switches and controllers look at.
 
-use super::mptcp::{find, JoinStep, Keys, TcpOption};
+use super::mptcp::{find, JoinStep, Key, Keys, TcpOption};
 use super::Ethernet;
 use crate::flow_match::ETH_IPV4;
 use crate::wire::Reader;
 use crate::ParseError;
-use pathloom_model::{FiveTuple, Headers, MptcpOption, PROTO_TCP, PROTO_UDP};
+use pathloom_model::{FiveTuple, Headers, MptcpOption, PROTO_TCP, PROTO_UDP, TCP_ACK};
 use std::net::Ipv4Addr;
 
 /// The headers of an IPv4 frame; `None` for other frames. Ports are 0 for protocols without, and for all but the first
@@ -56,17 +56,19 @@ fn tcp(reader: &mut Reader<'_>) -> Result<(u8, Option<MptcpOption>), ParseError>
     reader.skip(6)?;
     // What a switch cut off, or what lies about its length, is no option.
     let rest = reader.rest();
-    Ok((flags, mptcp(&rest[..rest.len().min(length - 20)])))
+    Ok((flags, mptcp(flags, &rest[..rest.len().min(length - 20)])))
 }
 
-/// What tells a controller of the connection (RFC 8684 §3.1, §3.2). Its token is known once its receiver's key is; a first
-/// SYN of version 1 has none, and its token is 0.
-fn mptcp(options: &[u8]) -> Option<MptcpOption> {
+/// What tells a controller of the connection (RFC 8684 §3.1, §3.2). Its token is derived from the receiver's key, which the
+/// SYN+ACK has. (The key in a SYN of version 0 is that of the sender.)
+fn mptcp(flags: u8, options: &[u8]) -> Option<MptcpOption> {
+    let receiver = |keys| match keys {
+        Keys::Both { receiver, .. } => Some(receiver),
+        Keys::Sender(key) if flags & TCP_ACK != 0 => Some(key),
+        Keys::Sender(_) | Keys::None => None,
+    };
     match find(options)?.ok()? {
-        TcpOption::Capable { keys: Keys::Both { receiver, .. }, .. } => {
-            Some(MptcpOption::Capable { token: receiver.token() })
-        }
-        TcpOption::Capable { .. } => Some(MptcpOption::Capable { token: 0 }),
+        TcpOption::Capable { keys, .. } => Some(MptcpOption::Capable { token: receiver(keys).map(Key::token) }),
         TcpOption::Join { step: JoinStep::Syn { token, .. }, .. } => Some(MptcpOption::Join { token }),
         _ => None,
     }
@@ -76,6 +78,7 @@ fn mptcp(options: &[u8]) -> Option<MptcpOption> {
 mod tests {
     use super::*;
     use etherparse::{PacketBuilder, TcpOptionElement};
+    use pathloom_model::TCP_SYN;
 
     fn segment(build: impl Fn(etherparse::PacketBuilderStep<etherparse::TcpHeader>) -> Vec<u8>) -> Vec<u8> {
         build(PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 1, 2], 64).tcp(1234, 80, 7, 1000))
@@ -114,14 +117,14 @@ mod tests {
     #[test]
     fn finds_mptcp_among_other_options() {
         let join = [1, 1, 2, 4, 5, 180, 30, 12, 0x10, 3, 0xde, 0xad, 0xbe, 0xef, 9, 9, 9, 9];
-        assert_eq!(mptcp(&join), Some(MptcpOption::Join { token: 0xdead_beef }));
-        assert_eq!(mptcp(&[30, 4, 0x01, 0x81]), Some(MptcpOption::Capable { token: 0 }));
-        assert_eq!(mptcp(&[30, 0, 0x01]), None);
-        assert_eq!(mptcp(&[2, 200, 5]), None);
+        assert_eq!(mptcp(TCP_SYN, &join), Some(MptcpOption::Join { token: 0xdead_beef }));
+        assert_eq!(mptcp(TCP_SYN, &[30, 4, 0x01, 0x81]), Some(MptcpOption::Capable { token: None }));
+        assert_eq!(mptcp(TCP_SYN, &[30, 0, 0x01]), None);
+        assert_eq!(mptcp(TCP_SYN, &[2, 200, 5]), None);
         let mut both = vec![30, 20, 0x01, 0x81];
         both.extend([1; 8]);
         both.extend([0, 0, 0, 0, 0, 0, 0, 42]);
         // printf '\0\0\0\0\0\0\0*' | sha256sum
-        assert_eq!(mptcp(&both), Some(MptcpOption::Capable { token: 0xa6bb_133c }));
+        assert_eq!(mptcp(TCP_ACK, &both), Some(MptcpOption::Capable { token: Some(0xa6bb_133c) }));
     }
 }

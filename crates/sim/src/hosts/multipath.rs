@@ -54,13 +54,13 @@ impl Multipaths {
         each.filter_map(|(one, transfer)| Some((transfer, one.as_ref()?.reassembly.delivered_bytes())))
     }
 
-    /// The option of a SYN, by which switches and controllers tell the subflows of connections apart. Tokens are numbers
+    /// The option of the first two segments, by which switches and controllers tell the subflows of connections apart. Tokens are numbers
     /// that no two transfers share.
     pub(super) fn option(transfer: u32, member: Option<u32>) -> Option<MptcpOption> {
         // An odd factor maps no two numbers to one.
         let token = transfer.wrapping_add(1).wrapping_mul(0x9E37_79B1);
         Some(match member? {
-            0 => MptcpOption::Capable { token },
+            0 => MptcpOption::Capable { token: Some(token) },
             _ => MptcpOption::Join { token },
         })
     }
