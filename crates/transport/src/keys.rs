@@ -158,6 +158,7 @@ mod tests {
     fn the_listed_defaults_are_the_defaults() {
         for transport in transports() {
             let plain = TransportSpec::parse(transport.name).unwrap();
+            assert_eq!(plain.name(), transport.name);
             for key in transport.keys.iter().filter(|key| key.default != "none") {
                 let text = format!("{}:{}={}", transport.name, key.name, key.default);
                 assert_eq!(TransportSpec::parse(&text).unwrap(), plain, "{text}");

@@ -33,6 +33,17 @@ impl Ranges {
     /// Adds a range and merges it with those that it overlaps or touches. Returns how many bytes are new.
     pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
         let from = self.0.partition_point(|&(_, to)| to < start);
+        // Mostly it touches no range, or one.
+        let Some(first) = self.0.get(from).filter(|first| first.0 <= end) else {
+            self.0.insert(from, (start, end));
+            return end - start;
+        };
+        if self.0.get(from + 1).is_none_or(|second| second.0 > end) {
+            let merged = (first.0.min(start), first.1.max(end));
+            let new = (merged.1 - merged.0) - (first.1 - first.0);
+            self.0[from] = merged;
+            return new;
+        }
         let until = self.0.partition_point(|&(first, _)| first <= end);
         let known: u64 = self.0[from..until].iter().map(|(first, to)| to - first).sum();
         let merged = self.0[from..until].iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));

@@ -182,6 +182,18 @@ impl TransportSpec {
         Ok(mptcp.map_or(TransportSpec::Tcp(settings), TransportSpec::Mptcp))
     }
 
+    /// Its name in specifications.
+    pub fn name(&self) -> &'static str {
+        match self {
+            TransportSpec::Mptcp(_) => "mptcp",
+            TransportSpec::Tcp(settings) => match settings.congestion {
+                CongestionControl::Cubic => "cubic",
+                CongestionControl::Dctcp { .. } => "dctcp",
+                CongestionControl::NewReno | CongestionControl::Coupled => "newreno",
+            },
+        }
+    }
+
     /// The settings of each of its TCP connections.
     pub fn settings(&self) -> &Settings {
         match self {

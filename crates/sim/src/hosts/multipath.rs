@@ -119,10 +119,11 @@ impl Hosts {
     pub(super) fn feed(&mut self, slot: usize) -> bool {
         let subflow = self.subflows.get(slot);
         let Some(multipath) = self.multipaths.get(subflow.transfer) else { return false };
-        if multipath.allowance == 0 || !subflow.sender.has_room() {
+        let room_bytes = subflow.sender.room_bytes();
+        if multipath.allowance == 0 || room_bytes == 0 {
             return false;
         }
-        let Some(bytes) = multipath.connection.assign(subflow.member as usize) else { return false };
+        let Some(bytes) = multipath.connection.assign(subflow.member as usize, room_bytes) else { return false };
         multipath.allowance -= usize::from(multipath.allowance < usize::MAX);
         subflow.sender.extend(bytes)
     }

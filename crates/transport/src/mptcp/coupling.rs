@@ -30,9 +30,10 @@ impl Path {
     /// The round-trip time of a subflow without a sample: it does not count.
     pub(super) const UNKNOWN: Nanos = Nanos(u64::MAX);
 
-    /// The sender has dealt with an acknowledgement of `acked` bytes. Tells whether its window is another one.
+    /// The sender has dealt with an acknowledgement of `acked` bytes. Tells whether its window is another one, by a segment
+    /// at least (RFC 6356 §4.1: only then is there something to work out anew).
     #[inline]
-    pub(super) fn update(&mut self, sender: &Sender, acked: u64) -> bool {
+    pub(super) fn update(&mut self, sender: &Sender, acked: u64, mss: u64) -> bool {
         self.since_loss += acked;
         if sender.is_in_recovery() != self.in_recovery {
             self.in_recovery = !self.in_recovery;
@@ -43,8 +44,11 @@ impl Path {
         let window = sender.steady_window_bytes();
         let first = self.rtt == Path::UNKNOWN;
         self.rtt = sender.smoothed_rtt().unwrap_or(self.rtt);
-        let changed = std::mem::replace(&mut self.window, window) != window;
-        changed || first
+        let changed = first || window.abs_diff(self.window) >= mss;
+        if changed {
+            self.window = window;
+        }
+        changed
     }
 
     /// The sender's timer has expired.
@@ -58,7 +62,7 @@ impl Path {
         self.before_loss = std::mem::take(&mut self.since_loss);
     }
 
-    /// Bytes sent between losses, smoothed as OLIA does: the greater of the last two counts.
+    /// Bytes acknowledged between losses as OLIA counts them: the greater of the last two counts.
     fn between_losses(&self) -> f64 {
         self.since_loss.max(self.before_loss) as f64
     }
@@ -169,7 +173,6 @@ mod tests {
         let growth = growths(Coupling::Olia, &mut paths);
         let fair = |segments: f64| segments / (25.0 * 25.0);
         assert!(near(growth[0], fair(20.0) - 0.5 / 20.0) && near(growth[1], fair(5.0) + 0.5 / 5.0), "{growth:?}");
-        assert!(growth[0] > 0.0 || growth[0] > -0.5);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! out again what a subflow whose path died has outstanding. [`Reassembly`] is the receiving end. Neither has a clock or
 //! knows addresses: the subflows' senders and receivers keep their own timers, and a driver goes between them:
 //!
-//! 1. A subflow's [`Sender`] is made by [`Sender::without_data`]. When it has nothing to send and has room,
+//! 1. A subflow's [`Sender`] is made by [`Sender::without_data`]. When it has nothing to send and has room ([`Sender::room_bytes`]),
 //!    [`Connection::assign`] gives it a chunk, which the driver passes on by [`Sender::extend`].
 //! 2. Around every acknowledgement of a subflow the driver calls [`Connection::prepare`] and [`Connection::handle_ack`],
 //!    after its timer [`Connection::handle_timeout`].
@@ -29,9 +29,11 @@ pub use stream::Reassembly;
 use crate::Sender;
 use coupling::Path;
 use mapping::Mappings;
-use pathloom_model::Nanos;
 use std::collections::VecDeque;
 use stream::Prefix;
+
+/// The longest chunk of new data, in segments. Long ones save work, but what a subflow has been given waits for it.
+const MOST_CHUNK_SEGMENTS: u64 = 16;
 
 /// The sending end of a connection.
 #[derive(Clone, Debug)]
@@ -100,11 +102,6 @@ impl Connection {
         self.subflows.len() - 1
     }
 
-    /// Number of subflows.
-    pub fn subflows(&self) -> usize {
-        self.subflows.len()
-    }
-
     /// Whether every byte of the stream has been acknowledged.
     pub fn is_finished(&self) -> bool {
         self.acked.next >= self.size
@@ -115,14 +112,14 @@ impl Connection {
         self.reinjected
     }
 
-    /// A subflow that has sent all it was given has room for a full segment: hands it the next chunk, by which its
-    /// sender is to be extended. `None` if there is nothing for it, or it is cut off: until an acknowledgement tells that its
+    /// A subflow that has sent all it was given has room for so many bytes: hands it the next chunk, of as much or less, by
+    /// which its sender is to be extended. `None` if there is nothing for it, or it is cut off: until an acknowledgement tells that its
     /// path lives, it gets nothing new.
-    pub fn assign(&mut self, subflow: usize) -> Option<u64> {
-        if self.subflows[subflow].stalled {
+    pub fn assign(&mut self, subflow: usize, room_bytes: u64) -> Option<u64> {
+        if self.subflows[subflow].stalled || room_bytes < self.mss {
             return None;
         }
-        let (start, end) = self.take_again(subflow).or_else(|| self.take_new()).or_else(|| {
+        let (start, end) = self.take_again(subflow).or_else(|| self.take_new(room_bytes)).or_else(|| {
             self.starved = true;
             None
         })?;
@@ -132,8 +129,13 @@ impl Connection {
 
     /// Whether there is something to hand out.
     fn has_work(&self) -> bool {
+        !self.again.is_empty() || self.has_new()
+    }
+
+    /// Whether there is more of the stream, and room for a segment of it at the receiver.
+    fn has_new(&self) -> bool {
         let end = self.size.min(self.next + self.mss);
-        !self.again.is_empty() || (self.next < end && end <= self.acked.next + self.receive_window)
+        self.next < end && end <= self.acked.next + self.receive_window
     }
 
     /// What has to be sent again goes first: the receiver waits for it.
@@ -161,12 +163,17 @@ impl Connection {
     }
 
     /// RFC 8684 §3.3.4: the receive window is that of the connection.
-    fn take_new(&mut self) -> Option<(u64, u64)> {
-        let start = self.next;
-        let end = self.size.min(start + self.mss);
-        if start >= end || end > self.acked.next + self.receive_window {
+    fn take_new(&mut self, room_bytes: u64) -> Option<(u64, u64)> {
+        if !self.has_new() {
             return None;
         }
+        let start = self.next;
+        let most = if self.scheduler == Scheduler::RoundRobin { self.mss } else { MOST_CHUNK_SEGMENTS * self.mss };
+        let window = self.acked.next + self.receive_window - start;
+        let fits = window.min(room_bytes).min(most);
+        // Whole segments, unless it is the end.
+        let whole = if fits < 2 * self.mss { self.mss } else { fits - fits % self.mss };
+        let end = self.size.min(start + whole);
         self.next = end;
         Some((start, end))
     }
@@ -190,7 +197,7 @@ impl Connection {
             // It goes on by itself.
             self.again.retain(|entry| entry.not_by != subflow);
         }
-        if self.coupling != Coupling::Uncoupled && one.path.update(sender, progress) {
+        if one.path.update(sender, progress, self.mss) && self.coupling != Coupling::Uncoupled {
             self.couple();
         }
         let go_on = progress > 0 && self.starved && self.has_work();
@@ -202,9 +209,7 @@ impl Connection {
     /// that the subflow is cut off. Tells whether others are to be asked whether they can send.
     pub fn handle_timeout(&mut self, subflow: usize, sender: &Sender) -> bool {
         let one = &mut self.subflows[subflow];
-        if self.coupling != Coupling::Uncoupled {
-            one.path.lose(sender);
-        }
+        one.path.lose(sender);
         // A SYN that is not answered cuts nothing off.
         if one.stalled || one.mappings.outstanding().next().is_none() {
             return false;
@@ -231,8 +236,8 @@ impl Connection {
     }
 
     /// The subflows in the order in which they are to be asked whether they can send, by number: the least round-trip time
-    /// first, or in turn. The driver gives each of them as much as it can take, or one
-    /// chunk where they take turns ([`Scheduler::chunks`]).
+    /// first, or in turn. The driver gives each of them as much as it can take, or one chunk where they take turns
+    /// ([`Scheduler::chunks`]).
     pub fn order(&mut self, order: &mut Vec<usize>) {
         let count = self.subflows.len();
         order.clear();
@@ -251,10 +256,5 @@ impl Connection {
     /// How subflows are chosen.
     pub fn scheduler(&self) -> Scheduler {
         self.scheduler
-    }
-
-    /// Round-trip time of a subflow as last heard of.
-    pub fn smoothed_rtt(&self, subflow: usize) -> Option<Nanos> {
-        Some(self.subflows[subflow].path.rtt).filter(|rtt| *rtt < Path::UNKNOWN)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{Receiver, SackBlocks, Segment, SegmentKind, Settings};
+use pathloom_model::Nanos;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -105,12 +106,13 @@ impl World {
         loop {
             let end = &mut self.ends[one];
             let Some(segment) = end.sender.poll_transmit(now) else {
-                if given == chunks || !end.sender.has_room() {
+                let room = end.sender.room_bytes();
+                if given == chunks || room == 0 {
                     return sent;
                 }
-                let Some(len) = self.connection.assign(one) else { return sent };
+                let Some(len) = self.connection.assign(one, room) else { return sent };
                 given += 1;
-                assert!(len > 0 && len <= MSS && self.ends[one].sender.extend(len));
+                assert!(len > 0 && len <= room && self.ends[one].sender.extend(len));
                 continue;
             };
             sent += 1;
@@ -297,16 +299,16 @@ fn what_went_out_on_a_path_that_comes_back_is_not_sent_again() {
     assert_eq!((connection.join(), connection.join()), (0, 1));
     sender.open(Nanos(0));
     for _ in 0..3 {
-        sender.extend(connection.assign(0).unwrap());
+        sender.extend(connection.assign(0, MSS).unwrap());
     }
     while sender.poll_transmit(Nanos(0)).is_some() {}
     sender.handle_timeout(Nanos::from_secs(1));
     assert!(connection.handle_timeout(0, &sender) && !connection.handle_timeout(0, &sender), "once");
-    assert_eq!(connection.assign(1), Some(MSS));
+    assert_eq!(connection.assign(1, MSS), Some(MSS));
     assert_eq!(connection.mapping(1, 0, MSS).collect::<Vec<_>>(), [(0, MSS)], "what was sent in vain goes first");
     sender.handle_ack(Nanos::from_secs(2), MSS);
     connection.handle_ack(0, &sender);
-    assert_eq!(connection.assign(1), Some(MSS));
+    assert_eq!(connection.assign(1, MSS), Some(MSS));
     assert_eq!(connection.mapping(1, MSS, 2 * MSS).collect::<Vec<_>>(), [(3 * MSS, 4 * MSS)]);
 }
 
@@ -325,9 +327,21 @@ fn the_least_round_trip_goes_first_and_turns_are_taken() {
 }
 
 #[test]
+fn the_order_follows_what_acknowledgements_tell() {
+    for coupling in [Coupling::Lia, Coupling::Olia, Coupling::Uncoupled] {
+        let wires = [clean(900), clean(300), clean(500)];
+        let mut world = World::new(&settings(coupling, Scheduler::LowestRtt, false), 100_000, &wires);
+        world.run();
+        let mut order = Vec::new();
+        world.connection.order(&mut order);
+        assert_eq!(order, [1, 2, 0], "{coupling:?}");
+    }
+}
+
+#[test]
 fn no_more_is_under_way_than_the_receiver_has_room_for() {
     let mut connection = Connection::new(&settings(Coupling::Lia, Scheduler::LowestRtt, false), None);
     assert_eq!((connection.join(), connection.join()), (0, 1));
-    let given = std::iter::from_fn(|| connection.assign(0).or_else(|| connection.assign(1))).sum::<u64>();
+    let given = std::iter::from_fn(|| connection.assign(0, 7 * MSS).or_else(|| connection.assign(1, MSS))).sum::<u64>();
     assert_eq!(given, 40 * MSS);
 }

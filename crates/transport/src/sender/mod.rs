@@ -267,17 +267,22 @@ impl Sender {
         self.window.set_growth(growth);
     }
 
-    /// Whether a full segment of new data could be sent at once, if there were one: all that there is has been sent, and
-    /// the window has room.
+    /// How many bytes of new data, in full segments, could be sent at once if there were any: as many as the window has room
+    /// for, if all that there is has been sent. 0 once the end has been told.
     #[inline]
-    pub fn has_room(&mut self) -> bool {
-        if self.phase != Phase::Open || self.held || self.ended || self.limit != self.high {
-            return false;
+    pub fn room_bytes(&mut self) -> u64 {
+        if self.phase != Phase::Open || self.held || self.ended || self.send_first || self.limit != self.high {
+            return 0;
         }
-        self.limit += self.mss;
-        let choice = if self.scoreboard.is_some() { self.choose_selectively() } else { self.choose() };
-        self.limit -= self.mss;
-        choice.is_some_and(|(seq, _)| seq == self.high)
+        if self.scoreboard.is_some() {
+            return self.room_selectively();
+        }
+        let free = (self.una + self.allowed()).saturating_sub(self.high);
+        if self.next == self.high && free >= self.mss {
+            free - free % self.mss
+        } else {
+            0
+        }
     }
 
     /// Smoothed round-trip time, once there is a sample.

@@ -30,6 +30,32 @@ impl Sender {
         }
     }
 
+    /// As [`Sender::room_bytes`], where all that there is has been sent.
+    pub(super) fn room_selectively(&mut self) -> u64 {
+        let Some(board) = self.scoreboard.as_mut() else { return 0 };
+        let (una, high) = (self.una, self.high);
+        let outstanding = if self.in_recovery {
+            // What is lost goes first.
+            if board.next_lost(una).is_some() {
+                return 0;
+            }
+            board.pipe(una, high)
+        } else {
+            self.next = board.skip_arrived(self.next).0;
+            if self.next != high {
+                return 0;
+            }
+            (high - una) - board.sacked_within(una, high)
+        };
+        let free = self.window.bytes().min(self.flight_limit).saturating_sub(outstanding);
+        let free = free.min((una + self.receive_window).saturating_sub(high));
+        if free >= self.mss {
+            free - free % self.mss
+        } else {
+            0
+        }
+    }
+
     /// What to send next: its first byte and its length.
     pub(super) fn choose_selectively(&mut self) -> Option<(u64, u64)> {
         let board = self.scoreboard.as_mut()?;

@@ -13,8 +13,9 @@ impl Coupled {
     /// The window of `cwnd` bytes after `acked` bytes were acknowledged; a segment at least.
     pub(super) fn grow(&mut self, cwnd: u64, acked: u64, mss: u64) -> u64 {
         let bytes = self.growth * acked as f64 + self.remainder;
-        self.remainder = bytes.fract();
-        cwnd.saturating_add_signed(bytes as i64).max(mss)
+        let whole = bytes as i64;
+        self.remainder = bytes - whole as f64;
+        cwnd.saturating_add_signed(whole).max(mss)
     }
 }
 
