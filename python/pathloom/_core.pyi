@@ -361,7 +361,7 @@ def scheme_name(spec: str) -> str:
     """Checks the specification of a scheme and gives its name."""
 
 def schemes() -> list[dict[str, Any]]:
-    """Every scheme: name, about, paper, keys (each a dict of name, default and about)."""
+    """Every scheme: name, about, paper, transport of its hosts, keys (each a dict of name, default and about)."""
 
 def transports() -> list[dict[str, Any]]:
     """Every transport: name, about, source, keys (each a dict of name, default, about and source)."""
@@ -373,7 +373,7 @@ def fabrics() -> list[dict[str, Any]]:
     """Every fabric that has a name: name, example, about, common_keys."""
 
 def transport_settings(spec: str | None = None) -> dict[str, Any]:
-    """What a `--transport` says, or the default: sizes in bytes, times in ns."""
+    """What a `--transport` says of each connection, or the default: sizes in bytes, times in ns; and its name."""
 
 def max_concurrent_flow(
     fabric: Fabric, flows: list[tuple[int, int, float]], epsilon: float

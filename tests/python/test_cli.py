@@ -7,6 +7,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -219,3 +220,26 @@ def test_tables_hold_every_flow_and_link(cli: Cli, tmp_path: Path) -> None:
     offered = ["run", "flow", "src", "dst", "size_bytes", "start_s"]
     spt, ecmp = (flows.filter(pl.col("scheme") == scheme).select(offered) for scheme in ("spt", "ecmp"))
     assert spt.equals(ecmp)
+
+
+def test_mptcp_is_a_scheme_and_a_transport(cli: Cli) -> None:
+    options = ["--fabric", "fat-tree:k=4,rate=10Mbps,buffer=150", "--traffic", "long-lived:pattern=permutation"]
+    options += ["--duration", "5s", "--json", "-"]
+
+    def of(*more: str) -> dict[str, Any]:
+        outcome = cli("compare", *options, *more)
+        assert outcome.code == 0, outcome.err
+        found: dict[str, Any] = {row["scheme"]: row for row in json.loads(outcome.out)["schemes"]}
+        assert not any("never acted" in note for row in found.values() for note in row.get("notes", []))
+        return found
+
+    found = of("--schemes", "ecmp,mptcp:subflows=8")
+    ecmp, mptcp = found["ecmp"], found["mptcp:subflows=8"]
+    assert mptcp["throughput"]["mean"] > ecmp["throughput"]["mean"] + 0.2
+    assert mptcp["flows"] == ecmp["flows"], "a connection is one row"
+    by_transport = of("--schemes", "ecmp", "--transport", "mptcp:subflows=8")["ecmp"]
+    assert by_transport["throughput"] == mptcp["throughput"]
+    # What makes it MPTCP is the scheme's, the rest what is asked for.
+    refined = of("--schemes", "mptcp:subflows=8", "--transport", "newreno:sack=on,mss=700B")["mptcp:subflows=8"]
+    whole = of("--schemes", "ecmp", "--transport", "mptcp:subflows=8,mss=700B")["ecmp"]
+    assert refined["throughput"] == whole["throughput"] != mptcp["throughput"]

@@ -163,7 +163,9 @@ def test_hosts_are_told_what_the_transport_says() -> None:
     assert hosts.host_stack("linux", None).spared_bytes == 0
     assert hosts.host_stack("linux/bbr", None).route == "congctl bbr"
     assert hosts.host_stack("linux", "cubic:jitter=1ms,byte_counting=on").route == "congctl cubic"
-    for kind, transport in (("newreno", "cubic"), ("newreno", "newreno:sack=on"), ("linux", "cubic:min_rto=1ms")):
+    refused = [("newreno", "cubic"), ("newreno", "newreno:sack=on"), ("linux", "cubic:min_rto=1ms")]
+    refused += [("newreno", "mptcp:cc=uncoupled,sack=off"), ("linux", "mptcp:cc=cubic")]
+    for kind, transport in refused:
         with pytest.raises(_core.PathloomError, match="--transport"):
             hosts.host_stack(kind, transport)
     with pytest.raises(_core.PathloomError, match="kernels cannot be told small_queues"):

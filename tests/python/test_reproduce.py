@@ -38,7 +38,7 @@ TINY: dict[str, Any] = {
     "setup": {
         "fabric": "dumbbell:hosts=2,rate=100Mbps",
         "traffic": "hadoop:load={x}",
-        "schemes": ["spt", "ecmp", "mptcp:subflows=8"],
+        "schemes": ["spt", "ecmp", "tcp-path"],
         "duration": "300ms",
         "runs": 2,
     },
@@ -56,7 +56,13 @@ TINY: dict[str, Any] = {
             "cause": "because",
         },
         {"label": "gain", "scheme": "ecmp", "over": ["spt"], "metric": "fct_mean", "across": "most", "published": 0.0},
-        {"label": "MPTCP", "unit": "s", "scheme": "mptcp:subflows=8", "metric": "fct_mean", "published": 0.3},
+        {
+            "label": "TCP-Path",
+            "unit": "s",
+            "scheme": "tcp-path",
+            "metric": "fct_mean",
+            "published": 0.3,
+        },
         {"label": "bound", "unit": "s", "scheme": "spt", "metric": "fct_p95", "published": 1e6, "bound": "at most"},
         {"label": "unmeasured", "published": 12.0, "cause": "no such counter"},
     ],
@@ -116,7 +122,7 @@ def test_a_difference_asks_for_its_cause(tiny: measure.Reproduced) -> None:
     assert lines["gain"].cause is None, "both schemes have one path"
     assert lines["gain"].value.mean == pytest.approx(0.0, abs=1e-9)
     assert lines["bound"].cause is None, "a bound that holds is no difference"
-    assert (lines["MPTCP"].value.mean, lines["MPTCP"].cause) == (None, "MPTCP is not built yet")
+    assert (lines["TCP-Path"].value.mean, lines["TCP-Path"].cause) == (None, "TCP-Path is not built yet")
     assert (lines["unmeasured"].value.mean, lines["unmeasured"].cause) == (None, "no such counter")
 
 

@@ -73,5 +73,7 @@ fn nearest(word: &str, known: Vec<String>) -> Option<String> {
 fn transport_settings<'py>(py: Python<'py>, spec: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     let parsed = spec.map_or_else(|| Ok(TransportSpec::default()), TransportSpec::parse).map_err(Error::from)?;
     let text = serde_json::to_string(parsed.settings()).map_err(Error::from)?;
-    py.import("json")?.call_method1("loads", (text,))
+    let settings = py.import("json")?.call_method1("loads", (text,))?;
+    settings.set_item("name", parsed.name())?;
+    Ok(settings)
 }

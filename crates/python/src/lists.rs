@@ -26,7 +26,9 @@ pub fn fabrics(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
 #[pyfunction]
 pub fn schemes(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let rows = registry().entries().map(|entry| {
-        let row = texts(py, &[("name", entry.name), ("about", entry.summary), ("paper", entry.paper)])?;
+        let hosts = registry().parse(entry.name).map_err(Error::from)?.transport().name();
+        let told = [("name", entry.name), ("about", entry.summary), ("paper", entry.paper), ("transport", hosts)];
+        let row = texts(py, &told)?;
         let keys = entry.keys.iter();
         let keys =
             keys.map(|(name, default, about)| texts(py, &[("name", name), ("default", default), ("about", about)]));

@@ -39,6 +39,7 @@ def show_scheme(
         console.put_json(json, entry)
         return
     print(f"{entry['name']}: {entry['about']}\nPublished in: {entry['paper']}")
+    print(f"Hosts run: {entry['transport']}, which --transport refines")
     if entry["keys"]:
         print()
         console.table(
@@ -87,7 +88,8 @@ def show_transport(
     print(f"{entry['name']}: {entry['about']}\nPublished in: {entry['source']}\n")
     rows = [[key["name"], key["default"], key["about"], key["source"]] for key in entry["keys"]]
     console.table(None, ["key", "default", "what it sets", "source"], rows, 4)
-    print(f"\nFor example: --transport {entry['name']}:min_rto=1ms,iw=15KB")
+    own = {"mptcp": "subflows=8"}.get(entry["name"], "iw=15KB")
+    print(f"\nFor example: --transport {entry['name']}:{own},min_rto=1ms")
 
 
 @traffic.command("list")

@@ -23,7 +23,7 @@ from pathloom.words import count_text, counted, time_text
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
-DEFAULT_ROUTES_ALONE = ("spt", "ecmp")
+DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "mptcp")
 """Schemes that are nothing but their default routes."""
 
 

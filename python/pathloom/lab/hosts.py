@@ -15,6 +15,8 @@ WHOLE_LENGTH = 8
 """Every address of a fabric is in 10.0.0.0/8, which is on the link of each host."""
 SEGMENT_OVERHEAD_BYTES = 800
 """Memory that Linux reckons for a segment besides its payload, about; from half to twice as much serves as well."""
+MPTCP = "mptcp"
+"""The transport that only simulated hosts run."""
 FIRST_TABLE = 101
 """Routing table of a host's first port, where it has several."""
 
@@ -77,6 +79,8 @@ def host_stack(text: str, transport: str | None) -> HostStack:
     """
     if text == "newreno":
         settings = _core.transport_settings(transport)
+        if settings["name"] == MPTCP:
+            raise bad_input(f"--transport `{transport}`: the lab's hosts do not run MPTCP yet; take --worlds sim")
         if settings["congestion"] != "new_reno" or settings["sack"]:
             out = "; with cubic take hosts=linux" if settings["congestion"] == "cubic" else ""
             raise bad_input(f"--transport `{transport}`: the lab's hosts run newreno without SACK{out}")

@@ -98,6 +98,11 @@ class LabExecution:
         self.failure: ToolError | None = None
         self.notes: list[str] = _simulators_own(settings.control)
         self.jobs = settings.jobs(LAB)
+        transports = {entry["name"]: entry["transport"] for entry in _core.schemes()}
+        for job in self.jobs:
+            # A scheme in a file is none of the registry's, and its hosts run plain TCP.
+            if transports.get(job.scheme.partition(":")[0]) == hosts.MPTCP:
+                raise bad_input(f"scheme `{job.scheme}`: the lab's hosts do not run MPTCP yet; take --worlds sim")
         self.target = controller.OWN if self.options.controller == "pathloom" else None
         if self.target is not None:
             program()
