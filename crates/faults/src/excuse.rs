@@ -3,13 +3,15 @@
 //! - A link that is down loses what it carries and what is sent to it. Links count that; it is never held against anybody.
 //! - A switch that restarted empty, or came back empty, loses what reaches it until the controller has a session to it and
 //!   has had time to write its rules.
-//! - While a cable or a switch is down, hosts may have no path to each other, and switches may have no rule where there is
-//!   none to have. Routes of several switches change one after another, so that a packet may meet old ones and new ones. That
-//!   is over when everything is up again and the controller has had time to say so.
+//! - While a cable or a switch is down, hosts may have no path to each other, and switches may have no default route where
+//!   there is none to have. Default routes of several switches change one after another, so that a packet may meet old ones
+//!   and new ones. That is over when everything is up again and the controller has had time to say so. It explains no loss of
+//!   a packet with a tag: that is on a path of its own, whose rules stand until nothing uses them.
 //!
 //! Lost sessions, dead controllers, restarts, changes of scheme and drains explain nothing: no packet may be lost for them.
 
 use crate::schedule::Schedule;
+use crate::watch::{Lost, Why};
 use pathloom_model::{Damage, Fabric, Fault, FaultKind, FaultTarget, LinkState, Nanos, NodeId};
 use pathloom_sim::ControlSettings;
 
@@ -101,16 +103,27 @@ impl Excuses {
         excuses
     }
 
-    /// Whether the loss of a packet at a switch is explained.
-    pub(crate) fn covers(&self, switch: NodeId, at: Nanos) -> bool {
-        let within = |windows: &[(Nanos, Nanos)]| windows.iter().any(|&(from, to)| from <= at && at <= to);
-        within(&self.damaged) || within(&self.empty[switch.index()])
+    /// Whether the loss of a packet is explained.
+    pub(crate) fn covers(&self, lost: &Lost) -> bool {
+        let on_default_routes = lost.headers.tag.is_none();
+        match lost.why {
+            Why::Switch(_) => {
+                (on_default_routes && within(&self.damaged, lost.at))
+                    || within(&self.empty[lost.switch.index()], lost.at)
+            }
+            // A switch that is empty but for its default routes sends packets on with their tag.
+            Why::Tagged => self.empty.iter().any(|windows| within(windows, lost.at)),
+        }
     }
 
     /// Whether any loss would be explained.
     pub(crate) fn any(&self, at: Nanos) -> bool {
-        (0..self.empty.len() as u32).any(|node| self.covers(NodeId(node), at))
+        within(&self.damaged, at) || self.empty.iter().any(|windows| within(windows, at))
     }
+}
+
+fn within(windows: &[(Nanos, Nanos)], at: Nanos) -> bool {
+    windows.iter().any(|&(from, to)| from <= at && at <= to)
 }
 
 /// Whether a cable fails so often that the controller waits before it trusts it again.

@@ -237,7 +237,7 @@ impl Trial<'_> {
 
     fn judge_packets(&mut self) {
         let lost = std::mem::take(&mut self.simulation.tap_mut().lost);
-        let wrong: Vec<_> = lost.iter().filter(|lost| !self.excuses.covers(lost.switch, lost.at)).collect();
+        let wrong: Vec<_> = lost.iter().filter(|lost| !self.excuses.covers(lost)).collect();
         if let Some(first) = wrong.first() {
             let name = &self.schedule.fabric.node(first.switch).name;
             let (count, at, why) = (wrong.len(), in_ms(first.at), first.why);

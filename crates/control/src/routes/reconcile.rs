@@ -51,7 +51,14 @@ impl Routes {
         let interrupted = std::mem::take(&mut flow.interrupted);
         flow.unverified = false;
         let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan);
-        if found.iter().any(|(cookie, _)| cookie.kind == RuleKind::Source && !known(cookie)) {
+        let sources = || found.iter().filter(|(cookie, _)| cookie.kind == RuleKind::Source);
+        let leaving = |plan: u8| flow.sources.iter().any(|source| source.plan == plan && source.leaving);
+        // A move in place that the snapshot takes for given up went through: nothing but its rule stands.
+        let is_past = |(cookie, rule): &(Cookie, Rule)| {
+            leaving(cookie.plan) && flow.version(cookie.plan).is_none() && !rule.actions.is_empty()
+        };
+        let moved_on = sources().any(is_past) && sources().all(|(cookie, _)| leaving(cookie.plan));
+        if moved_on || sources().any(|(cookie, _)| !known(cookie)) {
             return self.make_orphan(cx, id);
         }
         let (tor, closed) = (flow.tor(), flow.closed);
