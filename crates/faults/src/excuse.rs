@@ -11,7 +11,7 @@
 //! Lost sessions, dead controllers, restarts, changes of scheme and drains explain nothing: no packet may be lost for them.
 
 use crate::schedule::Schedule;
-use crate::watch::{Lost, Why};
+use crate::watch::Lost;
 use pathloom_model::{Damage, Fabric, Fault, FaultKind, FaultTarget, LinkState, Nanos, NodeId};
 use pathloom_sim::ControlSettings;
 
@@ -105,14 +105,10 @@ impl Excuses {
 
     /// Whether the loss of a packet is explained.
     pub(crate) fn covers(&self, lost: &Lost) -> bool {
-        let on_default_routes = lost.headers.tag.is_none();
-        match lost.why {
-            Why::Switch(_) => {
-                (on_default_routes && within(&self.damaged, lost.at))
-                    || within(&self.empty[lost.switch.index()], lost.at)
-            }
-            // A switch that is empty but for its default routes sends packets on with their tag.
-            Why::Tagged => self.empty.iter().any(|windows| within(windows, lost.at)),
+        match lost.headers.tag {
+            None => within(&self.damaged, lost.at) || within(&self.empty[lost.switch.index()], lost.at),
+            // A switch that is empty but for its default routes sends packets on with their tags, to whoever is next.
+            Some(_) => self.empty.iter().any(|windows| within(windows, lost.at)),
         }
     }
 
