@@ -3,6 +3,9 @@
 //! - A link that is down loses what it carries and what is sent to it. Links count that; it is never held against anybody.
 //! - A switch that restarted empty, or came back empty, loses what reaches it until the controller has a session to it and
 //!   has had time to write its rules.
+//! - A switch that has its default routes again, but not yet the rules of a flow's path, sends packets on with their tags, to
+//!   whoever is next. Which rules it lacks may be known only when every switch of the path has been read, so that this lasts
+//!   until all sessions have stood.
 //! - While a cable or a switch is down, hosts may have no path to each other, and switches may have no default route where
 //!   there is none to have. Default routes of several switches change one after another, so that a packet may meet old ones
 //!   and new ones. That is over when everything is up again and the controller has had time to say so. It explains no loss of
@@ -27,8 +30,10 @@ const RULES: u64 = 100;
 pub(crate) struct Excuses {
     /// By node.
     empty: Vec<Vec<(Nanos, Nanos)>>,
-    /// Anywhere.
+    /// Anywhere, on default routes.
     damaged: Vec<(Nanos, Nanos)>,
+    /// Anywhere, on paths of their own: some switch lost its rules, and not all sessions have stood since.
+    torn: Vec<(Nanos, Nanos)>,
     /// When all that was repaired last is in use again at the latest.
     pub(crate) settled: Nanos,
 }
@@ -66,13 +71,18 @@ impl Excuses {
         let last = schedule.last();
         let waits = if flaps(fabric, faults) { FLAPPED } else { Nanos::ZERO };
         let nodes = fabric.nodes().len();
-        let mut excuses =
-            Excuses { empty: vec![Vec::new(); nodes], damaged: Vec::new(), settled: last + writing + waits };
+        let mut excuses = Excuses {
+            empty: vec![Vec::new(); nodes],
+            damaged: Vec::new(),
+            torn: Vec::new(),
+            settled: last + writing + waits,
+        };
         let mut sessions = Sessions { running: true, cut: vec![false; nodes], dead: vec![false; nodes] };
         let (mut damage, mut links) = (Damage::of(fabric), LinkState::of(fabric));
         // Since when a switch is without rules, and has had a session; since when something is down or not known to be up.
         let mut empty: Vec<Option<Nanos>> = vec![None; nodes];
         let mut damaged: Option<Nanos> = None;
+        let mut torn: Option<Nanos> = None;
         let moments = faults.iter().map(|fault| fault.at).skip(1).chain([Nanos(u64::MAX)]);
         for (fault, next) in faults.iter().zip(moments) {
             sessions.take(fault.kind);
@@ -81,6 +91,7 @@ impl Excuses {
                 FaultKind::Reboot { switch: node }
                 | FaultKind::Carrier { target: FaultTarget::Node(node), up: true } => {
                     empty[node.index()].get_or_insert(fault.at);
+                    torn.get_or_insert(fault.at);
                 }
                 _ => {}
             }
@@ -95,6 +106,9 @@ impl Excuses {
                 }
             }
             let all_stand = fabric.switches().iter().all(|&switch| sessions.stands(switch));
+            if quiet <= next && all_stand {
+                excuses.torn.extend(torn.take().map(|from| (from, quiet)));
+            }
             let all_up = fabric.cables().all(|link| links.is_up(link));
             if quiet + waits <= next && all_stand && all_up {
                 excuses.damaged.extend(damaged.take().map(|from| (from, quiet + waits)));
@@ -107,14 +121,13 @@ impl Excuses {
     pub(crate) fn covers(&self, lost: &Lost) -> bool {
         match lost.headers.tag {
             None => within(&self.damaged, lost.at) || within(&self.empty[lost.switch.index()], lost.at),
-            // A switch that is empty but for its default routes sends packets on with their tags, to whoever is next.
-            Some(_) => self.empty.iter().any(|windows| within(windows, lost.at)),
+            Some(_) => within(&self.torn, lost.at),
         }
     }
 
     /// Whether any loss would be explained.
     pub(crate) fn any(&self, at: Nanos) -> bool {
-        within(&self.damaged, at) || self.empty.iter().any(|windows| within(windows, at))
+        within(&self.damaged, at) || within(&self.torn, at) || self.empty.iter().any(|windows| within(windows, at))
     }
 }
 
