@@ -197,12 +197,14 @@ impl Dispatcher {
         if !self.settings.schedule {
             return;
         }
-        if view.flows.get(&id).is_some_and(|flow| self.is_ours(view, flow)) {
-            self.charges.of(Nanos::ZERO, id).held = true;
-            self.waiting.insert(id);
-        } else {
+        match view.flows.get(&id) {
+            Some(flow) if self.is_ours(view, flow) => {
+                self.charges.of(Nanos::ZERO, id).held = true;
+                self.waiting.insert(id);
+            }
             // Its turn would never come: it takes no turns here.
-            actions.push(Action::Release { flow: id });
+            Some(_) => actions.push(Action::Release { flow: id }),
+            None => {}
         }
     }
 
