@@ -80,7 +80,8 @@ impl Fault {
                     .into(),
             ));
         };
-        let at = parse_time(at).map_err(|problem| error(problem.to_string()))?;
+        let at = parse_time(at)
+            .map_err(|problem| error(format!("{problem}; a fault begins with its time, as in 10s:down:e0_0-a0_1")))?;
         let kind = parse_kind(fabric, verb, of).map_err(error)?;
         Ok(Fault { at, kind })
     }
