@@ -205,7 +205,7 @@ fn what_a_dead_path_has_outstanding_arrives_by_the_others() {
 #[derive(Default)]
 struct Marks {
     syns: Vec<(u64, Option<MptcpOption>)>,
-    first_syn_ack: Option<u64>,
+    first_syn_ack: Option<(u64, Option<MptcpOption>)>,
     fins: usize,
     uplinks: Vec<LinkId>,
 }
@@ -217,7 +217,7 @@ impl Tap for Marks {
         if flags & TCP_SYN != 0 && !packet.is_ack && leaves {
             self.syns.push((now_ps, packet.headers.mptcp));
         } else if flags & TCP_SYN != 0 && packet.is_ack && self.first_syn_ack.is_none() {
-            self.first_syn_ack = Some(now_ps);
+            self.first_syn_ack = Some((now_ps, packet.headers.mptcp));
         }
         self.fins += usize::from(flags & TCP_FIN != 0 && leaves);
     }
@@ -234,10 +234,13 @@ fn the_other_subflows_join_when_the_first_is_established() {
     assert_eq!(finished(&mut simulation).flows.len(), 1, "one row per connection");
     let Marks { syns, first_syn_ack, fins, .. } = std::mem::take(simulation.tap_mut());
     assert_eq!((syns.len(), fins), (6, 6), "three over each of two pairs, and each one ends");
-    let Some(MptcpOption::Capable { token }) = syns[0].1 else { panic!("{:?}", syns[0]) };
+    assert_eq!(syns[0].1, Some(MptcpOption::Capable { token: None }), "the receiver's key is not known yet");
+    let Some((answered, Some(MptcpOption::Capable { token: Some(token) }))) = first_syn_ack else {
+        panic!("{first_syn_ack:?}")
+    };
     assert!(syns[1..].iter().all(|syn| syn.1 == Some(MptcpOption::Join { token })), "{syns:?}");
     let joined = syns[1].0;
-    assert!(joined > first_syn_ack.unwrap() && joined > 10_000_000_000 && joined < 11_000_000_000, "{joined} ps");
+    assert!(joined > answered && joined > 10_000_000_000 && joined < 11_000_000_000, "{joined} ps");
     assert!(syns[2..].iter().all(|syn| syn.0 == joined));
 }
 
