@@ -70,7 +70,7 @@ fn settings(schedule: &Schedule, scheme: &Arc<Mutex<SchemeSpec>>) -> SimSettings
     SimSettings {
         fabric: schedule.fabric.clone(),
         workload: schedule.workload.clone(),
-        central: make().expect("schedules name schemes with a central part"),
+        central: make(),
         successor: Some(Box::new(make)),
         transport: TransportSpec::parse(&schedule.transport).expect("schedules name transports"),
         control: control(schedule),

@@ -53,9 +53,6 @@ pub enum Error {
     /// What cannot be simulated.
     #[error(transparent)]
     Sim(#[from] SimError),
-    /// A scheme whose switches decide by themselves.
-    #[error("scheme `{0}`: has no central policy, and the simulator has no other kind yet")]
-    NoCentral(String),
     /// A transport that the hosts of a scheme cannot run.
     #[error("{0}")]
     Transport(String),

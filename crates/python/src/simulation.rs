@@ -108,7 +108,7 @@ struct Object {
 
 /// The programs of a run.
 struct Programs {
-    central: Box<dyn Scheme>,
+    central: Option<Box<dyn Scheme>>,
     /// What makes the central policy anew.
     successor: Successor,
     /// What hosts run.
@@ -127,13 +127,13 @@ fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Optio
             let made = Python::attach(|py| PyScheme::successor(py, &label, make.as_ref()?, &noted));
             made.map(|scheme| Box::new(scheme) as Box<dyn Scheme>)
         };
-        let (central, successor) = (Box::new(scheme), Box::new(successor));
+        let (central, successor) = (Some(Box::new(scheme) as Box<dyn Scheme>), Box::new(successor));
         return Ok(Programs { central, successor, transport: transport.unwrap_or_default(), troubles });
     }
     let scheme = crate::registry::registry().parse(&settings.scheme)?;
     let transport = scheme.transport_with(transport).map_err(Error::Transport)?;
     let seed = settings.seed;
-    let central = scheme.central(seed).ok_or_else(|| Error::NoCentral(scheme.label.clone()))?;
+    let central = scheme.central(seed);
     let successor = Box::new(move || scheme.central(seed));
     Ok(Programs { central, successor, transport, troubles: Troubles::default() })
 }

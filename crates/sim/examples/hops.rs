@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let transport = TransportSpec::parse(argument(3, "newreno:small_queues=off,acks=1"))?;
     let scheme = pathloom_schemes::parse(argument(4, "ecmp"))?;
     let transport = scheme.transport_with(Some(transport))?;
-    let central = scheme.central(1).ok_or("the scheme has no central policy")?;
+    let central = scheme.central(1);
     let (control, faults) = (Default::default(), Vec::new());
     let mut simulation = Simulation::new(SimSettings {
         fabric,

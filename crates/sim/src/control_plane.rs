@@ -7,7 +7,7 @@ use crate::agenda::{Agenda, Event, Origin};
 use crate::network::Network;
 use crate::outcome::ControlOutcome;
 use crate::settings::ControlSettings;
-use crate::starts::Starts;
+use crate::starts::{NoCentral, Starts};
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use pathloom_control::{
@@ -66,13 +66,17 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    pub(crate) fn new(fabric: Arc<Fabric>, settings: ControlSettings, central: Box<dyn Scheme>) -> ControlPlane {
+    pub(crate) fn new(
+        fabric: Arc<Fabric>,
+        settings: ControlSettings,
+        central: Option<Box<dyn Scheme>>,
+    ) -> ControlPlane {
         let nodes = fabric.nodes().len();
         let rule_limit = settings.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
         let config = Config { rule_limit, enforcement: settings.enforcement, ..Config::default() };
         ControlPlane {
-            controller: Controller::new(config.clone(), fabric.clone(), central),
-            starts: Starts::new(config),
+            starts: Starts::new(config.clone(), central.is_some()),
+            controller: Controller::new(config, fabric.clone(), central.unwrap_or_else(|| Box::new(NoCentral))),
             fabric,
             waiting: VecDeque::new(),
             serving: 0,
@@ -104,7 +108,8 @@ impl ControlPlane {
         links: &LinkState,
         limit: u64,
     ) -> Option<u64> {
-        for &switch in self.fabric.clone().switches() {
+        let switches = self.fabric.clone();
+        for &switch in switches.switches().iter().filter(|_| self.starts.running) {
             self.connected[switch.index()] = true;
             self.waiting.push_back(Input::SwitchUp { switch, ports_down: self.ports_down(switch, links) });
         }
@@ -112,7 +117,7 @@ impl ControlPlane {
         loop {
             let input = match self.waiting.pop_front() {
                 Some(input) => input,
-                None if self.controller.poll_timeout() == Some(Nanos::ZERO) => Input::Timeout,
+                None if self.starts.running && self.controller.poll_timeout() == Some(Nanos::ZERO) => Input::Timeout,
                 None => break,
             };
             self.feed(0, input);

@@ -114,8 +114,8 @@ pub struct SimSettings {
     pub fabric: Arc<Fabric>,
     /// The transfers.
     pub workload: Arc<Workload>,
-    /// The scheme.
-    pub central: Box<dyn Scheme>,
+    /// The central part of the scheme; `None` where it has none, which leaves the fabric without a controller.
+    pub central: Option<Box<dyn Scheme>>,
     /// What makes the scheme anew for every controller that `faults` start; `None` if they start none.
     pub successor: Option<Successor>,
     /// What the hosts run.

@@ -14,6 +14,7 @@ use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::{Plan, Transfers};
 use pathloom_control::{Input, Output};
 use pathloom_model::{Damage, Fabric, Fault, FaultKind, LinkId, LinkState, Nanos};
+use pathloom_scheme::Needs;
 use std::sync::Arc;
 
 /// One run of one scheme.
@@ -69,7 +70,8 @@ impl<T: Tap> Simulation<T> {
         let network =
             Network::new(fabric.clone(), &control, Marks::of(transport.settings()), longest_way(&fabric), tap);
         let transfers = Transfers::new(&fabric, workload, plan, transport.settings());
-        let (needs, end) = (central.needs(), to_ps(duration).saturating_mul(u64::from(drain) + 1));
+        let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
+        let end = to_ps(duration).saturating_mul(u64::from(drain) + 1);
         let duration = to_ps(duration);
         let settings = HostSettings { transport: &transport, needs: &needs, control: &control, duration, seed };
         let hosts = Hosts::new(fabric.clone(), transfers, settings);

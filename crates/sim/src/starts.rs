@@ -3,6 +3,7 @@
 use crate::settings::Successor;
 use pathloom_control::{Config, Controller, Snapshot};
 use pathloom_model::{Fabric, Nanos};
+use pathloom_scheme::{Action, Event as SchemeEvent, Needs, Scheme, View};
 use std::sync::Arc;
 
 /// What is counted of a controller: routes, reroutes, polls.
@@ -26,10 +27,10 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// The first controller runs.
-    pub(crate) fn new(config: Config) -> Starts {
+    /// The first controller runs, if there is one.
+    pub(crate) fn new(config: Config, running: bool) -> Starts {
         let (before, at_start) = (Counted::default(), Counted::default());
-        Starts { config, running: true, number: 0, successor: None, kept: None, before, at_start }
+        Starts { config, running, number: 0, successor: None, kept: None, before, at_start }
     }
 
     /// The controller is no more.
@@ -70,6 +71,21 @@ impl Starts {
         let now = counts(controller);
         std::array::from_fn(|index| self.before[index] + now[index].saturating_sub(self.at_start[index]))
     }
+}
+
+/// What stands in for a scheme without a central part. Its controller never runs.
+pub(crate) struct NoCentral;
+
+impl Scheme for NoCentral {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
+    }
+
+    fn handle(&mut self, _: Nanos, _: &SchemeEvent, _: &View, _: &mut Vec<Action>) {}
 }
 
 fn counts(controller: &Controller) -> Counted {

@@ -17,7 +17,7 @@ fn settings(fabric: &str, traffic: &str, scheme: &str, duration: Nanos) -> SimSe
     let traffic = TrafficSpec::parse(traffic).unwrap();
     SimSettings {
         workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
-        central: pathloom_schemes::parse(scheme).unwrap().central(1).unwrap(),
+        central: pathloom_schemes::parse(scheme).unwrap().central(1),
         successor: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::default(),

@@ -32,7 +32,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
     let flows = transfers.iter().map(flow).collect();
     let settings = SimSettings {
         workload: Arc::new(Workload { flows, description: "by hand".into(), notes: Vec::new() }),
-        central: Registry::WithTestSchemes.parse(scheme).unwrap().central(1).unwrap(),
+        central: Registry::WithTestSchemes.parse(scheme).unwrap().central(1),
         successor: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::parse(control).unwrap(),

@@ -10,7 +10,7 @@ fn run(fabric: &Arc<Fabric>, traffic: &str, duration: Nanos, scheme: &str, seed:
     let traffic = TrafficSpec::parse(traffic).unwrap();
     let mut simulation = Simulation::new(SimSettings {
         workload: Arc::new(traffic.generate(fabric, duration, seed, None).unwrap()),
-        central: pathloom_schemes::parse(scheme).unwrap().central(seed).unwrap(),
+        central: pathloom_schemes::parse(scheme).unwrap().central(seed),
         successor: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::default(),

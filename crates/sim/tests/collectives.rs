@@ -28,7 +28,7 @@ fn times(scheme: &str, traffic: &str, control: &str) -> Times {
         let traffic = TrafficSpec::parse(traffic).unwrap();
         let settings = SimSettings {
             workload: Arc::new(traffic.generate(&fabric, duration, seed, None).unwrap()),
-            central: pathloom_schemes::parse(scheme).unwrap().central(seed).unwrap(),
+            central: pathloom_schemes::parse(scheme).unwrap().central(seed),
             successor: None,
             transport: TransportSpec::default(),
             control: ControlSettings::parse(control).unwrap(),

@@ -90,7 +90,7 @@ fn settings(fabric: &str, traffic: &str, control: &str, duration: Nanos, central
     let traffic = TrafficSpec::parse(traffic).unwrap();
     SimSettings {
         workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
-        central,
+        central: Some(central),
         successor: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::parse(control).unwrap(),
@@ -293,4 +293,21 @@ fn settings_that_contradict_each_other_are_refused() {
     let error = ControlSettings::parse("enforcement=hots").unwrap_err().to_string();
     assert!(error.contains("host"), "{error}");
     assert_eq!(ControlSettings::parse("tcam=2000").unwrap(), ControlSettings::parse("rules=2000").unwrap());
+}
+
+#[test]
+fn a_scheme_without_a_central_part_has_no_controller() {
+    let traffic = "long-lived:pattern=stride";
+    let with = |central| {
+        let settings =
+            settings("fat-tree:k=4,rate=10Mbps", traffic, "delay=1ms", ms(200), asker(LABEL, |_, _, _, _, _| {}));
+        SimSettings { central, ..settings }
+    };
+    let mut simulation = Simulation::new(with(None)).unwrap();
+    simulation.advance(simulation.end());
+    let outcome = simulation.outcome();
+    // Nobody has given the switches a rule, so what hosts send ends at the first one.
+    assert!(outcome.conserves_packets());
+    assert!(outcome.packets.sent > 0 && outcome.packets.delivered == 0, "{:?}", outcome.packets);
+    assert_eq!((outcome.control.messages, outcome.control.rules_max), (0, 0));
 }

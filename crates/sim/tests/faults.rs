@@ -19,7 +19,7 @@ fn settings(scheme: &str, control: &str, faults: &str) -> SimSettings {
     let scheme = Registry::WithTestSchemes.parse(scheme).unwrap();
     SimSettings {
         workload: Arc::new(traffic.generate(&fabric, ms(600), 1, None).unwrap()),
-        central: scheme.central(1).unwrap(),
+        central: scheme.central(1),
         successor: Some(Box::new(move || scheme.central(1))),
         transport: TransportSpec::parse("newreno:pace=5Mbps").unwrap(),
         control: ControlSettings::parse(control).unwrap(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 fn shares(fabric: &Arc<Fabric>, pattern: &str, duration: Nanos, seed: u64) -> (f64, f64) {
     let traffic = TrafficSpec::parse(&format!("long-lived:pattern={pattern}")).unwrap();
     let workload = Arc::new(traffic.generate(fabric, duration, seed, None).unwrap());
-    let central = pathloom_schemes::parse("ecmp").unwrap().central(seed).unwrap();
+    let central = pathloom_schemes::parse("ecmp").unwrap().central(seed);
     let transport = TransportSpec::parse("newreno:acks=1").unwrap();
     let (control, faults, fabric) = (Default::default(), Vec::new(), fabric.clone());
     let settings = SimSettings {

@@ -27,7 +27,7 @@ fn workload(fabric: &Fabric, transfers: &[Transfer<'_>]) -> Workload {
 fn settings(fabric: Fabric, workload: Workload, transport: &str, duration: Nanos) -> SimSettings {
     SimSettings {
         workload: Arc::new(workload),
-        central: pathloom_schemes::parse("ecmp").unwrap().central(1).unwrap(),
+        central: pathloom_schemes::parse("ecmp").unwrap().central(1),
         successor: None,
         transport: TransportSpec::parse(transport).unwrap(),
         control: ControlSettings::default(),

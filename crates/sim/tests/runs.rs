@@ -38,7 +38,7 @@ impl Case<'_> {
         let traffic = TrafficSpec::parse(self.traffic).unwrap();
         SimSettings {
             workload: Arc::new(traffic.generate(&fabric, self.duration, self.seed, None).unwrap()),
-            central: Registry::WithTestSchemes.parse(self.scheme).unwrap().central(self.seed).unwrap(),
+            central: Registry::WithTestSchemes.parse(self.scheme).unwrap().central(self.seed),
             successor: Some(Box::new({
                 let (scheme, seed) = (Registry::WithTestSchemes.parse(self.scheme).unwrap(), self.seed);
                 move || scheme.central(seed)

@@ -39,7 +39,7 @@ impl Shared<'_> {
         let flows = (0..self.flows).map(flow).collect();
         let mut simulation = Simulation::new(SimSettings {
             workload: Arc::new(Workload { flows, description: "one way".into(), notes: Vec::new() }),
-            central: pathloom_schemes::parse("spt").unwrap().central(1).unwrap(),
+            central: pathloom_schemes::parse("spt").unwrap().central(1),
             successor: None,
             transport: TransportSpec::parse(self.transport).unwrap(),
             control: ControlSettings::default(),
