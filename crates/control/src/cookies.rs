@@ -60,7 +60,7 @@ pub struct Cookie {
 
 impl Cookie {
     /// The cookie of a rule of no single flow.
-    pub fn fixed(kind: RuleKind, epoch: u16) -> Cookie {
+    pub fn of_no_flow(kind: RuleKind, epoch: u16) -> Cookie {
         Cookie { kind, flow: flow_id(epoch, 0), plan: 0 }
     }
 

@@ -273,7 +273,7 @@ pub(crate) fn route_rule(config: &Config, prefix: Prefix, choice: Choice) -> Rul
     let matches = Match { dst: Some(prefix), ..Match::default() };
     let priority = config.priorities.default + u16::from(prefix.len);
     let mut rule = tables::rule(tables::DEFAULTS, priority, matches, actions, None);
-    rule.cookie = Cookie::fixed(RuleKind::Default, config.epoch).encode();
+    rule.cookie = Cookie::of_no_flow(RuleKind::Default, config.epoch).encode();
     rule.notify_removal = config.is_watched();
     rule
 }

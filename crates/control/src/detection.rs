@@ -53,7 +53,7 @@ pub(crate) fn rules(
         rules.extend(assigned.iter().flat_map(|&address| of_source(config, address)));
     }
     for rule in &mut rules {
-        rule.cookie = Cookie::fixed(RuleKind::Detection, config.epoch).encode();
+        rule.cookie = Cookie::of_no_flow(RuleKind::Detection, config.epoch).encode();
         rule.notify_removal = config.is_watched();
     }
     rules

@@ -292,18 +292,18 @@ impl Drains {
         }
         let crosses = |path: &Path| path.links().iter().any(|&link| self.out.covers(&cx.fabric, link));
         let mut left: Vec<FlowId> = Vec::new();
-        let mut moving = !self.staged.is_over();
+        let mut current_move = !self.staged.is_over();
         for (id, flow) in routes.routed().filter_map(|id| Some((id, routes.flows.get(id)?))) {
             let hit = |version: &Version| version.path.as_ref().is_some_and(crosses);
             let stays = |version: &Version| flow.staying().any(|source| source.plan == version.plan);
             let mut hits = flow.versions.iter().filter(|version| hit(version)).peekable();
-            match (hits.peek().is_some(), flow.moving.is_none() && !flow.closed && hits.any(stays)) {
+            match (hits.peek().is_some(), flow.current_move.is_none() && !flow.closed && hits.any(stays)) {
                 (false, _) => {}
                 (true, true) => left.push(id),
-                (true, false) => moving = true,
+                (true, false) => current_move = true,
             }
         }
-        if moving || !left.is_empty() {
+        if current_move || !left.is_empty() {
             cx.timers.set(cx.now.saturating_add(PATIENCE), Timer::Drain);
         }
         // Only now does every default route lead past it.

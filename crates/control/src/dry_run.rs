@@ -7,7 +7,7 @@ use pathloom_model::{Fabric, FiveTuple, LinkId, LinkState, Nanos, NodeId, Path, 
 use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Scheme, View};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Events that a scheme hears at most, besides some for each flow: one that never rests comes to an end.
+/// Events that a scheme hears at most, besides some for each flow: one that never settled comes to an end.
 const MOST_EVENTS: usize = 10_000;
 /// Jobs that are solved at most.
 const MOST_JOBS: usize = 16;
@@ -26,8 +26,8 @@ pub struct DryRun {
     pub jobs: usize,
     /// Paths that the scheme asked for and that could not have been set up.
     pub rejected: usize,
-    /// Whether the scheme came to rest.
-    pub rests: bool,
+    /// Whether the scheme settled: it wanted nothing more.
+    pub settled: bool,
 }
 
 /// Puts a scheme in charge of what `view` shows, from `now` on, and has all it wants come true at once. The long flows
@@ -47,21 +47,21 @@ pub fn dry_run(view: View, scheme: Box<dyn Scheme>, now: Nanos) -> DryRun {
     let adopted: Vec<Event> = run.view.long_flows().map(|(flow, _)| Event::FlowAdopted { flow }).collect();
     run.events.push_back(Event::Started);
     run.events.extend(adopted);
-    let mut rests = run.settle();
+    let mut settled = run.settle();
     for _ in 0..ROUNDS {
         let end = run.now.saturating_add(period);
-        while let Some(at) = run.scheme.poll_timeout().filter(|&at| rests && at <= end) {
+        while let Some(at) = run.scheme.poll_timeout().filter(|&at| settled && at <= end) {
             run.now = run.now.max(at);
             run.events.push_back(Event::Timeout);
-            rests = run.settle();
+            settled = run.settle();
         }
         run.now = end;
         if needs.poll_period.is_some() {
             run.events.push_back(Event::RatesMeasured { period });
-            rests &= run.settle();
+            settled &= run.settle();
         }
     }
-    DryRun { jobs: run.jobs, rejected: run.rejected, rests, view: run.view }
+    DryRun { jobs: run.jobs, rejected: run.rejected, settled, view: run.view }
 }
 
 struct Run {

@@ -61,10 +61,10 @@ pub(crate) struct Flow {
     pub closed: bool,
     /// Its rules at the source ToR.
     pub sources: ShortList<SourceRule>,
-    /// Versions with rules at later switches. Every path version of `sources` and `moving` is among them.
+    /// Versions with rules at later switches. Every path version of `sources` and `current_move` is among them.
     pub versions: ShortList<Version>,
     /// The move under way: a flow has none for nearly all of its time.
-    pub moving: Option<Box<Move>>,
+    pub current_move: Option<Box<Move>>,
     /// Plans made so far, modulo [`PLANS`].
     pub plans: u8,
     /// Bytes counted up to the last round of measurements, once it is known when counting began.
@@ -89,7 +89,7 @@ impl Flow {
             closed: false,
             sources: ShortList::None,
             versions: ShortList::None,
-            moving: None,
+            current_move: None,
             plans: 0,
             measured_bytes: Known::from(0u64),
             extras: None,
@@ -131,8 +131,8 @@ impl Flow {
 
     /// Whether packets may enter the version of this plan: a rule at the source ToR leads to it, or a move is about it.
     pub(crate) fn is_entered(&self, plan: u8) -> bool {
-        let moves = |moving: &Move| moving.plan == plan || moving.old_plan() == Some(plan);
-        self.sources.iter().any(|source| source.plan == plan) || self.moving.as_deref().is_some_and(moves)
+        let moves = |current_move: &Move| current_move.plan == plan || current_move.old_plan() == Some(plan);
+        self.sources.iter().any(|source| source.plan == plan) || self.current_move.as_deref().is_some_and(moves)
     }
 
     /// Plans of the versions that no packet enters any more. Where normal rules stand in the way of low ones of the same
@@ -161,7 +161,7 @@ impl Flow {
     /// Whether a rule to stay has this level, or it is spoken for.
     fn has_level(&self, level: u8) -> bool {
         self.sources.iter().any(|source| source.level == level && !source.leaving)
-            || self.moving.as_ref().is_some_and(|moving| moving.level == level)
+            || self.current_move.as_ref().is_some_and(|current_move| current_move.level == level)
     }
 
     /// A level that no rule to stay has, and that is not spoken for.

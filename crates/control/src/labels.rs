@@ -192,7 +192,7 @@ impl Labels {
         };
         let key = label_key(cx.config.priorities.flow, label);
         let mut rule = tables::rule(key.table, key.priority, key.matches, actions, goto);
-        rule.cookie = Cookie::fixed(RuleKind::Label, cx.config.epoch).encode();
+        rule.cookie = Cookie::of_no_flow(RuleKind::Label, cx.config.epoch).encode();
         rule.notify_removal = cx.config.is_watched();
         let xid = cx.next_xid();
         cx.switches[switch.index()].watch.touch(|| key, true);

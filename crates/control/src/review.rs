@@ -449,7 +449,7 @@ fn is_wanted(cx: &Context, switch: NodeId, flow: &Flow, cookie: Cookie, rule: &R
         };
         return flow.tor() == switch && flow.sources.iter().any(same);
     }
-    flow.moving.is_some() || flow.version(cookie.plan).is_some_and(|at| at.stands_at(&cx.fabric, switch))
+    flow.current_move.is_some() || flow.version(cookie.plan).is_some_and(|at| at.stands_at(&cx.fabric, switch))
 }
 
 /// Whether a rule that is wanted does what it should. What drains or moves does as it did.
@@ -462,7 +462,7 @@ fn is_as_planned(cx: &Context, routes: &Routes, switch: NodeId, cookie: Cookie, 
         let version = flow.version(source.plan).unwrap_or(&none);
         return planner.source(&flow.key, version, source.level) == *rule;
     }
-    let Some(version) = flow.version(cookie.plan).filter(|_| flow.moving.is_none()) else { return true };
+    let Some(version) = flow.version(cookie.plan).filter(|_| flow.current_move.is_none()) else { return true };
     let mut here = planner.hops(&flow.key, version).filter(|&(at, _)| at == switch);
     here.all(|(_, planned)| planned == *rule)
 }
@@ -488,7 +488,7 @@ fn missing_of(
             missing.push((here, planner.source(&flow.key, version, source.level)));
         }
         let there = FlowRule { source: false, ..here };
-        if flow.moving.is_some() || !carries(cx, flow, source.plan, switch) || review.found.contains(&there) {
+        if flow.current_move.is_some() || !carries(cx, flow, source.plan, switch) || review.found.contains(&there) {
             continue;
         }
         let hops = flow.version(source.plan).map(|version| planner.hops(&flow.key, version));

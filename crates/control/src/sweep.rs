@@ -85,7 +85,7 @@ impl Sweeps {
         let matches = Match { src, proto: Some(PROTO_TCP), dscp, ..Match::default() };
         let priority = cx.config.priorities.unknown;
         let mut rule = tables::rule(LONG_FLOWS, priority, matches, [RuleAction::Copy].into(), Some(DEFAULTS));
-        rule.cookie = Cookie::fixed(RuleKind::Detection, cx.config.epoch).encode();
+        rule.cookie = Cookie::of_no_flow(RuleKind::Detection, cx.config.epoch).encode();
         rule.hard_timeout_s = LONGEST_S;
         Some(rule)
     }

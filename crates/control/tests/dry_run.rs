@@ -33,7 +33,7 @@ fn a_dry_run_foretells_what_a_change_of_scheme_does_and_changes_nothing() {
     assert!(before.flows.values().all(|flow| flow.route.is_some()));
     for spec in ["ecmp", "lessor", "ofpt"] {
         let run = dry_run(before.clone(), scheme(spec), network.now());
-        assert!(run.rests && run.rejected == 0, "{spec}");
+        assert!(run.settled && run.rejected == 0, "{spec}");
         let routed = run.view.flows.values().filter(|flow| flow.route.is_some()).count();
         // With their ways back.
         assert_eq!(routed, if spec == "ecmp" { 0 } else { 32 }, "{spec}");

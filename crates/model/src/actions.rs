@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::ops::Deref;
 
-/// Actions kept in place: a rule of a flow sets a tag or takes it off, and puts the frame out.
-const FEW: usize = 2;
+/// Most actions that are kept in place: a rule of a flow sets a tag or takes it off, and puts the frame out.
+const INLINE: usize = 2;
 
 /// What a rule does with a frame, in order. A controller that sets up paths makes, moves and drops little else than rules,
 /// so the few actions that nearly all of them have are kept in place.
@@ -15,20 +15,20 @@ pub struct Actions(Kept);
 
 #[derive(Clone)]
 enum Kept {
-    Few { count: u8, actions: [RuleAction; FEW] },
-    Many(Box<[RuleAction]>),
+    Inline { count: u8, actions: [RuleAction; INLINE] },
+    Boxed(Box<[RuleAction]>),
 }
 
 impl Actions {
     /// None: the frame goes on to the next table, or is dropped.
-    pub const NONE: Actions = Actions(Kept::Few { count: 0, actions: [RuleAction::PopTag; FEW] });
+    pub const NONE: Actions = Actions(Kept::Inline { count: 0, actions: [RuleAction::PopTag; INLINE] });
 
     /// The actions in order.
     #[inline]
     pub fn as_slice(&self) -> &[RuleAction] {
         match &self.0 {
-            Kept::Few { count, actions } => &actions[..usize::from(*count).min(FEW)],
-            Kept::Many(actions) => actions,
+            Kept::Inline { count, actions } => &actions[..usize::from(*count).min(INLINE)],
+            Kept::Boxed(actions) => actions,
         }
     }
 }
@@ -51,12 +51,12 @@ impl Deref for Actions {
 impl From<&[RuleAction]> for Actions {
     #[inline]
     fn from(all: &[RuleAction]) -> Actions {
-        if all.len() > FEW {
-            return Actions(Kept::Many(all.into()));
+        if all.len() > INLINE {
+            return Actions(Kept::Boxed(all.into()));
         }
-        let mut actions = [RuleAction::PopTag; FEW];
+        let mut actions = [RuleAction::PopTag; INLINE];
         actions[..all.len()].copy_from_slice(all);
-        Actions(Kept::Few { count: all.len() as u8, actions })
+        Actions(Kept::Inline { count: all.len() as u8, actions })
     }
 }
 

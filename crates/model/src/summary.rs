@@ -117,7 +117,7 @@ impl Fabric {
             pairs_apart: paths.pairs - paths.counts.len() as u64,
             diameter_hops: paths.diameter_hops,
             round_trip_ps: paths.one_way_ps.map(|(idle, full)| (idle.saturating_mul(2), full.saturating_mul(2))),
-            shortest_paths: paths.spread(),
+            shortest_paths: paths.min_median_max(),
             oversubscription: oversubscription(self, &state),
             bisection_bps: bisection.map(|bisection| bisection.bps),
             bisection,
@@ -198,7 +198,7 @@ impl PathSample {
         sample
     }
 
-    fn spread(mut self) -> Option<PathCounts> {
+    fn min_median_max(mut self) -> Option<PathCounts> {
         self.counts.sort_unstable();
         let (&min, &max) = (self.counts.first()?, self.counts.last()?);
         Some(PathCounts { min, median: self.counts[self.counts.len() / 2], max })

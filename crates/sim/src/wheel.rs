@@ -16,8 +16,8 @@ const NONE: u32 = u32::MAX;
 const SLOTS: usize = 1 << 14;
 /// A batch holds times as 32-bit offsets from its start, so a slot spans no more than that.
 const MOST_SHIFT: u32 = 31;
-/// Links that are sorted by insertion.
-const FEW: usize = 24;
+/// A slot of no more links is sorted by insertion.
+const MOST_INSERTED: usize = 24;
 /// Links to a slot that the width aims at: few enough to sort by insertion, enough to share the cost of finding the slot.
 const LINKS_PER_SLOT: u64 = 3;
 
@@ -187,7 +187,7 @@ impl Wheel {
             let key = (due.at - start) << 32 | u64::from(link);
             // Insertion sort for the usual handful; the library's sort, below, beyond that.
             let mut place = count;
-            while place > 0 && count < FEW && *item(&self.batch, place - 1) < key {
+            while place > 0 && count < MOST_INSERTED && *item(&self.batch, place - 1) < key {
                 *item_mut(&mut self.batch, place) = *item(&self.batch, place - 1);
                 place -= 1;
             }
@@ -195,7 +195,7 @@ impl Wheel {
             count += 1;
             link = due.next;
         }
-        if count > FEW {
+        if count > MOST_INSERTED {
             self.batch[..count].sort_unstable_by(|a, b| b.cmp(a));
         }
         self.left = count;

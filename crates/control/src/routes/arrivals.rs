@@ -179,7 +179,7 @@ impl Routes {
     pub(crate) fn finish(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id).filter(|flow| !flow.closed) else { return };
         flow.closed = true;
-        let early = flow.moving.as_ref().is_some_and(|moving| moving.adds_hops());
+        let early = flow.current_move.as_ref().is_some_and(|current_move| current_move.adds_hops());
         if cx.view.flows.get(&id).is_some_and(|view| view.long) {
             self.tell(cx, Event::FlowFinished { flow: id });
         } else {
@@ -191,7 +191,7 @@ impl Routes {
         self.end_back(cx, id);
         self.end_bound(cx, id);
         let Some(flow) = self.flows.get(id) else { return };
-        let on_path = flow.moving.is_some() || flow.staying().any(|source| flow.version(source.plan).is_some());
+        let on_path = flow.current_move.is_some() || flow.staying().any(|source| flow.version(source.plan).is_some());
         if !on_path {
             self.retire(cx, id);
         }
@@ -208,7 +208,7 @@ impl Routes {
 
     /// Takes away all rules of a flow that is over.
     pub(crate) fn retire(&mut self, cx: &mut Context, id: FlowId) {
-        if self.flows.get(id).is_some_and(|flow| flow.moving.is_some()) {
+        if self.flows.get(id).is_some_and(|flow| flow.current_move.is_some()) {
             self.undo_move(cx, id);
         }
         let Some(flow) = self.flows.get(id) else { return };
@@ -220,7 +220,7 @@ impl Routes {
 
     /// Forgets a flow that is over and has no rule left at its source ToR.
     pub(crate) fn forget_if_done(&mut self, cx: &mut Context, id: FlowId) {
-        let done = |flow: &Flow| flow.closed && flow.sources.is_empty() && flow.moving.is_none();
+        let done = |flow: &Flow| flow.closed && flow.sources.is_empty() && flow.current_move.is_none();
         if self.flows.get(id).is_some_and(done) {
             self.settle(cx, id);
             self.limits.forget(cx, &self.flows, id);

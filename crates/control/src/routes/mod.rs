@@ -95,7 +95,7 @@ impl Routes {
 
     /// Carries out [`pathloom_scheme::Action::Route`].
     pub(crate) fn route(&mut self, cx: &mut Context, id: FlowId, path: Path, rate_bps: Option<u64>) {
-        let settled = self.flows.get(id).is_some_and(|flow| !flow.closed && flow.moving.is_none());
+        let settled = self.flows.get(id).is_some_and(|flow| !flow.closed && flow.current_move.is_none());
         let there = cx.view.flows.get(&id).is_some_and(|view| view.route.as_ref() == Some(&path));
         let fault = self.check_route(cx, id, &path).err().filter(|_| !(settled && there));
         if let Some(why) = fault {

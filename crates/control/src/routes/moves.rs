@@ -85,7 +85,7 @@ impl Routes {
             }
         };
         flow.versions.push(version);
-        flow.moving = Some(Box::new(Move { number, plan, level, phase, begun: cx.now, waiting: 0 }));
+        flow.current_move = Some(Box::new(Move { number, plan, level, phase, begun: cx.now, waiting: 0 }));
         self.enter_phase(cx, id);
     }
 
@@ -93,12 +93,12 @@ impl Routes {
     fn enter_phase(&mut self, cx: &mut Context, id: FlowId) {
         loop {
             let sent = self.send_phase(cx, id);
-            match (sent, self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut())) {
+            match (sent, self.flows.get_mut(id).and_then(|flow| flow.current_move.as_mut())) {
                 (_, None) => return,
                 (None, Some(_)) => return self.finish_move(cx, id),
                 (Some(0), Some(_)) => {}
-                (Some(count), Some(moving)) => {
-                    moving.waiting = count;
+                (Some(count), Some(current_move)) => {
+                    current_move.waiting = count;
                     return;
                 }
             }
@@ -112,16 +112,16 @@ impl Routes {
     /// is gone that it leads to.
     fn send_phase(&mut self, cx: &mut Context, id: FlowId) -> Option<u32> {
         let flow = self.flows.get(id)?;
-        let moving = flow.moving.as_deref()?;
-        let (number, version) = (moving.number, flow.version(moving.plan)?);
-        match &moving.phase {
+        let current_move = flow.current_move.as_deref()?;
+        let (number, version) = (current_move.number, flow.version(current_move.plan)?);
+        match &current_move.phase {
             Phase::Tagged(TagPhase::AddHops) if version.is_shared() => {
                 Some(self.labels.await_rules(cx, id, number, version))
             }
             Phase::Tagged(TagPhase::AddHops) => Some(self.add_hops(cx, id)),
             Phase::Tagged(TagPhase::AddSource) => Some(self.add_new_source(cx, id)),
             Phase::Tagged(TagPhase::DeleteOld) => {
-                let old = flow.staying().filter(|rule| rule.plan != moving.plan).map(|rule| rule.level);
+                let old = flow.staying().filter(|rule| rule.plan != current_move.plan).map(|rule| rule.level);
                 let old: Vec<RuleKey> = old.map(|level| cx.planner().source_key(&flow.key, level)).collect();
                 let (tor, count) = (flow.tor(), old.len() as u32);
                 old.into_iter().for_each(|key| self.take_step(cx, id, number, Step::Delete(tor, key)));
@@ -132,7 +132,7 @@ impl Routes {
                     InPlacePhase::DeleteLow { copy } => Some(copy),
                     _ => None,
                 };
-                let steps = steps_in_place(cx, flow, moving, way)?;
+                let steps = steps_in_place(cx, flow, current_move, way)?;
                 let count = steps.len() as u32;
                 steps.into_iter().for_each(|step| self.take_step(cx, id, number, step));
                 if let Some(copy) = copy.filter(|_| count > 0) {
@@ -146,9 +146,9 @@ impl Routes {
     /// Adds the rules of the new version of a move by tags at the switches after the source ToR; returns how many.
     fn add_hops(&mut self, cx: &mut Context, id: FlowId) -> u32 {
         let Some(flow) = self.flows.get(id) else { return 0 };
-        let Some(moving) = flow.moving.as_deref() else { return 0 };
-        let Some(version) = flow.version(moving.plan) else { return 0 };
-        let purpose = Purpose::Step { flow: id, number: moving.number };
+        let Some(current_move) = flow.current_move.as_deref() else { return 0 };
+        let Some(version) = flow.version(current_move.plan) else { return 0 };
+        let purpose = Purpose::Step { flow: id, number: current_move.number };
         let fabric = cx.fabric.clone();
         let planner = Planner { fabric: &fabric, ..cx.planner() };
         let mut count = 0;
@@ -163,9 +163,9 @@ impl Routes {
     /// Adds the rule of the new version of a move by tags at the source ToR; returns how many that are.
     fn add_new_source(&mut self, cx: &mut Context, id: FlowId) -> u32 {
         let Some(flow) = self.flows.get_mut(id) else { return 0 };
-        let Some(moving) = flow.moving.as_deref() else { return 0 };
-        let (plan, level, tor) = (moving.plan, moving.level, flow.key.src.tor);
-        let purpose = Purpose::Step { flow: id, number: moving.number };
+        let Some(current_move) = flow.current_move.as_deref() else { return 0 };
+        let (plan, level, tor) = (current_move.plan, current_move.level, flow.key.src.tor);
+        let purpose = Purpose::Step { flow: id, number: current_move.number };
         let Some(version) = flow.version(plan) else { return 0 };
         let rule = cx.planner().source(&flow.key, version, level);
         flow.sources.push(SourceRule { plan, level, bytes: 0, sent: true, confirmed: false, leaving: false });
@@ -177,9 +177,9 @@ impl Routes {
     /// All steps of a phase are confirmed, or it had none: the next phase begins. Returns whether there is one.
     fn next_phase(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let Some(moving) = flow.moving.as_deref_mut() else { return false };
-        let (plan, added) = (moving.plan, moving.adds_source());
-        let goes_on = match &mut moving.phase {
+        let Some(current_move) = flow.current_move.as_deref_mut() else { return false };
+        let (plan, added) = (current_move.plan, current_move.adds_source());
+        let goes_on = match &mut current_move.phase {
             Phase::InPlace(_) => None,
             Phase::Tagged(phase) => match phase.next() {
                 Some(next) => {
@@ -204,10 +204,10 @@ impl Routes {
 
     /// A switch has confirmed a step of a move.
     pub(crate) fn step_confirmed(&mut self, cx: &mut Context, id: FlowId, number: NonZeroU32) {
-        let moving = self.flows.get_mut(id).and_then(|flow| flow.moving.as_mut());
-        let Some(moving) = moving.filter(|moving| moving.number == number) else { return };
-        moving.waiting = moving.waiting.saturating_sub(1);
-        if moving.waiting == 0 && self.next_phase(cx, id) {
+        let current_move = self.flows.get_mut(id).and_then(|flow| flow.current_move.as_mut());
+        let Some(current_move) = current_move.filter(|current_move| current_move.number == number) else { return };
+        current_move.waiting = current_move.waiting.saturating_sub(1);
+        if current_move.waiting == 0 && self.next_phase(cx, id) {
             self.enter_phase(cx, id);
         }
     }
@@ -257,17 +257,17 @@ impl Routes {
     /// The flow is on its new path; returns whether that is news for the scheme.
     pub(crate) fn finish_quietly(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let Some(moving) = flow.moving.take() else { return false };
+        let Some(current_move) = flow.current_move.take() else { return false };
         let closed = flow.closed;
-        let path = flow.version(moving.plan).and_then(|version| version.path.clone());
-        let took = cx.now.saturating_sub(moving.begun);
+        let path = flow.version(current_move.plan).and_then(|version| version.path.clone());
+        let took = cx.now.saturating_sub(current_move.begun);
         let of_controller = cx.is_of_controller(id);
         let news = cx.view.flows.get_mut(&id).filter(|_| !closed).map(|view| {
             if of_controller {
                 // No route of the scheme's.
             } else if view.route.is_some() {
                 cx.counts.reroutes += 1;
-                cx.counts.reroutes_in_place += u64::from(matches!(moving.phase, Phase::InPlace(_)));
+                cx.counts.reroutes_in_place += u64::from(matches!(current_move.phase, Phase::InPlace(_)));
                 self.set_up.add(took);
             } else {
                 cx.counts.routes += 1;
@@ -282,14 +282,16 @@ impl Routes {
     /// Ends a move because something else is wanted now: what is committed stays, the rest is undone.
     pub(crate) fn supersede(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(moving) = &flow.moving else { return };
-        if moving.stage().is_some() {
+        let Some(current_move) = &flow.current_move else { return };
+        if current_move.stage().is_some() {
             self.end_in_place(cx, id);
-        } else if !moving.is_committed() {
+        } else if !current_move.is_committed() {
             self.undo_move(cx, id);
         } else {
-            let moving = flow.moving.take();
-            let path = moving.and_then(|moving| flow.version(moving.plan)).and_then(|version| version.path.clone());
+            let current_move = flow.current_move.take();
+            let path = current_move
+                .and_then(|current_move| flow.version(current_move.plan))
+                .and_then(|version| version.path.clone());
             if let Some(view) = cx.view.flows.get_mut(&id) {
                 view.route = path;
             }
@@ -302,13 +304,13 @@ impl Routes {
     /// Takes back what a move that is not committed has done so far.
     pub(crate) fn undo_move(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(moving) = flow.moving.take() else { return };
-        if !moving.adds_hops() {
+        let Some(current_move) = flow.current_move.take() else { return };
+        if !current_move.adds_hops() {
             // Packets may bear the new tag already: first the source, then, when they have drained, the rest.
-            self.leave(cx, id, moving.plan);
+            self.leave(cx, id, current_move.plan);
             return self.settle(cx, id);
         }
-        let Some(index) = flow.versions.iter().position(|version| version.plan == moving.plan) else { return };
+        let Some(index) = flow.versions.iter().position(|version| version.plan == current_move.plan) else { return };
         let version = flow.versions.remove(index);
         let key = flow.key;
         for (switch, rule) in self.labels.rules_of(cx, &key, &version) {
@@ -337,16 +339,18 @@ impl Routes {
         why: Refusal,
     ) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(moving) = flow.moving.as_ref().filter(|moving| moving.number == number) else { return };
-        if moving.stage() == Some(Stage::After) {
+        let Some(current_move) = flow.current_move.as_ref().filter(|current_move| current_move.number == number) else {
+            return;
+        };
+        if current_move.stage() == Some(Stage::After) {
             // It stays as it is: on its new path, with low rules.
             return self.break_off(cx, id, Rejection::Refused(switch, why));
         }
-        if moving.is_committed() {
+        if current_move.is_committed() {
             return self.step_confirmed(cx, id, number);
         }
-        let plan = moving.plan;
-        if moving.adds_source() {
+        let plan = current_move.plan;
+        if current_move.adds_source() {
             flow.sources.retain(|source| source.plan != plan);
             cx.count_rules(switch, -1);
         }

@@ -204,10 +204,15 @@ mod tests {
             (InPlacePhase::DeleteLow { copy: 9 }, (after, None, None, false)),
         ];
         for (phase, expected) in expected {
-            let mut moving = at(Phase::InPlace(Box::new(InPlace { order: Vec::new(), phase })));
-            assert_eq!(moving.cutover_mut().is_some(), expected.3, "{moving:?}");
-            let told = (moving.stage(), moving.old_plan(), moving.added_copy(), moving.clone().into_next().is_some());
-            assert_eq!(told, expected, "{moving:?}");
+            let mut current_move = at(Phase::InPlace(Box::new(InPlace { order: Vec::new(), phase })));
+            assert_eq!(current_move.cutover_mut().is_some(), expected.3, "{current_move:?}");
+            let told = (
+                current_move.stage(),
+                current_move.old_plan(),
+                current_move.added_copy(),
+                current_move.clone().into_next().is_some(),
+            );
+            assert_eq!(told, expected, "{current_move:?}");
         }
     }
 }

@@ -95,10 +95,11 @@ impl Routes {
                 (cookie.kind, cookie.plan) == (RuleKind::Source, source.plan)
                     && (rule.meter, &rule.actions, rule.goto) != (planned.meter, &planned.actions, planned.goto)
             });
-            let moving = flow.moving.as_ref().filter(|moving| !moving.adds_hops());
-            let number = moving.map(|moving| moving.number);
+            let current_move = flow.current_move.as_ref().filter(|current_move| !current_move.adds_hops());
+            let number = current_move.map(|current_move| current_move.number);
             let step = number.map(|number| Purpose::Step { flow: id, number });
-            let arriving = moving.is_some_and(|moving| moving.adds_source() && moving.plan == source.plan);
+            let arriving =
+                current_move.is_some_and(|current_move| current_move.adds_source() && current_move.plan == source.plan);
             match (source.leaving, there) {
                 (true, true) => {
                     let rule = cx.planner().source_key(&key, source.level);

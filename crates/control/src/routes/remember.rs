@@ -50,22 +50,26 @@ impl Routes {
             pace_bps: flow.extras().pace_bps,
             meter: flow.key.meter,
         };
-        let Some(moving) = &flow.moving else { return record };
+        let Some(current_move) = &flow.current_move else { return record };
         record.interrupted = true;
         if let Some(view) = &mut record.view {
             view.pending = None;
         }
-        if moving.stage().is_some_and(|stage| stage != Stage::Before) {
-            record_broken_off(moving, &mut record.sources, &mut record.versions, record.view.as_mut());
+        if current_move.stage().is_some_and(|stage| stage != Stage::Before) {
+            record_broken_off(current_move, &mut record.sources, &mut record.versions, record.view.as_mut());
             return record;
         }
-        let version = flow.version(moving.plan);
-        if moving.adds_hops() {
-            record.versions.retain(|version| version.plan != moving.plan);
+        let version = flow.version(current_move.plan);
+        if current_move.adds_hops() {
+            record.versions.retain(|version| version.plan != current_move.plan);
             let hops = version.into_iter().flat_map(|version| self.labels.rules_of(cx, &flow.key, version));
-            draining.push((flow.key.five_tuple, moving.plan, hops.collect()));
-        } else if moving.adds_source() {
-            record.sources.iter_mut().filter(|rule| rule.plan == moving.plan).for_each(|rule| rule.leaving = true);
+            draining.push((flow.key.five_tuple, current_move.plan, hops.collect()));
+        } else if current_move.adds_source() {
+            record
+                .sources
+                .iter_mut()
+                .filter(|rule| rule.plan == current_move.plan)
+                .for_each(|rule| rule.leaving = true);
         } else if let Some(view) = &mut record.view {
             view.route = version.and_then(|version| version.path.clone());
         }

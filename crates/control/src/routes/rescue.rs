@@ -20,7 +20,7 @@ impl Routes {
             let Some(flow) = self.flows.get(id) else { continue };
             let hit = |plan: u8| flow.version(plan).and_then(|version| version.path.as_ref()).and_then(crosses);
             if let Some((link, committed)) =
-                flow.moving.as_ref().and_then(|m| hit(m.plan).map(|link| (link, m.is_committed())))
+                flow.current_move.as_ref().and_then(|m| hit(m.plan).map(|link| (link, m.is_committed())))
             {
                 if !committed {
                     self.give_up(cx, id, Rejection::LinkDown(link));
@@ -36,7 +36,7 @@ impl Routes {
                 continue;
             }
             cx.counts.rescued += 1;
-            let uncounted = flow.moving.is_none() && !flow.closed && cut.len() == flow.staying().count();
+            let uncounted = flow.current_move.is_none() && !flow.closed && cut.len() == flow.staying().count();
             note(cx, &mut self.flows, id, Decision::Rescued { link: dead });
             if uncounted {
                 self.add_count(cx, id);
@@ -57,8 +57,10 @@ impl Routes {
         self.labels.session_lost(switch);
         let hit = |&id: &FlowId| {
             let Some(flow) = self.flows.get(id) else { return false };
-            let Some(moving) = flow.moving.as_ref().filter(|moving| moving.adds_hops()) else { return false };
-            let path = flow.version(moving.plan).and_then(|version| version.path.as_ref());
+            let Some(current_move) = flow.current_move.as_ref().filter(|current_move| current_move.adds_hops()) else {
+                return false;
+            };
+            let path = flow.version(current_move.plan).and_then(|version| version.path.as_ref());
             let visits = |link: &LinkId| cx.fabric.link(*link).to == switch;
             flow.tor() == switch || path.is_some_and(|path| path.links().iter().any(visits))
         };
@@ -92,8 +94,9 @@ impl Routes {
         }
         let uses = |id: &FlowId| {
             self.flows.get(*id).is_some_and(|flow| {
-                let waits =
-                    |version: &Version| flow.moving.as_ref().is_some_and(|m| m.plan == version.plan && m.adds_hops());
+                let waits = |version: &Version| {
+                    flow.current_move.as_ref().is_some_and(|m| m.plan == version.plan && m.adds_hops())
+                };
                 let needs = |version: &Version| version.tag == label && version.stands_at(&cx.fabric, switch);
                 flow.versions.iter().any(|version| needs(version) && !waits(version))
             })

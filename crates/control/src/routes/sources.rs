@@ -141,7 +141,7 @@ impl Routes {
         let mut fresh = std::mem::take(&mut self.fresh);
         for id in fresh.drain(..) {
             let Some(flow) = self.flows.get(id) else { continue };
-            if !flow.closed && flow.moving.is_none() && flow.staying().next().is_none() {
+            if !flow.closed && flow.current_move.is_none() && flow.staying().next().is_none() {
                 self.add_count(cx, id);
             }
         }

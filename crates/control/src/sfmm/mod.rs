@@ -72,7 +72,8 @@ impl Routes {
     /// whether the move goes on.
     pub(crate) fn next_phase_in_place(&mut self, cx: &mut Context, id: FlowId) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let Some(Phase::InPlace(way)) = flow.moving.as_deref_mut().map(|moving| &mut moving.phase) else {
+        let Some(Phase::InPlace(way)) = flow.current_move.as_deref_mut().map(|current_move| &mut current_move.phase)
+        else {
             return false;
         };
         let first = way.order.len().min(1);
@@ -110,7 +111,7 @@ impl Routes {
             return false;
         }
         let Some(flow) = self.flows.get(id) else { return false };
-        let low = flow.moving.as_deref().and_then(|moving| flow.version(moving.plan)).cloned();
+        let low = flow.current_move.as_deref().and_then(|current_move| flow.version(current_move.plan)).cloned();
         let path = low.as_ref().and_then(|version| version.path.as_ref());
         let roomy = path.is_some_and(|path| order::switches(&cx.fabric, path).iter().all(|&at| cx.has_room(at)));
         let plan = if roomy { self.flows.take_plan(id, &self.draining) } else { None };
@@ -121,7 +122,8 @@ impl Routes {
         };
         let Some(flow) = self.flows.get_mut(id) else { return false };
         let level = flow.highest_free_level();
-        if let Some(Phase::InPlace(way)) = flow.moving.as_deref_mut().map(|moving| &mut moving.phase) {
+        if let Some(Phase::InPlace(way)) = flow.current_move.as_deref_mut().map(|current_move| &mut current_move.phase)
+        {
             way.phase = InPlacePhase::AddCopies { plan, level };
             flow.versions.push(Version { plan, low: false, ..low });
         }
@@ -145,8 +147,8 @@ impl Routes {
     /// switch the normal one does what the low one did.
     pub(crate) fn forget_low(&mut self, cx: &mut Context, id: FlowId, copy: u8) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(moving) = flow.moving.as_mut() else { return };
-        let low = std::mem::replace(&mut moving.plan, copy);
+        let Some(current_move) = flow.current_move.as_mut() else { return };
+        let low = std::mem::replace(&mut current_move.plan, copy);
         let Some(index) = flow.versions.iter().position(|version| version.plan == low) else { return };
         let version = flow.versions.remove(index);
         let key = flow.key;
@@ -158,13 +160,13 @@ impl Routes {
     /// routes, which needs no more than its source ToR. Afterwards, it is on its new path already, and stays there with
     /// low rules. Returns the path that was to come next.
     pub(crate) fn end_in_place(&mut self, cx: &mut Context, id: FlowId) -> Option<Path> {
-        let stage = self.flows.get(id)?.moving.as_ref()?.stage()?;
+        let stage = self.flows.get(id)?.current_move.as_ref()?.stage()?;
         match stage {
             Stage::Before => self.undo_move(cx, id),
             Stage::Between => {
-                let moving = self.flows.get_mut(id)?.moving.take();
+                let current_move = self.flows.get_mut(id)?.current_move.take();
                 self.leave_paths(cx, id);
-                return moving.and_then(|moving| moving.into_next());
+                return current_move.and_then(|current_move| current_move.into_next());
             }
             Stage::After => {
                 self.drop_copy(cx, id);
@@ -177,7 +179,7 @@ impl Routes {
     /// Takes back the copies with normal priority, if the low rules are still there.
     fn drop_copy(&mut self, cx: &mut Context, id: FlowId) {
         let Some(flow) = self.flows.get_mut(id) else { return };
-        let Some(plan) = flow.moving.as_ref().and_then(|moving| moving.added_copy()) else { return };
+        let Some(plan) = flow.current_move.as_ref().and_then(|current_move| current_move.added_copy()) else { return };
         let Some(index) = flow.versions.iter().position(|version| version.plan == plan) else { return };
         let copy = flow.versions.remove(index);
         let key = flow.key;
@@ -194,7 +196,7 @@ impl Routes {
 
     /// Ends a move in place whose path, old or new, cannot be used any more, and says why. What was to come next comes.
     pub(crate) fn break_off(&mut self, cx: &mut Context, id: FlowId, why: Rejection) {
-        let stage = self.flows.get(id).and_then(|flow| flow.moving.as_deref()).and_then(Move::stage);
+        let stage = self.flows.get(id).and_then(|flow| flow.current_move.as_deref()).and_then(Move::stage);
         match stage {
             None => {}
             Some(Stage::Before) => self.give_up(cx, id, why),
@@ -246,9 +248,9 @@ impl Routes {
     /// Whether a path that is asked for now has to wait, because the flow is between two others; if so, it is noted.
     pub(crate) fn comes_next(&mut self, cx: &mut Context, id: FlowId, path: &Path) -> bool {
         let Some(flow) = self.flows.get_mut(id) else { return false };
-        let Some(moving) = flow.moving.as_deref_mut() else { return false };
-        let plan = moving.plan;
-        let Some(cutover) = moving.cutover_mut() else { return false };
+        let Some(current_move) = flow.current_move.as_deref_mut() else { return false };
+        let plan = current_move.plan;
+        let Some(cutover) = current_move.cutover_mut() else { return false };
         let there = flow.versions.iter().any(|version| version.plan == plan && version.path.as_ref() == Some(path));
         cutover.next = Some(path.clone()).filter(|_| !there);
         if let Some(view) = cx.view.flows.get_mut(&id) {
@@ -259,16 +261,19 @@ impl Routes {
 
     /// The link of `dead`'s cable that the paths of a move in place use, old or new.
     pub(crate) fn cut_in_place(&self, flow: &Flow, dead: LinkId) -> Option<LinkId> {
-        let moving = flow.moving.as_ref().filter(|moving| moving.stage().is_some())?;
-        let plans = [Some(moving.plan), moving.old_plan()];
+        let current_move = flow.current_move.as_ref().filter(|current_move| current_move.stage().is_some())?;
+        let plans = [Some(current_move.plan), current_move.old_plan()];
         let mut paths = plans.into_iter().flatten().filter_map(|plan| flow.version(plan)?.path.as_ref());
         paths.find_map(|path| path.links().iter().copied().find(|link| link.cable() == dead.cable()))
     }
 
     /// Whether a move in place needs a switch.
     pub(crate) fn moves_in_place_at(&self, cx: &Context, flow: &Flow, switch: NodeId) -> bool {
-        let Some(moving) = flow.moving.as_ref().filter(|moving| moving.stage().is_some()) else { return false };
-        let plans = [Some(moving.plan), moving.old_plan()];
+        let Some(current_move) = flow.current_move.as_ref().filter(|current_move| current_move.stage().is_some())
+        else {
+            return false;
+        };
+        let plans = [Some(current_move.plan), current_move.old_plan()];
         let mut paths = plans.into_iter().flatten().filter_map(|plan| flow.version(plan)?.path.as_ref());
         paths.any(|path| order::switches(&cx.fabric, path).contains(&switch))
     }
@@ -276,31 +281,33 @@ impl Routes {
     /// Whether the low rule at the source ToR that ran out is still needed: its flow was silent while it moved.
     pub(crate) fn still_needed(&self, id: FlowId, plan: u8) -> bool {
         let Some(flow) = self.flows.get(id).filter(|flow| !flow.closed) else { return false };
-        let Some(moving) = flow.moving.as_ref().filter(|moving| moving.plan == plan) else { return false };
-        matches!(moving.stage(), Some(Stage::Before | Stage::Between))
+        let Some(current_move) = flow.current_move.as_ref().filter(|current_move| current_move.plan == plan) else {
+            return false;
+        };
+        matches!(current_move.stage(), Some(Stage::Before | Stage::Between))
     }
 }
 
 /// What a snapshot has of a flow whose move in place would be broken off at that moment: between two paths it goes back to
 /// the default routes; afterwards it keeps the version that is complete.
 pub(crate) fn record_broken_off(
-    moving: &Move,
+    current_move: &Move,
     sources: &mut [SourceRule],
     versions: &mut Vec<Version>,
     view: Option<&mut FlowView>,
 ) {
-    if moving.stage() == Some(Stage::Between) {
+    if current_move.stage() == Some(Stage::Between) {
         sources.iter_mut().for_each(|source| source.leaving = true);
         if let Some(view) = view {
             view.route = None;
         }
         return;
     }
-    let new = versions.iter().find(|version| version.plan == moving.plan);
+    let new = versions.iter().find(|version| version.plan == current_move.plan);
     if let (Some(view), Some(new)) = (view, new) {
         view.route.clone_from(&new.path);
     }
-    if let Some(copy) = moving.added_copy() {
+    if let Some(copy) = current_move.added_copy() {
         // What was found of it later is taken away; the low rules beneath do the same.
         versions.retain(|version| version.plan != copy);
         sources.iter_mut().filter(|source| source.plan == copy).for_each(|source| source.leaving = true);
@@ -308,17 +315,17 @@ pub(crate) fn record_broken_off(
 }
 
 /// The steps of the phase that a move in place is in; `None` if a version is gone that it needs.
-pub(crate) fn steps_in_place(cx: &Context, flow: &Flow, moving: &Move, way: &InPlace) -> Option<Vec<Step>> {
+pub(crate) fn steps_in_place(cx: &Context, flow: &Flow, current_move: &Move, way: &InPlace) -> Option<Vec<Step>> {
     let planner = cx.planner();
     let (key, tor) = (&flow.key, flow.tor());
     let adds = |version: &Version| planner.hops(key, version).map(|(at, rule)| Step::Add(at, rule)).collect();
     let source_of = |plan: u8| flow.staying().find(|source| source.plan == plan);
     let delete_source =
         |plan: u8| source_of(plan).map(|source| Step::Delete(tor, planner.source_key(key, source.level)));
-    let new = flow.version(moving.plan)?;
+    let new = flow.version(current_move.plan)?;
     match way.phase {
         InPlacePhase::AddHops { .. } => Some(adds(new)),
-        InPlacePhase::AddSource { .. } => Some(vec![Step::Add(tor, planner.source(key, new, moving.level))]),
+        InPlacePhase::AddSource { .. } => Some(vec![Step::Add(tor, planner.source(key, new, current_move.level))]),
         InPlacePhase::CutFirst(ref cutover) | InPlacePhase::CutRest(ref cutover) => {
             let old = flow.version(cutover.old)?;
             let (first, rest) = way.order.split_at(way.order.len().min(1));

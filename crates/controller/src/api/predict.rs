@@ -33,7 +33,7 @@ pub(crate) struct DryRunRow {
     /// Number of requested paths that could not be set up.
     pub rejected: usize,
     /// Whether it finished: no further moves.
-    pub rests: bool,
+    pub settled: bool,
     pub now: PredictionRow,
     pub then: PredictionRow,
 }
@@ -130,7 +130,7 @@ pub(crate) fn try_scheme(fork: Fork, label: String, scheme: Box<dyn Scheme>) -> 
         default_routes: defaults_text(after.defaults),
         jobs: run.jobs,
         rejected: run.rejected,
-        rests: run.rests,
+        settled: run.settled,
         now: predict(&before),
         then: predict(&after),
     }

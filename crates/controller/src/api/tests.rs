@@ -123,7 +123,7 @@ fn a_scheme_is_tried_put_in_charge_and_given_up() {
     wait("the flow is on its path, and so is its way back", || lab.get("/v1/state")["flows"]["own_path"] == 2);
     let (status, run) = lab.change("POST", "/v1/scheme/dry-run", "{\"scheme\": \"ecmp\"}");
     assert_eq!((status, &run["flows"], &run["moved"]), (200, &json!(1), &json!(1)), "{run}");
-    assert!(run["moves"][0]["to"].is_null() && run["rests"] == true && run["then"]["uncertain"] == 1);
+    assert!(run["moves"][0]["to"].is_null() && run["settled"] == true && run["then"]["uncertain"] == 1);
     let mean = |row: &Value| row["max_min_mean_bps"].as_f64().unwrap();
     assert!((mean(&run["now"]) - 1e7).abs() < 1.0 && (mean(&run["then"]) - 1e7).abs() < 1.0, "{run}");
     assert_eq!(lab.get("/v1/state")["flows"]["own_path"], 2, "nothing was done");

@@ -64,7 +64,7 @@ impl LinkDiscovery {
         if gap <= self.settings.retry {
             self.urgent.set(place, self.now.saturating_add(gap));
         } else {
-            let gap = self.spread(gap);
+            let gap = self.jittered(gap);
             self.routine.set(place, self.now.saturating_add(gap));
         }
     }
@@ -88,7 +88,7 @@ impl LinkDiscovery {
     /// Sets the time of the next round of a switch. Rounds that are due within a tenth of an interval run together.
     /// Several switches may be one process, which then wakes up once for all of them.
     pub(super) fn next_round(&mut self, dpid: Dpid) {
-        let gap = self.spread(self.settings.interval);
+        let gap = self.jittered(self.settings.interval);
         let step = (self.settings.interval.0 / ROUNDS).max(1);
         let at = self.now.saturating_add(gap);
         self.rounds.set(dpid, Nanos(at.0 - at.0 % step));
@@ -96,7 +96,7 @@ impl LinkDiscovery {
 
     /// A random time in the last quarter of the span, so that ports that came up together are probed at different
     /// times.
-    fn spread(&mut self, gap: Nanos) -> Nanos {
+    fn jittered(&mut self, gap: Nanos) -> Nanos {
         Nanos(gap.0 - self.rng.random_range(0..=gap.0 / 4))
     }
 
