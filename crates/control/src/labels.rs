@@ -121,6 +121,11 @@ fn label_of(key: &RuleKey) -> Option<u16> {
     (*key == label_key(key.priority, label)).then_some(label)
 }
 
+/// Whether a rule is the rule of a label, which versions of several flows may need.
+pub(crate) fn is_shared(key: &RuleKey) -> bool {
+    label_of(key).is_some()
+}
+
 /// The label of a rule that was found, and what it does.
 fn read(rule: &Rule) -> Option<(u16, Next)> {
     let label = label_of(&rule.key())?;

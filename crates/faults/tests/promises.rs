@@ -13,6 +13,16 @@ fn every_promise_is_kept_whatever_fails() {
     }
 }
 
+/// Schedules that showed what is mended since.
+#[test]
+fn what_was_found_before_is_not_found_again() {
+    // Rules of labels were left behind after a start from a snapshot that a move had outrun.
+    for seed in [8940] {
+        let verdict = run(&Schedule::draw(seed, Scope::Promised), None);
+        assert!(verdict.violations.is_empty(), "{seed}: {}", verdict.violations.join("\n"));
+    }
+}
+
 /// Switches that confirm what they have not done make the controller install the rules of a path in the wrong order: the source
 /// sends packets to switches that have no rule for them yet.
 #[test]

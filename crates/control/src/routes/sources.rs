@@ -5,9 +5,11 @@ use crate::context::Context;
 use crate::cookies::{Cookie, RuleKind};
 use crate::flows::{Flow, SourceRule};
 use crate::io::Removal;
+use crate::labels::is_shared;
 use crate::plan::Version;
 use crate::switches::{Purpose, Removed, Session};
 use crate::timers::Timer;
+use pathloom_model::rules::RuleKey;
 use pathloom_model::{FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{FlowId, Migration};
 
@@ -92,8 +94,22 @@ impl Routes {
             let worst = paths.map(|path| planner.worst_delay(&key, path)).fold(Nanos::ZERO, Nanos::saturating_add);
             let at = cx.now.saturating_add(cx.config.drain.unwrap_or(worst));
             let (five_tuple, plan) = (key.five_tuple, version.plan);
-            self.draining.insert((five_tuple, plan), rules);
+            let before = self.draining.insert((five_tuple, plan), rules).unwrap_or_default();
             cx.timers.set(at, Timer::Drained { five_tuple, plan });
+            self.keep_draining(cx, (five_tuple, plan), before);
+        }
+    }
+
+    /// Rules of a plan drained already when its version was given up: a snapshot had taken the move to it for given up, but
+    /// it went through. What they share is no longer needed twice; what is not among the rules that drain now, is.
+    fn keep_draining(&mut self, cx: &mut Context, of: (FiveTuple, u8), before: Vec<(NodeId, RuleKey)>) {
+        for (switch, key) in before {
+            let rules = self.draining.entry(of).or_default();
+            if !rules.contains(&(switch, key)) {
+                rules.push((switch, key));
+            } else if is_shared(&key) {
+                self.labels.take_rule(cx, switch, key);
+            }
         }
     }
 
