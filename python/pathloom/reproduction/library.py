@@ -21,7 +21,7 @@ def papers() -> list[str]:
     """Short names of the papers.
 
     >>> papers()
-    ['lessor', 'ofpt']
+    ['lessor', 'mptcp-aware', 'ofpt']
     """
     return sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and any(path.glob("*.toml")))
 
