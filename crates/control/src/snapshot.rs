@@ -88,9 +88,9 @@ impl Controller {
     /// What it remembers.
     pub fn snapshot(&self) -> Snapshot {
         let (cx, routes) = (&self.context, &self.routes);
-        let mut draining: Vec<_> =
+        let draining: Vec<_> =
             routes.draining.iter().map(|(&(tuple, plan), rules)| (tuple, plan, rules.clone())).collect();
-        let flows = routes.flows.iter().map(|(id, flow)| routes.flow_record(cx, id, flow, &mut draining)).collect();
+        let flows = routes.flows.iter().map(|(id, flow)| routes.flow_record(cx, id, flow)).collect();
         Snapshot {
             form: FORM,
             taken: cx.now,

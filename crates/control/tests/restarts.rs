@@ -3,7 +3,7 @@
 use pathloom_control::{replay, Config, Controller, Input, Message, ReplayError, SchemeChange, Snapshot, Target};
 use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, PROTO_TCP, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Event, Scheme};
-use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND};
+use pathloom_testkit::{ms, Network, Script, Timing, World, LABEL, SECOND, SFMM, SHARED};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -86,6 +86,38 @@ fn a_snapshot_brings_back_what_rules_cannot_say() {
     world.pass(Nanos::from_secs(40));
     assert_eq!(world.events(), [Event::FlowFinished { flow: id }]);
     assert_eq!(world.leaked(), Vec::<String>::new());
+}
+
+/// A snapshot may be written at any moment of a move, and the move goes on before the controller dies: the rules that are
+/// found tell how far it came.
+#[test]
+fn a_snapshot_that_a_move_has_outrun_costs_no_packet() {
+    for needs in [LABEL, SFMM, SHARED] {
+        for moment_ms in 0..40 {
+            let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=1Gbps").unwrap());
+            let mut world = World::new(fabric, needs, Config::default(), moment_ms);
+            world.route(&world.walk(&[2]).unwrap());
+            world.traffic(SECOND);
+            let other = world.walk(&[3]).unwrap();
+            world.route(&other);
+            world.traffic(ms(5 * moment_ms));
+            let snapshot = world.network.controller.snapshot();
+            world.traffic(SECOND);
+            assert_eq!(world.network.controller.view().flows[&world.id()].route.as_ref(), Some(&other));
+            world.network.kill_controller();
+            let controller = world.restored(snapshot, 2).unwrap();
+            world.network.start_controller(controller);
+            world.connect_all();
+            world.traffic(Nanos::from_secs(5));
+            let what = format!("{needs:?} at {moment_ms}");
+            assert_eq!(world.network.controller.view().flows.len(), 1, "{what}");
+            let route = &world.network.controller.view().flows[&world.id()].route;
+            assert_eq!(route.as_ref(), Some(&other), "{what}");
+            world.no_mishap();
+            world.pass(Nanos::from_secs(40));
+            assert_eq!(world.leaked(), Vec::<String>::new(), "{what}");
+        }
+    }
 }
 
 /// The end of its waiting is not in the snapshot. What is out of service stays so, and what was cut meanwhile is not used.

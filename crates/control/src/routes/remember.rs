@@ -1,10 +1,9 @@
 //! What a snapshot has of flows, and how they are taken back from it.
 
-use super::{Routes, Stage};
+use super::Routes;
 use crate::context::Context;
 use crate::flows::{Extras, Flow, SourceRule};
 use crate::plan::{FlowKey, Version};
-use crate::sfmm::record_broken_off;
 use pathloom_model::rules::{MeterId, RuleKey};
 use pathloom_model::{FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{FlowId, FlowView};
@@ -35,8 +34,8 @@ pub(crate) struct FlowRecord {
 }
 
 impl Routes {
-    /// What a snapshot has of a flow; rules that drain because a move is given up are added to `draining`.
-    pub(crate) fn flow_record(&self, cx: &Context, id: FlowId, flow: &Flow, draining: &mut Vec<Drain>) -> FlowRecord {
+    /// What a snapshot has of a flow.
+    pub(crate) fn flow_record(&self, cx: &Context, id: FlowId, flow: &Flow) -> FlowRecord {
         let mut record = FlowRecord {
             id,
             five_tuple: flow.key.five_tuple,
@@ -50,28 +49,14 @@ impl Routes {
             pace_bps: flow.extras().pace_bps,
             meter: flow.key.meter,
         };
-        let Some(current_move) = &flow.current_move else { return record };
-        record.interrupted = true;
-        if let Some(view) = &mut record.view {
-            view.pending = None;
-        }
-        if current_move.stage().is_some_and(|stage| stage != Stage::Before) {
-            record_broken_off(current_move, &mut record.sources, &mut record.versions, record.view.as_mut());
-            return record;
-        }
-        let version = flow.version(current_move.plan);
-        if current_move.adds_hops() {
-            record.versions.retain(|version| version.plan != current_move.plan);
-            let hops = version.into_iter().flat_map(|version| self.labels.rules_of(cx, &flow.key, version));
-            draining.push((flow.key.five_tuple, current_move.plan, hops.collect()));
-        } else if current_move.adds_source() {
-            record
-                .sources
-                .iter_mut()
-                .filter(|rule| rule.plan == current_move.plan)
-                .for_each(|rule| rule.leaving = true);
-        } else if let Some(view) = &mut record.view {
-            view.route = version.and_then(|version| version.path.clone());
+        if flow.current_move.is_some() {
+            // By the time of the next start, the move has most likely gone on. The rules that are found tell how far.
+            record.interrupted = true;
+            record.sources.clear();
+            record.versions.clear();
+            if let Some(view) = &mut record.view {
+                (view.route, view.pending) = (None, None);
+            }
         }
         record
     }

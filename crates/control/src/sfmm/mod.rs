@@ -26,11 +26,11 @@ pub(crate) use order::bottleneck;
 pub use order::{bottleneck_first, CutoverOrder};
 
 use crate::context::Context;
-use crate::flows::{Flow, SourceRule};
+use crate::flows::Flow;
 use crate::plan::{Step, Version};
 use crate::routes::{Cutover, InPlace, InPlacePhase, Move, Phase, Routes, Stage};
 use pathloom_model::{LinkId, NodeId, Path};
-use pathloom_scheme::{FlowId, FlowView, Migration, Rejection, RuleSharing};
+use pathloom_scheme::{FlowId, Migration, Rejection, RuleSharing};
 
 impl Routes {
     /// How a flow could move to `path` in place, and the tag that it keeps; `None` if it must be moved by tags.
@@ -285,32 +285,6 @@ impl Routes {
             return false;
         };
         matches!(current_move.stage(), Some(Stage::Before | Stage::Between))
-    }
-}
-
-/// What a snapshot has of a flow whose move in place would be broken off at that moment: between two paths it goes back to
-/// the default routes; afterwards it keeps the version that is complete.
-pub(crate) fn record_broken_off(
-    current_move: &Move,
-    sources: &mut [SourceRule],
-    versions: &mut Vec<Version>,
-    view: Option<&mut FlowView>,
-) {
-    if current_move.stage() == Some(Stage::Between) {
-        sources.iter_mut().for_each(|source| source.leaving = true);
-        if let Some(view) = view {
-            view.route = None;
-        }
-        return;
-    }
-    let new = versions.iter().find(|version| version.plan == current_move.plan);
-    if let (Some(view), Some(new)) = (view, new) {
-        view.route.clone_from(&new.path);
-    }
-    if let Some(copy) = current_move.added_copy() {
-        // What was found of it later is taken away; the low rules beneath do the same.
-        versions.retain(|version| version.plan != copy);
-        sources.iter_mut().filter(|source| source.plan == copy).for_each(|source| source.leaving = true);
     }
 }
 
