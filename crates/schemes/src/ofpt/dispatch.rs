@@ -194,17 +194,13 @@ impl Dispatcher {
 
     /// Adopts a flow: an earlier controller may have told it to wait.
     pub(super) fn adopt(&mut self, view: &View, id: FlowId, actions: &mut Vec<Action>) {
-        if !self.settings.schedule {
-            return;
-        }
-        match view.flows.get(&id) {
-            Some(flow) if self.is_ours(view, flow) => {
-                self.charges.of(Nanos::ZERO, id).held = true;
-                self.waiting.insert(id);
-            }
+        let Some(flow) = view.flows.get(&id).filter(|_| self.settings.schedule) else { return };
+        if self.is_ours(view, flow) {
+            self.charges.of(Nanos::ZERO, id).held = true;
+            self.waiting.insert(id);
+        } else {
             // Its turn would never come: it takes no turns here.
-            Some(_) => actions.push(Action::Release { flow: id }),
-            None => {}
+            actions.push(Action::Release { flow: id });
         }
     }
 
