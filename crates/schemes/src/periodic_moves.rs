@@ -1,6 +1,7 @@
 //! move, a scheme for tests: each flow has a path of its own and moves to the next one every period. With it, tests
 //! show that a move loses and delays nothing.
 
+use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::{links, state};
 use crate::registry::{Entry, EntryInfo, KeyInfo, Parts};
 use pathloom_model::{Nanos, Path};
@@ -27,7 +28,9 @@ pub(crate) const ENTRY: Entry = Entry {
         let migration = spec.choice("migration", &[("sfmm", Migration::Sfmm), ("tagged", Migration::Tagged)])?;
         let migration = migration.unwrap_or(Migration::Sfmm);
         let times = spec.count("times", 0, u64::from(u32::MAX))?.filter(|&times| times > 0);
-        Ok(Parts::central(move |_| Box::new(Move { period, migration, left: times, next: None })))
+        Ok(Parts::central(move |_| {
+            Box::new(Move { period, migration, left: times, next: None, backoff: Backoff::default() })
+        }))
     },
 };
 
@@ -37,7 +40,12 @@ struct Move {
     /// Remaining rounds; `None` for no end.
     left: Option<u64>,
     next: Option<Nanos>,
+    /// First paths that were refused, as when a switch has no session yet after a restart.
+    backoff: Backoff,
 }
+
+/// How long a flow without a path waits after a refusal.
+const WAITS: Waits = Waits { first: Nanos::from_millis(500).0, longest: Nanos::from_secs(30).0 };
 
 impl Scheme for Move {
     fn name(&self) -> &'static str {
@@ -51,13 +59,13 @@ impl Scheme for Move {
     fn handle(&mut self, now: Nanos, event: &Event, view: &View, actions: &mut Vec<Action>) {
         match *event {
             Event::Started => {
+                self.backoff.keep(|flow| view.flows.contains_key(&flow));
                 actions.push(Action::SetDefaults(DefaultRoutes::SinglePath));
                 self.next = self.next.or(Some(now.saturating_add(self.period)));
             }
-            Event::FlowArrived { flow } | Event::FlowAdopted { flow } => {
-                let known = view.flows.get(&flow).filter(|known| known.intended_route().is_none());
-                actions.extend(known.and_then(|known| route(view, flow, known)));
-            }
+            Event::FlowArrived { flow } | Event::FlowAdopted { flow } => actions.extend(first_route(view, flow)),
+            Event::RouteRejected { flow, why } => self.backoff.rejected(now.0, flow, &why, WAITS),
+            Event::RouteConfirmed { flow } | Event::FlowFinished { flow } => self.backoff.end(flow),
             Event::LinkChanged { up, link } => {
                 let hit = |known: &FlowView| match known.intended_route() {
                     Some(path) => !up && path.links().contains(&link),
@@ -66,7 +74,12 @@ impl Scheme for Move {
                 let hit = view.long_flows().filter(|(_, known)| hit(known));
                 actions.extend(hit.filter_map(|(flow, known)| route(view, flow, known)));
             }
-            Event::Timeout if self.next.is_some_and(|next| next <= now) => {
+            Event::Timeout => {
+                let again = self.backoff.take_due(now.0);
+                if self.next.is_none_or(|next| next > now) {
+                    actions.extend(again.into_iter().filter_map(|flow| first_route(view, flow)));
+                    return;
+                }
                 self.left = self.left.map(|left| left.saturating_sub(1));
                 self.next = Some(now.saturating_add(self.period)).filter(|_| self.left != Some(0));
                 // A move in progress is not interrupted.
@@ -78,7 +91,7 @@ impl Scheme for Move {
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
-        self.next
+        [self.next, self.backoff.next_due().map(Nanos)].into_iter().flatten().min()
     }
 
     fn save(&self) -> State {
@@ -89,6 +102,12 @@ impl Scheme for Move {
         (self.next, self.left) = state::restore(NAME, state)?;
         Ok(())
     }
+}
+
+/// Puts a flow that is on no path on the first of its shortest paths.
+fn first_route(view: &View, flow: FlowId) -> Option<Action> {
+    let known = view.flows.get(&flow).filter(|known| known.intended_route().is_none())?;
+    route(view, flow, known)
 }
 
 /// Puts a flow on the next shortest path after its current one, if there is another.
