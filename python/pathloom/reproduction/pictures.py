@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 
 from pathloom.experiments.stats import mean, percentile
 from pathloom.report.plots import Plot as Picture
-from pathloom.report.style import FAINT, INK, Look, looks, new_figure, pathloom_style
+from pathloom.report.style import FAINT, INK, Look, fitting_legend, looks, new_figure, pathloom_style
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.measure import Line, Reproduced
 from pathloom.reproduction.runs import key
@@ -312,6 +312,10 @@ def _legend(axes: Axes, result: Reproduced) -> None:
     for bound in _bounds(result):
         handles.append(Line2D([], [], **_hollow(bound, INK)))
         labels.append("published" if bound == "exactly" else f"published: {bound}")
-    axes.legend(
-        handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=5, borderaxespad=0.3, handlelength=2.2
-    )
+    place: dict[str, Any] = {
+        "loc": "lower left",
+        "bbox_to_anchor": (0.0, 1.0),
+        "borderaxespad": 0.3,
+        "handlelength": 2.2,
+    }
+    fitting_legend(axes, 5, handles=handles, labels=labels, **place)
