@@ -1,6 +1,6 @@
 //! Which subflows belong to which connection, and how many of a connection are on each path.
 
-use super::paths::Addresses;
+use super::paths::addresses;
 use pathloom_model::{Nanos, Path};
 use pathloom_scheme::{FlowId, FlowView, View};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,6 @@ impl Connections {
         self.name_first_subflows(view);
         let mut uses = vec![0; paths.len()];
         let Some(token) = known.mptcp_token else { return uses };
-        let addresses = |flow: &FlowView| -> Addresses { (flow.five_tuple.src, flow.five_tuple.dst) };
         let beside = |other: &FlowId| {
             let other = view.flows.get(other).filter(|_| *other != flow)?;
             (addresses(other) == addresses(known)).then_some(other)

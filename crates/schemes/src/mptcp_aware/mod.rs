@@ -19,7 +19,7 @@ use pathloom_model::{Nanos, Path};
 use pathloom_scheme::{Action, DefaultRoutes, Event, FlowId, FlowView, Needs, Scheme, State, StateError, View};
 use pathloom_transport::mptcp::MptcpSettings;
 use pathloom_transport::TransportSpec;
-use paths::{Choice, PathCache, PathRule};
+use paths::{addresses, Choice, PathCache, PathRule};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
 
@@ -156,7 +156,7 @@ impl MptcpAware {
         } else {
             // A path that was asked for a moment ago, in the same batch of events, is in the view only later.
             let mut uses = self.memory.connections.uses(now, view, flow, known, &paths);
-            count_asked(actions, view, flow, &paths, &mut uses);
+            count_asked(actions, view, known, &paths, &mut uses);
             (0..uses.len()).min_by_key(|&place| uses[place]).unwrap_or(0)
         };
         // Within a ToR there is nothing to choose.
@@ -166,13 +166,11 @@ impl MptcpAware {
 }
 
 /// Counts the paths that other subflows of the connection get by these actions.
-fn count_asked(actions: &[Action], view: &View, flow: FlowId, paths: &[Path], uses: &mut [usize]) {
-    let Some(own) = view.flows.get(&flow) else { return };
+fn count_asked(actions: &[Action], view: &View, own: &FlowView, paths: &[Path], uses: &mut [usize]) {
     for action in actions {
         let Action::Route { flow: other, path, .. } = action else { continue };
         let is_beside = view.flows.get(other).is_some_and(|other| {
-            let ends = |flow: &FlowView| (flow.five_tuple.src, flow.five_tuple.dst);
-            other.mptcp_token.is_some() && other.mptcp_token == own.mptcp_token && ends(other) == ends(own)
+            other.mptcp_token.is_some() && other.mptcp_token == own.mptcp_token && addresses(other) == addresses(own)
         });
         if is_beside {
             paths.iter().position(|one| one == path).into_iter().for_each(|place| uses[place] += 1);

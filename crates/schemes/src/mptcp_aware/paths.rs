@@ -20,6 +20,11 @@ const MOST_DRAWN: u128 = 4096;
 /// Source and destination of a subflow: an interface each.
 pub(super) type Addresses = (Ipv4Addr, Ipv4Addr);
 
+/// Those of a subflow.
+pub(super) fn addresses(flow: &FlowView) -> Addresses {
+    (flow.five_tuple.src, flow.five_tuple.dst)
+}
+
 /// Which paths make up a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Choice {
@@ -102,7 +107,7 @@ impl PathCache {
 
     /// The paths of a flow, from the cache where they are there and not out of date.
     pub(super) fn paths(&mut self, now: Nanos, rule: &PathRule, view: &View, flow: &FlowView) -> Arc<[Path]> {
-        let addresses = (flow.five_tuple.src, flow.five_tuple.dst);
+        let addresses = addresses(flow);
         if let Some(cached) = self.sets.get(&addresses).filter(|cached| now < cached.until) {
             return cached.paths.clone();
         }
