@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from live import CABLE, HERE, K4, QUIET, Live, alive, finish, permutation, run_on, spoil, until
 from machine import timing
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, system
-from pathloom.lab.probes import summary
+from pathloom.lab.probes import LABEL_DSCP, summary
 from pathloom.native import program
 from support import Outcome, figures
 
@@ -258,18 +260,19 @@ def test_nonsense_and_a_second_switch_of_the_same_name_are_sent_away_and_named(n
         assert live.log()[first:].count("a session stands") == 0
 
 
-def test_meters_hold_flows_to_their_rates(name: str) -> None:
-    with alive(name, K4, "ofpt:sizes=unknown,headroom=0.5", more='[control]\nenforcement = "meter"') as live:
+@pytest.mark.parametrize("dscp", [LABEL_DSCP, 0], ids=["labelled", "unlabelled"])
+def test_udp_flows_are_found_placed_and_metered(name: str, dscp: int) -> None:
+    with alive(name, K4, "ofpt:headroom=0.5,period=2s") as live:
         pairs = permutation(live, 2)
         # 1.5 times what half of a link carries.
-        with live.probes(pairs, rate_hz=620, payload_bytes=1458) as probes:
+        with live.probes(pairs, rate_hz=620, payload_bytes=1458, dscp=dscp) as probes:
             live.await_paths(pairs)
             time.sleep(4)
             meters = live.switches.dump("dump-meters")
             rules = [line for lines in live.switches.dump("dump-flows").values() for line in lines if "meter" in line]
             tracks = probes.stop()
         shares = [round(1 - track.lost / track.sent, 3) for track in tracks]
-        figures("meters", meters=sum(map(len, meters.values())), rules=len(rules), arrived=shares)
+        figures(f"meters, dscp {dscp}", meters=sum(map(len, meters.values())), rules=len(rules), arrived=shares)
         assert len(rules) == len(pairs)
         assert "refused" not in live.log()
         assert all(share < 0.95 for share in shares)

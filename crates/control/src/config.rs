@@ -38,8 +38,8 @@ pub struct Config {
     /// Rules a switch has room for (TCAM size), if it is known: a path that would not fit is not asked for. `None`: the
     /// switches say what they have no room for.
     pub rule_limit: Option<u32>,
-    /// Who keeps the rates that a scheme gives its flows.
-    pub enforcement: Enforcement,
+    /// Who keeps the rates that a scheme gives its flows. `None`: the hosts.
+    pub enforcement: Option<Enforcement>,
     /// Flows that one host may have at a time; what it opens beyond rides the default routes unseen.
     pub max_flows_per_host: u32,
     /// Rules at a ToR for flows that were not announced and have no label: each takes one, which counts it. What its hosts
@@ -76,7 +76,7 @@ impl Default for Config {
             path_idle_timeout_s: None,
             drain: None,
             rule_limit: None,
-            enforcement: Enforcement::Host,
+            enforcement: None,
             max_flows_per_host: 20_000,
             max_counted_per_tor: 4096,
             reconcile: None,

@@ -201,6 +201,10 @@ impl Controller {
             Input::Resync { switch } => self.reviews.resync(cx, switch),
             Input::TransferAnnounced { five_tuple, size_bytes } => routes.announced(cx, five_tuple, size_bytes),
             Input::TransferEnded { five_tuple } => routes.ended(cx, &five_tuple),
+            Input::Agent { host, speaks } if host.index() < cx.fabric.nodes().len() => {
+                routes.limits.agent(cx, &mut routes.flows, host, speaks);
+            }
+            Input::Agent { .. } => cx.counts.nonsense += 1,
             Input::AssignPaths { .. } | Input::ClaimPath { .. } | Input::ReleasePaths { .. } => {
                 routes.answer_application(cx, input);
             }

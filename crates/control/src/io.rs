@@ -162,6 +162,13 @@ pub enum Input {
         /// The one; `None` for all.
         switch: Option<NodeId>,
     },
+    /// An agent speaks for a host from now on, or no longer. At the start no host has one.
+    Agent {
+        /// The host.
+        host: NodeId,
+        /// Whether it has an agent.
+        speaks: bool,
+    },
     /// An application is about to send.
     TransferAnnounced {
         /// The connection it will use.

@@ -16,7 +16,7 @@ fn fat_tree(needs: Needs, config: Config) -> World {
 }
 
 fn metered(needs: Needs) -> World {
-    fat_tree(needs, Config { enforcement: Enforcement::Meter, ..Config::default() })
+    fat_tree(needs, Config { enforcement: Some(Enforcement::Meter), ..Config::default() })
 }
 
 /// The rates of the meters at the flow's source ToR, and whether all its rules there name one of them.
@@ -76,7 +76,7 @@ fn a_meter_that_was_lifted_while_its_switch_was_out_of_reach_goes_when_that_is_b
 #[test]
 fn bytes_are_counted_across_a_change_of_meter() {
     let needs = Needs { poll_period: Some(SECOND), ..LABEL };
-    let mut world = fat_tree(needs, Config { enforcement: Enforcement::Meter, ..Config::default() });
+    let mut world = fat_tree(needs, Config { enforcement: Some(Enforcement::Meter), ..Config::default() });
     let flow = world.id();
     world.network.run_until(Nanos::from_secs(5));
     let before = world.network.packets.len();
@@ -163,7 +163,7 @@ fn where_there_is_no_meter_the_host_paces() {
 #[test]
 fn what_a_scheme_kept_from_sending_ends_with_it() {
     for enforcement in [Enforcement::Host, Enforcement::Meter] {
-        let mut world = fat_tree(LABEL, Config { enforcement, ..Config::default() });
+        let mut world = fat_tree(LABEL, Config { enforcement: Some(enforcement), ..Config::default() });
         let flow = world.id();
         world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
         world.act(Action::Hold { flow, lease: Nanos::from_secs(15) });
@@ -455,5 +455,39 @@ fn a_link_without_capacity_is_as_good_as_none() {
         network.set_cable(ab, true);
         network.run_until(network.now() + Nanos::from_secs(60));
         assert!(!network.controller.view().links.is_up(ab), "carrier is not capacity");
+    }
+}
+
+/// An agent that comes takes over from the meter, and the meter takes over when the agent goes.
+#[test]
+fn a_flow_is_paced_by_the_agent_of_its_host_where_there_is_one() {
+    for needs in [LABEL, SFMM, SHARED] {
+        let mut world = fat_tree(needs, Config { enforcement: Some(Enforcement::Any), ..Config::default() });
+        let flow = world.id();
+        let host = world.network.controller.view().fabric.hosts()[0];
+        let paced = |world: &World| {
+            world.outputs().filter(|output| matches!(output, Output::PaceFlow { rate_bps: Some(_), .. })).count()
+        };
+        world.act(Action::Pace { flow, rate_bps: Some(8_000_000) });
+        world.traffic(ms(300));
+        assert_eq!((meters(&world), paced(&world)), ((vec![8_000_000], true), 0));
+        for turn in 1..4 {
+            world.network.tell(Input::Agent { host, speaks: true });
+            world.traffic(ms(300));
+            assert_eq!((meters(&world), paced(&world)), ((vec![], false), turn), "{needs:?}");
+            // Saying it again changes nothing.
+            world.network.tell(Input::Agent { host, speaks: true });
+            assert_eq!(paced(&world), turn);
+            world.network.tell(Input::Agent { host, speaks: false });
+            world.traffic(ms(300));
+            assert_eq!((meters(&world), paced(&world)), ((vec![8_000_000], true), turn));
+        }
+        world.act(Action::Pace { flow, rate_bps: None });
+        world.traffic(ms(300));
+        assert_eq!(meters(&world), (vec![], false));
+        let nobody = pathloom_model::NodeId(u32::MAX);
+        world.network.tell(Input::Agent { host: nobody, speaks: true });
+        assert_eq!(world.network.controller.counts().nonsense, 1);
+        world.nothing_is_lost_or_left();
     }
 }

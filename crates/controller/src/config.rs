@@ -7,7 +7,7 @@ use crate::hosts::HostsConfig;
 use crate::reading::Foreign;
 use crate::registry::registry;
 use crate::tls::Tls;
-use pathloom_control::Config as ControlConfig;
+use pathloom_control::{Config as ControlConfig, Enforcement};
 use pathloom_model::builders::fabric_file;
 use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, Nanos, NodeId, Prefix};
 use pathloom_schemes::SchemeSpec;
@@ -400,6 +400,7 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     config.control.sweep = Some(sweep).filter(|&sweep| sweep > Nanos::ZERO);
     config.control.both_directions = config.flows.both_directions;
     config.control.unlabelled = true;
+    config.control.enforcement.get_or_insert(Enforcement::Any);
     if !(Duration::from_secs(1)..=LONGEST_PROBES).contains(&config.discovery.probe_interval) {
         return Err("discovery.probe_interval: 1s to 60s was expected".into());
     }

@@ -32,6 +32,7 @@ impl Hub {
     pub fn tick(&mut self) {
         let now = self.clock.now();
         self.hosts.tick(now);
+        self.queued.extend(self.hosts.changes());
         for (whose, times) in self.quiet.overdue(now) {
             tracing::warn!(whose, times, "refused again since it was last said");
         }

@@ -2,7 +2,7 @@
 
 use numpy::{Element, IntoPyArray};
 use pathloom_model::Nanos;
-use pathloom_sim::{ControlOutcome, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals};
+use pathloom_sim::{ControlOutcome, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals, SubflowOutcome};
 use pathloom_workload::Start;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -45,6 +45,22 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     column(&columns, "packets", flows, |flow| flow.packets)?;
     column(&columns, "reordered", flows, |flow| flow.reordered)?;
     column(&columns, "coflow", flows, |flow| or_none(flow.coflow))?;
+    Ok(columns)
+}
+
+/// One row per subflow of a transfer that has several.
+pub fn subflow_columns<'py>(py: Python<'py>, subflows: &[SubflowOutcome]) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    column(&columns, "flow", subflows, |one| one.transfer)?;
+    column(&columns, "src_port", subflows, |one| one.five_tuple.src_port)?;
+    column(&columns, "delivered_bytes", subflows, |one| one.delivered_bytes)?;
+    column(&columns, "retransmits", subflows, |one| one.retransmits)?;
+    column(&columns, "timeouts", subflows, |one| one.timeouts)?;
+    let address = |address: fn(&SubflowOutcome) -> String| subflows.iter().map(address).collect::<Vec<_>>();
+    columns.set_item("src_address", address(|one| one.five_tuple.src.to_string()))?;
+    columns.set_item("dst_address", address(|one| one.five_tuple.dst.to_string()))?;
+    let links = |one: &SubflowOutcome| one.links.iter().map(|link| link.0).collect::<Vec<_>>();
+    columns.set_item("links", subflows.iter().map(links).collect::<Vec<_>>())?;
     Ok(columns)
 }
 

@@ -1,6 +1,6 @@
 //! `pathloom._core.Simulation`.
 
-use crate::columns::{control_dict, flow_columns, link_columns, offered_dict, packet_dict};
+use crate::columns::{control_dict, flow_columns, link_columns, offered_dict, packet_dict, subflow_columns};
 use crate::errors::{read_file, Error};
 use crate::fabric::Fabric;
 use crate::scheme::{PyScheme, Troubles};
@@ -245,6 +245,7 @@ impl Simulation {
         }
         let parts = PyDict::new(py);
         parts.set_item("flows", flow_columns(py, &outcome.flows)?)?;
+        parts.set_item("subflows", subflow_columns(py, &outcome.subflows)?)?;
         parts.set_item("links", link_columns(py, &outcome.links)?)?;
         parts.set_item("packets", packet_dict(py, &outcome.packets)?)?;
         parts.set_item("control", control_dict(py, &outcome.control)?)?;

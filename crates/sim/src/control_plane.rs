@@ -4,6 +4,7 @@
 //! reaches it in order. The machine in the middle is the same `control::Controller` that drives live switches.
 
 use crate::agenda::{Agenda, Event, Origin};
+use crate::agents::Agents;
 use crate::network::Network;
 use crate::outcome::ControlOutcome;
 use crate::settings::ControlSettings;
@@ -11,7 +12,7 @@ use crate::starts::{NoCentral, Starts};
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use pathloom_control::{
-    Config, Controller, Input, Output, PortStats, Removal, RuleStats, SOURCE_COOKIE, SOURCE_COOKIE_MASK,
+    Config, Controller, Enforcement, Input, Output, PortStats, Removal, RuleStats, SOURCE_COOKIE, SOURCE_COOKIE_MASK,
 };
 use pathloom_model::rules::Rule;
 use pathloom_model::{Fabric, LinkState, Nanos, NodeId, PortNo};
@@ -36,6 +37,7 @@ const LOAD_WINDOW: Nanos = Nanos::from_secs(1);
 pub(crate) struct ControlPlane {
     fabric: Arc<Fabric>,
     settings: ControlSettings,
+    agents: Agents,
     pub(crate) controller: Controller,
     pub(crate) starts: Starts,
     waiting: VecDeque<Input>,
@@ -69,15 +71,18 @@ impl ControlPlane {
     pub(crate) fn new(
         fabric: Arc<Fabric>,
         settings: ControlSettings,
+        agents: Agents,
         central: Option<Box<dyn Scheme>>,
     ) -> ControlPlane {
         let nodes = fabric.nodes().len();
         let rule_limit = settings.rule_limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
-        let config = Config { rule_limit, enforcement: settings.enforcement, ..Config::default() };
+        let (enforcement, unlabelled) = (settings.enforcement, !agents.everywhere());
+        let config = Config { rule_limit, enforcement: Some(enforcement), unlabelled, ..Config::default() };
         ControlPlane {
             starts: Starts::new(config.clone(), central.is_some()),
             controller: Controller::new(config, fabric.clone(), central.unwrap_or_else(|| Box::new(NoCentral))),
             fabric,
+            agents,
             waiting: VecDeque::new(),
             serving: 0,
             timer: NEVER,
@@ -112,6 +117,10 @@ impl ControlPlane {
         for &switch in switches.switches().iter().filter(|_| self.starts.running) {
             self.connected[switch.index()] = true;
             self.waiting.push_back(Input::SwitchUp { switch, ports_down: self.ports_down(switch, links) });
+        }
+        if self.starts.running {
+            let met: Vec<Input> = self.agents_met().collect();
+            self.waiting.extend(met);
         }
         let mut exchanged = 0;
         loop {
@@ -472,7 +481,18 @@ impl ControlPlane {
         for &switch in self.fabric.clone().switches() {
             self.see_to_session(now, agenda, switch, links);
         }
+        let at = now + to_ps(self.settings.delay);
+        for input in self.agents_met() {
+            agenda.push(at, Event::Inform { input: Box::new(input), origin: Origin::Outside });
+        }
         self.arm(now, agenda);
+    }
+
+    /// What a controller hears when the agents of hosts connect to it. Only one that decides by it needs to.
+    fn agents_met(&self) -> impl Iterator<Item = Input> + '_ {
+        let decides = self.settings.enforcement == Enforcement::Any;
+        let hosts = self.fabric.hosts().iter().copied().filter(move |&host| decides && self.agents.at(host));
+        hosts.map(|host| Input::Agent { host, speaks: true })
     }
 
     /// The controller writes its snapshot, and does so again later.

@@ -2,13 +2,15 @@
 //! them about their subflows (hold, release, pace).
 
 mod multipath;
+mod subflow_log;
 
 use crate::agenda::{Agenda, Event, Origin};
+use crate::agents::Agents;
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::marks::Marks;
 use crate::network::Network;
-use crate::outcome::FlowOutcome;
+use crate::outcome::{FlowOutcome, SubflowOutcome};
 use crate::packet::{Direction, Packet};
 use crate::settings::ControlSettings;
 use crate::subflow::{Endpoints, Subflow, Subflows};
@@ -27,14 +29,16 @@ use std::sync::Arc;
 /// All hosts of a run, with their transfers and subflows.
 pub(crate) struct Hosts {
     fabric: Arc<Fabric>,
+    agents: Agents,
     subflows: Subflows,
     pub(crate) transfers: Transfers,
     /// Of each subflow.
     transport: Settings,
     multipaths: Multipaths,
-    /// Whether hosts announce long transfers to the controller.
+    closed_subflows: Vec<SubflowOutcome>,
+    /// Whether agents announce long transfers to the controller.
     announces: bool,
-    /// Whether hosts pace long transfers from their start on: to their cards' rates, until the controller tells them more.
+    /// Whether agents pace long transfers from their start on: to their cards' rates, until the controller tells them more.
     paces: bool,
     long_bytes: u64,
     /// What a message to the controller takes.
@@ -55,6 +59,7 @@ pub(crate) struct HostSettings<'a> {
     pub(crate) transport: &'a TransportSpec,
     pub(crate) needs: &'a Needs,
     pub(crate) control: &'a ControlSettings,
+    pub(crate) agents: Agents,
     pub(crate) duration: Ps,
     pub(crate) seed: u64,
 }
@@ -62,15 +67,16 @@ pub(crate) struct HostSettings<'a> {
 impl Hosts {
     /// Hosts that have not started anything.
     pub(crate) fn new(fabric: Arc<Fabric>, transfers: Transfers, settings: HostSettings<'_>) -> Hosts {
-        let HostSettings { transport, needs, control, duration, seed } = settings;
+        let HostSettings { transport, needs, control, agents, duration, seed } = settings;
         let (multipaths, transport) =
             (Multipaths::new(transport.mptcp(), transfers.len()), transport.settings().clone());
         Hosts {
             fabric,
+            agents,
             subflows: Subflows::new(&transport),
             transfers,
             announces: needs.detection == Detection::Announced,
-            paces: needs.paces && control.enforcement == Enforcement::Host,
+            paces: needs.paces && control.enforcement != Enforcement::Meter,
             long_bytes: control.long_bytes,
             control_delay: to_ps(control.delay),
             rng: Pcg64::seed_from_u64(seed),
@@ -78,6 +84,7 @@ impl Hosts {
             marking: Marks::of(&transport) != Marks::Never,
             transport,
             multipaths,
+            closed_subflows: Vec::new(),
             duration,
             keeps_going: false,
         }
@@ -284,10 +291,12 @@ impl Hosts {
         if subflow.closed {
             return;
         }
+        self.note_subflow(network, slot);
+        let subflow = self.subflows.get(slot);
         self.transfers.close(subflow, to_nanos(now));
         subflow.closed = true;
         let (transfer, is_over) = (subflow.transfer, subflow.is_over());
-        if self.announces && self.is_long(transfer) {
+        if self.announces && self.is_known_long(transfer) {
             let five_tuple = network.lanes.five_tuple(slot);
             self.tell(now, agenda, Input::TransferEnded { five_tuple });
         }
@@ -352,7 +361,7 @@ impl Hosts {
         let slot = self.subflows.open_slot(&self.transport, &endpoints);
         let mptcp = Multipaths::option(transfer, member);
         network.open_slot(slot, Headers { mptcp, ..self.headers(transfer, five_tuple) });
-        let is_long = self.is_long(transfer);
+        let is_long = self.is_known_long(transfer);
         if self.announces && is_long {
             self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: size });
         }
@@ -366,14 +375,15 @@ impl Hosts {
         slot
     }
 
-    /// Headers of a transfer's data on one of its subflows; its host labels it if it is long.
+    /// Headers of a transfer's data on one of its subflows; the agent of its host labels it if it is long.
     pub(crate) fn headers(&self, transfer: u32, five_tuple: FiveTuple) -> Headers {
-        Headers { dscp: if self.is_long(transfer) { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
+        Headers { dscp: if self.is_known_long(transfer) { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
     }
 
-    /// Whether a transfer's host labels or announces it: short ones never wait for the controller (OFPT §4).
-    fn is_long(&self, transfer: u32) -> bool {
-        self.transfers.spec(transfer).size_bytes.is_none_or(|size| size >= self.long_bytes)
+    /// Whether an agent labels or announces a transfer: short ones never wait for the controller (OFPT §4).
+    fn is_known_long(&self, transfer: u32) -> bool {
+        let spec = self.transfers.spec(transfer);
+        spec.size_bytes.is_none_or(|size| size >= self.long_bytes) && self.agents.at(spec.src)
     }
 
     /// The retransmission or pacing timer of a subflow is due, perhaps.
@@ -426,10 +436,12 @@ impl Hosts {
         }
     }
 
-    /// The subflow whose data have this five-tuple, unless its sender is done.
+    /// The subflow whose data have this five-tuple, unless its sender is done or its host has no agent.
     fn find<T: Tap>(&mut self, network: &Network<T>, five_tuple: &FiveTuple) -> Option<(usize, &mut Subflow)> {
         let slot = network.lanes.slot(five_tuple)?;
-        Some((slot, self.subflows.get(slot))).filter(|(_, subflow)| !subflow.closed)
+        let subflow = self.subflows.get(slot);
+        let has_agent = self.agents.at(self.transfers.spec(subflow.transfer).src);
+        (has_agent && !subflow.closed).then_some((slot, subflow))
     }
 
     /// The controller wants a subflow sent at this rate, or as fast as it can.

@@ -4,6 +4,7 @@
 //! thread and draws nothing but from its seed: the same settings give the same outcome, bit for bit.
 
 mod agenda;
+mod agents;
 mod before;
 mod cache;
 mod control_plane;
@@ -34,7 +35,7 @@ mod wheel;
 
 pub use control_plane::Journal;
 pub use offer::{OfferedFlow, SwitchTables};
-pub use outcome::{ControlOutcome, FlowOutcome, LinkOutcome, Outcome, PacketTotals};
+pub use outcome::{ControlOutcome, FlowOutcome, LinkOutcome, Outcome, PacketTotals, SubflowOutcome};
 pub use pcap::PcapTap;
 pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};
 pub use simulation::Simulation;

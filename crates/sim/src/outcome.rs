@@ -43,6 +43,24 @@ pub struct FlowOutcome {
     pub coflow: Option<u32>,
 }
 
+/// A subflow of a transfer that has several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubflowOutcome {
+    /// Its transfer's index in the workload.
+    pub transfer: u32,
+    /// The five-tuple of its data.
+    pub five_tuple: FiveTuple,
+    /// The links that its data crossed when it closed, or would cross at the end of the run: from its host to where they arrive
+    /// or are lost.
+    pub links: Vec<LinkId>,
+    /// Payload bytes that it delivered in order. With MPTCP, bytes that were sent on several subflows count on each.
+    pub delivered_bytes: u64,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u32,
+}
+
 /// One direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkOutcome {
@@ -106,6 +124,8 @@ pub struct ControlOutcome {
 pub struct Outcome {
     /// One per transfer of the workload, in its order.
     pub flows: Vec<FlowOutcome>,
+    /// The subflows of transfers that have several, by transfer and five-tuple.
+    pub subflows: Vec<SubflowOutcome>,
     /// One per directed link, in the fabric's order.
     pub links: Vec<LinkOutcome>,
     /// Packets.

@@ -36,6 +36,9 @@ pub struct ControlSettings {
     pub rule_limit: Option<usize>,
     /// Who keeps the rates that a scheme gives its flows.
     pub enforcement: Enforcement,
+    /// Share of the hosts that have an agent, 0..=1, drawn with the seed of the run. The others label and announce nothing,
+    /// and hold and pace no flow.
+    pub agents: f64,
     /// Transfers of at least this many bytes, and those without end, are labelled as long by their hosts, or
     /// announced where the scheme wants that.
     pub long_bytes: u64,
@@ -56,6 +59,7 @@ impl Default for ControlSettings {
             install: Nanos::from_micros(100),
             rule_limit: None,
             enforcement: Enforcement::Host,
+            agents: 1.0,
             long_bytes: 100_000,
             handover: Handover::End,
             batch: 1,
@@ -65,18 +69,22 @@ impl Default for ControlSettings {
 }
 
 impl ControlSettings {
-    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter,handover=end|begin,batch=1,
-    /// snapshot=5s`, with or without `control:` before it; `tcam` may be called `rules`.
+    /// Reads `delay=1ms,service=20us,install=100us,tcam=2000,long=100KB,enforcement=host|meter|any,agents=1,handover=end|begin,
+    /// batch=1,snapshot=5s`, with or without `control:` before it; `tcam` may be called `rules`.
     pub fn parse(text: &str) -> Result<ControlSettings, SpecError> {
         let full = if text.starts_with("control:") { text.to_owned() } else { format!("control:{text}") };
         let spec = Spec::parse("control", &full)?;
         let d = ControlSettings::default();
+        let agents = spec.number("agents", 0.0, 1.0)?.unwrap_or(d.agents);
+        // As the live controller does where hosts have no agent.
+        let usual = if agents < 1.0 { Enforcement::Any } else { d.enforcement };
         let settings = ControlSettings {
             delay: spec.time("delay")?.unwrap_or(d.delay),
             service: spec.time("service")?.unwrap_or(d.service),
             install: spec.time("install")?.unwrap_or(d.install),
             rule_limit: rule_limit(&spec)?,
-            enforcement: spec.choice("enforcement", &ENFORCEMENTS)?.unwrap_or(d.enforcement),
+            enforcement: spec.choice("enforcement", &ENFORCEMENTS)?.unwrap_or(usual),
+            agents,
             long_bytes: spec.size_bytes("long")?.unwrap_or(d.long_bytes),
             handover: spec.choice("handover", &HANDOVERS)?.unwrap_or(d.handover),
             batch: spec.count("batch", 1, MOST_RULES)?.map_or(d.batch, |batch| batch as usize),
@@ -91,7 +99,8 @@ impl ControlSettings {
 }
 
 /// The words for who keeps rates.
-const ENFORCEMENTS: [(&str, Enforcement); 2] = [("host", Enforcement::Host), ("meter", Enforcement::Meter)];
+const ENFORCEMENTS: [(&str, Enforcement); 3] =
+    [("host", Enforcement::Host), ("meter", Enforcement::Meter), ("any", Enforcement::Any)];
 
 /// Rules a switch has room for, under either of its names.
 fn rule_limit(spec: &Spec) -> Result<Option<usize>, SpecError> {

@@ -1,6 +1,7 @@
 //! The run: hosts, network and control plane under one virtual clock.
 
 use crate::agenda::{Agenda, Event};
+use crate::agents::Agents;
 use crate::before::{check, longest_way};
 use crate::control_plane::{ControlPlane, Journal};
 use crate::hosts::{HostSettings, Hosts};
@@ -73,9 +74,10 @@ impl<T: Tap> Simulation<T> {
         let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
         let end = to_ps(duration).saturating_mul(u64::from(drain) + 1);
         let duration = to_ps(duration);
-        let settings = HostSettings { transport: &transport, needs: &needs, control: &control, duration, seed };
+        let agents = Agents::draw(&fabric, control.agents, seed);
+        let mut plane = ControlPlane::new(fabric.clone(), control.clone(), agents.clone(), central);
+        let settings = HostSettings { transport: &transport, needs: &needs, control: &control, agents, duration, seed };
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
-        let mut plane = ControlPlane::new(fabric.clone(), control, central);
         plane.journal = journal;
         plane.starts.successor = successor;
         let mut simulation = Simulation {
@@ -252,6 +254,7 @@ impl<T: Tap> Simulation<T> {
         let until = to_nanos(self.now.min(self.duration));
         Outcome {
             flows: self.hosts.outcomes(self.now(), until),
+            subflows: self.hosts.subflow_outcomes(&self.network),
             links: self.links(),
             packets,
             control: self.control.outcome(self.now),

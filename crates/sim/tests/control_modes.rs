@@ -213,6 +213,35 @@ fn a_limit_is_kept_by_the_host_or_by_a_meter() {
     }
 }
 
+/// Share of a limit that a flow comes to whose host may have an agent, and whether packets of it were dropped.
+fn limited(needs: Needs, control: &str) -> (f64, bool) {
+    let central = asker(needs, |_, _, event, _, actions| {
+        if let Event::FlowArrived { flow } = event {
+            actions.push(Action::Pace { flow: *flow, rate_bps: Some(20_000_000) });
+        }
+    });
+    let traffic = "incast:senders=1,size=5MB";
+    let (outcome, _) = run(settings("dumbbell:rate=100Mbps,delay=5ms", traffic, control, ms(500), central));
+    let flow = &outcome.flows[0];
+    let seconds = (flow.finish.unwrap() - flow.start.unwrap()).0 as f64 / 1e9;
+    (5e6 * 8.0 / seconds / 20e6, outcome.packets.dropped > 0)
+}
+
+#[test]
+fn the_flows_of_hosts_without_an_agent_are_measured_and_metered() {
+    const NIC_SHARE: f64 = 0.1;
+    let any = Needs { detection: Detection::Any { nic_share: NIC_SHARE }, poll_period: Some(ms(50)), ..Needs::NOTHING };
+    let (share, dropped) = limited(any, "enforcement=any,agents=1");
+    assert!((0.9..1.05).contains(&share) && !dropped, "labelled, and paced by its host: {share}");
+    let (share, dropped) = limited(any, "enforcement=any,agents=0");
+    assert!((0.4..1.5).contains(&share) && dropped, "measured, and limited by a meter: {share}");
+    let (share, _) = limited(any, "enforcement=host,agents=0");
+    assert!(share > 2.0, "nobody limits it: {share}");
+    let (share, _) = limited(LABEL, "enforcement=any,agents=0");
+    assert!(share > 2.0, "nobody labels it: {share}");
+    assert!(ControlSettings::parse("agents=1.1").is_err());
+}
+
 /// Paths of a flow in a FatTree, by the core switch.
 fn path_over(view: &View, flow: FlowId, core: usize) -> Option<Path> {
     let flow = &view.flows[&flow];

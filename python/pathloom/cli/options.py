@@ -37,8 +37,9 @@ ControlOption = Annotated[
         metavar="KEYS",
         help="Control channel, controller and switches: delay=1ms,service=20us,install=100us, and tcam=2000 (or "
         "rules=2000), the rules that a switch has room for; snapshot=5s is how often the controller writes what it "
-        "restarts from, batch=1 how many messages it takes at a time. With handover=begin, links hand packets on when "
-        "sending begins, as the lab's do.",
+        "restarts from, batch=1 how many messages it takes at a time. agents=0.5 leaves half of the hosts without an "
+        "agent: they label, hold and pace no flow. enforcement=host|meter|any says who keeps the rates of flows. With "
+        "handover=begin, links hand packets on when sending begins, as the lab's do.",
     ),
 ]
 FaultOption = Annotated[

@@ -18,6 +18,7 @@ from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.slowdown import with_slowdown
+from pathloom.experiments.subflows import subflow_table
 from pathloom.experiments.summary import scheme_summary
 from pathloom.experiments.tables import flow_table, link_table
 from pathloom.experiments.yardstick import Yardstick, with_optimum
@@ -36,6 +37,7 @@ FILES = (
     "means.svg",
     "report.html",
     "result.json",
+    "subflows.parquet",
     "throughput-cdf.svg",
     OWN_FABRIC,
 )
@@ -93,6 +95,11 @@ class Result:
     def flows(self) -> pl.DataFrame:
         """One row per flow and run; see `pathloom.experiments.tables.FLOW_SCHEMA`."""
         return flow_table(self.fabric, self.outcomes)
+
+    @cached_property
+    def subflows(self) -> pl.DataFrame:
+        """One row per subflow and run, of flows with several; see `pathloom.experiments.subflows.SUBFLOW_SCHEMA`."""
+        return subflow_table(self.fabric, self.outcomes)
 
     @cached_property
     def links(self) -> pl.DataFrame:
@@ -163,6 +170,7 @@ class Result:
         files: list[tuple[str, Callable[[Path], object]]] = [
             ("flows.parquet", self.flows.write_parquet),
             ("links.parquet", self.links.write_parquet),
+            *([("subflows.parquet", self.subflows.write_parquet)] if self.subflows.height else []),
             *((figure.file_name, figure.write) for figure in figures),
             *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
         ]

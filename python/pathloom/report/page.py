@@ -15,6 +15,7 @@ from pathloom.experiments.summary import unfinished
 from pathloom.report.headline import banners, headlines, legend, runs_text
 from pathloom.report.plots import Plot
 from pathloom.report.style import looks
+from pathloom.report.subflows import overview, slowest
 from pathloom.report.tables import Table, control_table, difference_table, main_table
 from pathloom.specs import LAB, is_python_spec
 from pathloom.words import count_text, listed, time_text
@@ -47,6 +48,7 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         _legend(schemes, main),
         _differences(schemes),
         *(_figure(plot) for plot in plots),
+        _subflows(result),
         "<h2>What it cost</h2>",
         "<p>Per run, but for the most rules in any one switch at any time.</p>",
         scheme_table(control_table(schemes), colours),
@@ -150,6 +152,20 @@ def _figure(plot: Plot) -> str:
     return (
         f"<h2>{escape(plot.title)}</h2>\n<figure><figcaption>{escape(plot.says)}</figcaption>"
         f'<img src="{plot.data_uri}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'
+    )
+
+
+def _subflows(result: Result) -> str:
+    table = overview(result)
+    if table is None:
+        return ""
+    return (
+        "<h2>Subflows</h2>\n<p>Connections with several subflows. All other tables count a connection as one flow. "
+        "Largest share: the part of a connection's bytes that its busiest subflow carried, in the mean. On one path: "
+        "connections whose subflows all take the same path.</p>"
+        f"{_plain_table(table)}"
+        "<p>The slowest connections of each scheme, subflow by subflow; subflows.parquet has all:</p>"
+        f"{_plain_table(slowest(result))}"
     )
 
 

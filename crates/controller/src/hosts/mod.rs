@@ -85,6 +85,8 @@ pub(crate) struct Hosts {
     /// Agents that have not yet said which hosts they represent.
     newcomers: Newcomers<AgentId>,
     by_host: BTreeMap<NodeId, AgentId>,
+    /// Hosts with an agent, as the controller was told last.
+    known: BTreeSet<NodeId>,
     /// Unanswered requests for paths, with the agent and its number of the request.
     requests: BTreeMap<u64, (AgentId, u64)>,
     last: u64,
@@ -105,6 +107,7 @@ impl Hosts {
             agents: BTreeMap::new(),
             newcomers: Newcomers::new(HostsConfig::default().agents),
             by_host: BTreeMap::new(),
+            known: BTreeSet::new(),
             requests: BTreeMap::new(),
             last: 0,
             announce: false,
@@ -230,6 +233,16 @@ impl Hosts {
                 Some(Input::ReleasePaths { request, owner, assignment })
             }
         }
+    }
+
+    /// What the controller has to be told: hosts that have an agent now, or have none any more.
+    pub(crate) fn changes(&mut self) -> Vec<Input> {
+        let now: BTreeSet<NodeId> = self.by_host.keys().copied().collect();
+        let input = |&host: &NodeId, speaks| Input::Agent { host, speaks };
+        let gone = self.known.difference(&now).map(|host| input(host, false));
+        let changes = gone.chain(now.difference(&self.known).map(|host| input(host, true))).collect();
+        self.known = now;
+        changes
     }
 
     /// Takes the lines queued for an agent; leaves it the given buffer.

@@ -80,6 +80,21 @@ fn agents_announce_what_their_hosts_send() {
     assert!(read(&mut hosts, other).0.contains("10.0.0.1 is no host that this agent speaks for"));
 }
 
+#[test]
+fn the_controller_hears_once_which_hosts_have_an_agent() {
+    let mut hosts = hosts();
+    assert_eq!(hosts.changes(), []);
+    let one = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    let host = hosts.host("10.0.0.1".parse().unwrap()).unwrap();
+    assert_eq!(hosts.changes(), [Input::Agent { host, speaks: true }]);
+    // Another agent takes over: nothing changes for the host.
+    let again = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    hosts.disconnect(one, "test");
+    assert_eq!(hosts.changes(), []);
+    hosts.disconnect(again, "test");
+    assert_eq!(hosts.changes(), [Input::Agent { host, speaks: false }]);
+}
+
 fn greeted_announcing(hosts: &mut Hosts) -> AgentId {
     let id = hosts.connect(Nanos::ZERO, "test".into(), None).unwrap();
     hosts.line(id, br#"{"hello":{"version":1,"hosts":["10.0.7.1"]}}"#);

@@ -1,0 +1,46 @@
+//! What became of the subflows of transfers that have several: which way each went, and what it carried.
+
+use super::Hosts;
+use crate::network::Network;
+use crate::outcome::SubflowOutcome;
+use crate::subflow::Subflow;
+use crate::tap::Tap;
+use pathloom_model::FiveTuple;
+
+impl Hosts {
+    /// Notes a subflow that is about to close, with the way that its data would take now.
+    pub(super) fn note_subflow<T: Tap>(&mut self, network: &Network<T>, slot: usize) {
+        let five_tuple = network.lanes.five_tuple(slot);
+        let subflow = self.subflows.get(slot);
+        if self.transfers.subflows(subflow.transfer).len() > 1 {
+            let uplink = subflow.interfaces[0].uplink();
+            let mut row = row_of(subflow, five_tuple);
+            row.links = network.trace(uplink, self.headers(row.transfer, five_tuple));
+            self.closed_subflows.push(row);
+        }
+    }
+
+    /// All subflows so far of transfers that have several, by transfer and source port.
+    pub(crate) fn subflow_outcomes<T: Tap>(&self, network: &Network<T>) -> Vec<SubflowOutcome> {
+        let several = |subflow: &Subflow| !subflow.closed && self.transfers.subflows(subflow.transfer).len() > 1;
+        let open = self.subflows.live().filter(|(_, subflow)| several(subflow)).map(|(slot, subflow)| {
+            let five_tuple = network.lanes.five_tuple(slot);
+            let links = network.trace(subflow.interfaces[0].uplink(), self.headers(subflow.transfer, five_tuple));
+            SubflowOutcome { links, ..row_of(subflow, five_tuple) }
+        });
+        let mut rows: Vec<SubflowOutcome> = self.closed_subflows.iter().cloned().chain(open).collect();
+        rows.sort_by_key(|row| (row.transfer, row.five_tuple));
+        rows
+    }
+}
+
+fn row_of(subflow: &Subflow, five_tuple: FiveTuple) -> SubflowOutcome {
+    SubflowOutcome {
+        transfer: subflow.transfer,
+        five_tuple,
+        links: Vec::new(),
+        delivered_bytes: subflow.receiver.delivered_bytes(),
+        retransmits: subflow.sender.retransmits(),
+        timeouts: subflow.sender.timeouts(),
+    }
+}

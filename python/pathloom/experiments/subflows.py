@@ -1,0 +1,60 @@
+"""The table of subflows: which way the parts of a connection went, and what each carried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from pathloom.experiments.execution import RunOutcome
+from pathloom.fabrics import Fabric
+
+SUBFLOW_SCHEMA = {
+    "scheme": pl.String,
+    "run": pl.UInt32,
+    "flow": pl.UInt32,
+    "subflow": pl.UInt32,
+    "src_address": pl.String,
+    "dst_address": pl.String,
+    "src_port": pl.UInt16,
+    "path": pl.String,
+    "delivered_bytes": pl.Int64,
+    "share": pl.Float64,
+    "retransmits": pl.UInt32,
+    "timeouts": pl.UInt32,
+}
+"""Columns of the table of subflows, one row per subflow of a flow that has several.
+
+`path` has the names of the nodes that the subflow's data passed, from host to host, as the rules were when the subflow
+ended or at the end of the run. `share` is the part of the bytes of all subflows of the flow that this one delivered, 0
+to 1; it is null if none delivered anything.
+"""
+
+
+def subflow_table(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
+    """One row per subflow and run; the lab, which does not look into connections, has none."""
+    frames = [_subflows_of(fabric, one) for one in outcomes if one.outcome.get("subflows")]
+    frames = [frame for frame in frames if frame.height]
+    return pl.concat(frames) if frames else pl.DataFrame(schema=SUBFLOW_SCHEMA)
+
+
+def _subflows_of(fabric: Fabric, one: RunOutcome) -> pl.DataFrame:
+    columns = one.outcome["subflows"]
+    names, links = fabric.names, fabric.links
+    nodes = ([links["source"][way[0]], *(links["target"][link] for link in way)] for way in columns["links"])
+    frame = pl.DataFrame(
+        {
+            **{name: columns[name] for name in SUBFLOW_SCHEMA if name in columns},
+            "path": [" ".join(names[node] for node in way) for way in nodes],
+            "scheme": np.full(len(columns["flow"]), one.job.label, dtype=object),
+            "run": np.full(len(columns["flow"]), one.job.run, dtype=np.uint32),
+        },
+        schema_overrides={"scheme": pl.String, "path": pl.String},
+    )
+    whole = pl.col("delivered_bytes").sum().over("flow")
+    frame = frame.with_columns(
+        subflow=pl.int_range(pl.len()).over("flow"),
+        share=pl.when(whole > 0).then(pl.col("delivered_bytes") / whole),
+    )
+    return frame.select(pl.col(name).cast(kind) for name, kind in SUBFLOW_SCHEMA.items())
