@@ -169,8 +169,12 @@ class Row(_Part):
     """By default all."""
     over: tuple[str, ...] = ()
     """Schemes that it is compared with."""
+    over_case: str | None = None
+    """Case whose runs it is compared with. `case` has to say which case is compared."""
+    over_scheme: str | None = None
+    """The scheme in `over_case`, if it has another name there."""
     compared: Literal["gain", "saving"] = "gain"
-    """100 (a / b - 1), or 100 (1 - a / b), where a is the scheme and b what it is compared with."""
+    """100 (a / b - 1), or 100 (1 - a / b), where a is what the row is about and b what it is compared with."""
     across: Literal["mean", "least", "most"] = "mean"
     """Which value counts where several cases, or schemes to compare with, give several."""
     cause: str | None = None
@@ -226,7 +230,17 @@ class Figure(_Part):
         for row in self.rows:
             if row.case is not None and row.case not in labels:
                 raise bad_input(f"row `{row.label}`: case `{row.case}` is not one of {', '.join(labels)}")
-            for scheme in [*([row.scheme] if row.scheme else []), *row.over]:
+            if row.over_case is not None and (
+                row.over_case not in labels or row.case in (None, row.over_case) or row.over
+            ):
+                raise bad_input(
+                    f"row `{row.label}`: over_case `{row.over_case}`: expected another case than `case`, no over"
+                )
+            for scheme in [
+                *([row.scheme] if row.scheme else []),
+                *([row.over_scheme] if row.over_scheme else []),
+                *row.over,
+            ]:
                 if scheme not in schemes:
                     raise bad_input(f"row `{row.label}`: scheme `{scheme}` is not one of {', '.join(schemes)}")
             if row.scheme is None and row.metric is not None and len(schemes) > 1:

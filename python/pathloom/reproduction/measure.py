@@ -323,6 +323,10 @@ def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[s
         if row.case not in (None, one.case.label) or scheme not in one.schemes:
             continue
         own = _vector(measure, data[one.case.label, scheme])
+        if row.over_case is not None:
+            other_case = data.get((row.over_case, row.over_scheme or scheme))
+            vectors += [_compared(row.compared, own, _vector(measure, other_case))] if other_case else []
+            continue
         bound = _bound(measure, data[one.case.label, scheme]) if bound == "exactly" and not row.over else bound
         others = [_vector(measure, data[one.case.label, other]) for other in row.over if other in one.schemes]
         vectors += [_compared(row.compared, own, other) for other in others] if row.over else [own]

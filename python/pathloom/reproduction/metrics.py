@@ -75,6 +75,19 @@ def _throughput(run: RunData, takes: Takes) -> float | None:
     return _times(100.0, mean(_values(run, takes, "throughput")))
 
 
+def _interface_values(run: RunData, takes: Takes) -> list[float]:
+    """Throughput of the flows as a share of what one interface can carry, however many a host has."""
+    # A flow of a host with two interfaces has twice the optimum.
+    interfaces = (pl.col("optimum_bps") / run.access_bps).round().clip(lower_bound=1.0)
+    values = _flows(run, takes).select(pl.col("throughput") * interfaces)["throughput"]
+    return [float(value) for value in values.drop_nulls().sort()]
+
+
+def _interface_throughput(run: RunData, takes: Takes) -> float | None:
+    """Mean throughput of the flows, in per cent of what one interface can carry."""
+    return _times(100.0, mean(_interface_values(run, takes)))
+
+
 def _worst_throughput(run: RunData, takes: Takes) -> float | None:
     """Throughput of the worst flow, in per cent of the optimum."""
     return _times(100.0, min(_values(run, takes, "throughput"), default=None))
@@ -232,13 +245,15 @@ def goodput_in_time(run: RunData) -> list[tuple[float, float]]:
 
 
 def by_rank(run: RunData, takes: Takes, metric: str) -> list[float]:
-    """What `metric` is the mean of, flow by flow, ascending: throughput, or share."""
+    """What `metric` is the mean of, flow by flow, ascending: one of `RANKED`."""
     if metric == "share":
         return _shares(run, takes)
+    if metric == "interface_throughput":
+        return [100.0 * value for value in _interface_values(run, takes)]
     return [100.0 * value for value in _values(run, takes, "throughput")]
 
 
-RANKED = ("throughput", "share")
+RANKED = ("throughput", "share", "interface_throughput")
 """Metrics that are means over flows which `by_rank` gives one by one."""
 
 
@@ -253,6 +268,7 @@ BOUNDS = {
     "makespan": "at least",
     "flows_below": "at least",
     "throughput": "at most",
+    "interface_throughput": "at most",
     "worst_throughput": "at most",
     "flows_at_least": "at most",
     "share": "at most",
@@ -273,6 +289,7 @@ def bound(run: RunData, takes: Takes, metric: str) -> str:
 
 METRICS: dict[str, Metric] = {
     "throughput": _throughput,
+    "interface_throughput": _interface_throughput,
     "worst_throughput": _worst_throughput,
     "goodput_share": _goodput_share,
     "flows_at_least": _flows_at_least,
