@@ -36,7 +36,7 @@ def test_the_promised_keys_are_there(fabric: Fabric) -> None:
         "fct_s": {"mean", "p50", "p95", "p99", "mouse", "rabbit", "elephant"},
         "flows": {"started", "finished"},
         "packets": {"sent", "dropped", "hops"},
-        "control": {"messages", "rules_max", "routes", "reroutes", "busy_share"},
+        "control": {"messages", "rules_max", "routes", "reroutes", "busy_share", "sizes"},
     }
     for row in content["schemes"]:
         assert {"scheme", "runs", "wall_s", "hops_per_wall_s", *promised} <= set(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -38,6 +39,17 @@ def test_every_subflow_has_its_path_and_its_share(cli: Cli, tmp_path: Path) -> N
     report = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "<h2>Subflows</h2>" in report
     assert re.search(r"h\d+ e\d_\d a\d_\d c\d a\d_\d e\d_\d h\d+", report), "a path"
+
+
+def test_the_sizes_of_caches_are_in_the_results(cli: Cli) -> None:
+    schemes = "ecmp,mptcp-aware:subflows=4"
+    done = cli("compare", *SETUP, "--schemes", schemes, "--runs", "2", "--json", "-")
+    plain, aware = json.loads(done.out)["schemes"]
+    assert plain["control"]["sizes"] == {}
+    # A set of paths for each direction of 16 connections would be 32; the ways back take those of their flows.
+    assert aware["control"]["sizes"] == {"most cached path sets": 16, "most known connections": 16}
+    told = cli("compare", *SETUP, "--schemes", schemes, "--runs", "2").out
+    assert re.search(r"most cached path sets +16", told)
 
 
 def test_without_subflows_there_is_no_table_of_them(cli: Cli, tmp_path: Path) -> None:

@@ -61,6 +61,11 @@ impl Controller {
         Counts { rules_now, ..self.context.counts }
     }
 
+    /// How much the scheme in charge keeps ([`pathloom_scheme::Scheme::sizes`]).
+    pub fn scheme_sizes(&self) -> Vec<(&'static str, u64)> {
+        self.in_charge.scheme.sizes()
+    }
+
     /// How long it took to set up paths, from the scheme's wish to the last confirmation.
     pub fn set_up_times(&self) -> &DurationHistogram {
         &self.routes.set_up

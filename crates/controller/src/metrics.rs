@@ -47,6 +47,7 @@ pub(crate) struct Sample {
     solver: DurationHistogram,
     lag: DurationHistogram,
     busy_share: f64,
+    sizes: Vec<(&'static str, u64)>,
     links: [(&'static str, u64); 3],
     /// Cables used at other ports than configured, and differences from the configuration that are not used.
     cabling: [(&'static str, u64); 2],
@@ -114,6 +115,7 @@ impl Hub {
         sample.control = controller.counts();
         sample.set_up = *controller.set_up_times();
         sample.busy_share = view.busy_share;
+        sample.sizes = controller.scheme_sizes();
         let mut phases = [0u64; 3];
         for flow in view.flows.values() {
             phases[if flow.pending.is_some() { 1 } else { usize::from(flow.route.is_some()) * 2 }] += 1;
@@ -217,6 +219,10 @@ impl Sample {
         let cabling = self.cabling.iter().map(|&(what, count)| (what.to_owned(), count)).collect::<Vec<_>>();
         let help = "Where the cabling differs from the configuration: used at other ports, or not used.";
         gauges(out, "cabling_differences", help, "treatment", &cabling)?;
+        if !self.sizes.is_empty() {
+            let sizes = self.sizes.iter().map(|&(what, size)| (what.to_owned(), size)).collect::<Vec<_>>();
+            gauges(out, "scheme_size", "How much the scheme in charge keeps.", "what", &sizes)?;
+        }
         gauge(out, "flows_held", "Flows told to wait.", self.held as f64)?;
         gauge(out, "rules_max", "Most rules that one switch should have.", f64::from(counts.rules_now))?;
         gauge(out, "busy_share", "Share of a core that the controller takes.", self.busy_share)?;

@@ -119,8 +119,11 @@ pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bou
 
 /// What control cost.
 pub fn control_dict<'py>(py: Python<'py>, control: &ControlOutcome) -> PyResult<Bound<'py, PyDict>> {
-    let ControlOutcome { messages, rules_max, routes, reroutes, polls, polling_period, busy_share } = *control;
+    let &ControlOutcome { messages, rules_max, routes, reroutes, polls, polling_period, busy_share, ref sizes } = control;
     let dict = PyDict::new(py);
+    let of_scheme = PyDict::new(py);
+    sizes.iter().try_for_each(|(name, size)| of_scheme.set_item(name, size))?;
+    dict.set_item("sizes", of_scheme)?;
     dict.set_item("messages", messages)?;
     dict.set_item("rules_max", rules_max)?;
     dict.set_item("routes", routes)?;

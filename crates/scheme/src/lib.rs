@@ -66,6 +66,11 @@ pub trait Scheme: Send {
         None
     }
 
+    /// How much the scheme keeps, by what it is, such as `("cached path sets", 56)`: for results and metrics.
+    fn sizes(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// Carries out a job of [`Action::Solve`]. It runs beside the controller (on a thread when live), so it is a plain
     /// function of an owned view and the job's input.
     fn solver(&self) -> fn(&View, &State) -> State {

@@ -529,6 +529,7 @@ impl ControlPlane {
             polls,
             polling_period: self.controller.counts().polling_period(),
             busy_share: if now == 0 { 0.0 } else { (self.busy as f64 / now as f64).min(1.0) },
+            sizes: self.controller.scheme_sizes(),
         }
     }
 }

@@ -101,7 +101,7 @@ pub struct PacketTotals {
 }
 
 /// What control cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControlOutcome {
     /// Messages between controller, switches and hosts, both ways.
     pub messages: u64,
@@ -117,6 +117,8 @@ pub struct ControlOutcome {
     pub polling_period: Option<Nanos>,
     /// Share of the run that the controller was busy.
     pub busy_share: f64,
+    /// How much the scheme keeps, by what it is.
+    pub sizes: Vec<(&'static str, u64)>,
 }
 
 /// A run, so far or whole.

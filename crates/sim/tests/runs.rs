@@ -115,7 +115,7 @@ fn the_same_settings_give_the_same_outcome_in_one_go_or_in_slices() {
         }
         let sliced = sliced.outcome();
         assert_eq!(whole.flows, sliced.flows, "{scheme}");
-        assert_eq!((whole.packets, whole.control), (sliced.packets, sliced.control), "{scheme}");
+        assert_eq!((whole.packets, &whole.control), (sliced.packets, &sliced.control), "{scheme}");
         assert_eq!(unfinished(&whole), 0);
         assert_ne!(whole.flows, Case { seed: 2, scheme, ..CASE }.run().flows);
     }

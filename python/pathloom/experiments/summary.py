@@ -54,10 +54,20 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
             "routes": sum(run["control"]["routes"] for run in runs),
             "reroutes": sum(run["control"]["reroutes"] for run in runs),
             "busy_share": mean(_known(run["control"]["busy_share"] for run in runs)),
+            "sizes": _largest_sizes(runs),
         },
         "wall_s": wall_s,
         "hops_per_wall_s": packets["hops"] / wall_s if wall_s > 0 else None,
     }
+
+
+def _largest_sizes(runs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How much the scheme kept at most in any run, by what it is."""
+    largest: dict[str, int] = {}
+    for run in runs:
+        for name, size in run["control"].get("sizes", {}).items():
+            largest[name] = max(size, largest.get(name, 0))
+    return largest
 
 
 def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:

@@ -145,11 +145,17 @@ def control_table(schemes: Sequence[Row]) -> Table:
         _Column("flows given a path", per_run("control", "routes"), count_text),
         _Column("reroutes", per_run("control", "reroutes"), count_text),
         _Column("controller busy", lambda row: row["control"]["busy_share"], percent_text),
+        *(_size_column(name) for name in dict.fromkeys(name for row in schemes for name in row["control"]["sizes"])),
         _Column("packets dropped", _dropped_share, percent_text),
         _Column("segments sent again", per_run("retransmits"), count_text),
         _Column("time-outs", per_run("timeouts"), count_text),
     ]
     return _table(schemes, columns)
+
+
+def _size_column(name: str) -> _Column:
+    """How much a scheme keeps of something."""
+    return _Column(name, lambda row: row["control"]["sizes"].get(name), count_text)
 
 
 def difference_table(schemes: Sequence[Row]) -> Table | None:

@@ -21,6 +21,11 @@ pub(super) struct Connections {
 }
 
 impl Connections {
+    /// Connections that are known, those among them whose token is not.
+    pub(super) fn len(&self) -> usize {
+        self.by_token.len() + self.unnamed.len()
+    }
+
     /// Takes in a subflow.
     pub(super) fn add(&mut self, now: Nanos, flow: FlowId, token: Option<u32>) {
         match token {

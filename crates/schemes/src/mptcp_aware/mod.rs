@@ -81,6 +81,8 @@ struct MptcpAware {
     seed: u64,
     cache: PathCache,
     memory: Memory,
+    /// Most sets of paths and most connections that were kept at a time.
+    largest: [usize; 2],
 }
 
 impl Scheme for MptcpAware {
@@ -123,6 +125,12 @@ impl Scheme for MptcpAware {
             Event::RouteRejected { flow, why } => self.memory.backoff.rejected(now.0, flow, &why, Waits::SECONDS),
             _ => {}
         }
+        let kept = [self.cache.len(), self.memory.connections.len()];
+        self.largest = std::array::from_fn(|place| self.largest[place].max(kept[place]));
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, u64)> {
+        vec![("most cached path sets", self.largest[0] as u64), ("most known connections", self.largest[1] as u64)]
     }
 
     fn poll_timeout(&self) -> Option<Nanos> {
@@ -141,7 +149,7 @@ impl Scheme for MptcpAware {
 
 impl MptcpAware {
     fn new(settings: Settings, seed: u64) -> MptcpAware {
-        MptcpAware { settings, seed, cache: PathCache::new(seed), memory: Memory::default() }
+        MptcpAware { settings, seed, cache: PathCache::new(seed), memory: Memory::default(), largest: [0; 2] }
     }
 
     /// Asks for a path for a subflow that has none, unless one was refused a moment ago.

@@ -121,6 +121,11 @@ impl PathCache {
         paths
     }
 
+    /// Sets that are kept.
+    pub(super) fn len(&self) -> usize {
+        self.sets.len()
+    }
+
     /// Forgets all sets: a link has changed. (As published, paths over dead links stay in the sets until they expire.)
     pub(super) fn clear(&mut self) {
         self.sets.clear();
