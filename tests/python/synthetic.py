@@ -18,9 +18,15 @@ RATE_BPS = 10_000_000
 
 
 def outcome(
-    fabric: Fabric, job: Job, flows: int, speed: float, unfinished: int = 0, long_lived: bool = False
+    fabric: Fabric,
+    job: Job,
+    flows: int,
+    speed: float,
+    unfinished: int = 0,
+    long_lived: bool = False,
+    subflows: bool = False,
 ) -> RunOutcome:
-    """One run of `flows` flows, the last `unfinished` of which do not end."""
+    """One run of `flows` flows, the last `unfinished` of which do not end; the first may have a single subflow."""
     rng = np.random.default_rng([job.seed, 7])
     hosts = np.array([index for index, node in enumerate(fabric.nodes) if node["tier"] == "host"], dtype=np.uint32)
     src = rng.integers(0, len(hosts), flows)
@@ -81,6 +87,17 @@ def outcome(
         "control": {"messages": 120, "rules_max": 12, "routes": 30, "reroutes": 7, "polls": 2, "busy_share": 0.004},
         "end_ns": end_ns,
     }
+    if subflows:
+        raw["subflows"] = {
+            "flow": np.zeros(1, dtype=np.uint32),
+            "src_address": ["10.0.0.1"],
+            "dst_address": ["10.0.0.2"],
+            "src_port": np.full(1, 50_000, dtype=np.uint16),
+            "links": [[0]],
+            "delivered_bytes": np.full(1, 1000, dtype=np.int64),
+            "retransmits": np.zeros(1, dtype=np.uint32),
+            "timeouts": np.zeros(1, dtype=np.uint32),
+        }
     return RunOutcome(job, raw, wall_s=0.5)
 
 

@@ -36,7 +36,7 @@ def test_the_promised_keys_are_there(fabric: Fabric) -> None:
         "fct_s": {"mean", "p50", "p95", "p99", "mouse", "rabbit", "elephant"},
         "flows": {"started", "finished"},
         "packets": {"sent", "dropped", "hops"},
-        "control": {"messages", "rules_max", "routes", "reroutes", "busy_share", "sizes"},
+        "control": {"messages", "rules_max", "routes", "reroutes", "busy_share"},
     }
     for row in content["schemes"]:
         assert {"scheme", "runs", "wall_s", "hops_per_wall_s", *promised} <= set(row)
@@ -225,6 +225,7 @@ def test_every_file_of_a_result_is_known_by_name(fabric: Fabric, tmp_path: Path)
         synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2),
         synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, flows=16, long_lived=True),
         synthetic.result(Fabric.from_networkx(diamond().to_networkx()), {"ecmp": 1.0}, runs=1),
+        synthetic.result(fabric, {"mptcp": 1.0}, runs=1, subflows=True),
     ]
     names = {path.name for place, one in enumerate(results) for path in one.save(tmp_path / str(place))}
     assert names == set(FILES), "else a file of an old result stays beside new ones"
