@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from conftest import tree
-from pathloom.experiments.execution import Execution, Wrappers, _Worker
+from pathloom.experiments.execution import Execution, Wrappers
 from pathloom.experiments.settings import Settings
+from pathloom.experiments.workers import Worker
 
 COMMAND = [sys.executable, "-m", "pathloom"]
 ENDLESS = ["--fabric", "fat-tree:k=4", "--traffic", "long-lived", "--duration", "1h"]
@@ -118,15 +119,15 @@ def test_a_run_that_nobody_came_to_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_between_two_threads_ends_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = _Worker.start
+    start = Worker.start
 
-    def start_and_interrupt(worker: _Worker) -> None:
+    def start_and_interrupt(worker: Worker) -> None:
         start(worker)
         raise KeyboardInterrupt
 
     endless = {"fabric": "fat-tree:k=4", "traffic": "long-lived", "schemes": ("ecmp",), "duration": "1h"}
     execution = Execution(Settings.of(endless, "test"), None, Wrappers(pcap=str(tmp_path / "x.pcapng")))
-    monkeypatch.setattr(_Worker, "start", start_and_interrupt)
+    monkeypatch.setattr(Worker, "start", start_and_interrupt)
     execution.run(threads=2)
     assert (execution.interrupted, execution.outcomes) == (True, [])
     assert tree(tmp_path) == []

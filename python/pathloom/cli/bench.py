@@ -10,7 +10,7 @@ from pathloom import _core, benchmark, fault_benchmark, solver_benchmark
 from pathloom.cli import console
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, show_help_if_alone, whole_number
 from pathloom.errors import bad_input
-from pathloom.experiments.execution import default_threads
+from pathloom.experiments.workers import default_threads
 
 app = typer.Typer(help="Measure how fast Pathloom is.", invoke_without_command=True, callback=show_help_if_alone)
 

@@ -30,9 +30,10 @@ from pathloom.cli.options import (
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
-from pathloom.experiments.execution import Wrappers, default_threads
+from pathloom.experiments.execution import Wrappers
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.settings import Settings, read_spec_file
+from pathloom.experiments.workers import default_threads
 from pathloom.specs import split_specs
 
 if TYPE_CHECKING:

@@ -134,7 +134,7 @@ def _carry_out(
 def _results(
     wanted: list[Figure], how: tuple[bool, int, str], jobs: int | None, folder: Path, memory: Memory
 ) -> Iterator[tuple[Reproduced, Path]]:
-    from pathloom.experiments.execution import default_threads
+    from pathloom.experiments.workers import default_threads
     from pathloom.reproduction import measure
     from pathloom.reproduction.page import save
 

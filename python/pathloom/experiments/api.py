@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathloom.errors import SchemeWarning, bad_input
-from pathloom.experiments.execution import Execution, Progress, Wrappers, default_threads, interruptible
+from pathloom.experiments.execution import Execution, Progress, Wrappers
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
+from pathloom.experiments.workers import default_threads, interruptible
 from pathloom.fabrics import Fabric
 from pathloom.specs import SIM, is_python_spec
 

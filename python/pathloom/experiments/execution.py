@@ -1,31 +1,31 @@
-"""Runs: one simulation each, spread over threads, in slices short enough to watch and to stop.
+"""Runs: one simulation each, in slices short enough to watch and to stop.
 
-The simulator does not hold the interpreter while it runs, so threads are all it takes to use every core; a scheme
-written in Python takes it for the moments in which it is asked, and needs no pickling. What a run
-gives depends on its settings and its seed alone: not on the number of threads, nor on how it was sliced.
+What a run gives depends on its settings and its seed alone: not on the number of threads, nor on how it was sliced. A
+scheme written in Python holds the interpreter only while it is asked.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import SchemeError, ToolError, bad_input
+from pathloom.experiments.identity import digests, identity
 from pathloom.experiments.python_schemes import PythonScheme
 from pathloom.experiments.settings import DRAIN, FINISHED, Job, Settings
+from pathloom.experiments.workers import Take, Threads, Work, interruptible
 from pathloom.specs import SIM
 
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from pathloom.experiments.store import Store
 
 SLICE_WALL_S = 0.1
 """How long a slice should take: the time that Ctrl-C has to wait at most, or little more."""
@@ -73,6 +73,10 @@ class RunOutcome:
     """How long nothing had arrived when the run was given up; None where it was not."""
     stolen_share: float = 0.0
     """What the host of a virtual machine gave to others of its processors' time during a run in the lab, 0 to 1."""
+    description: str = ""
+    """What was generated for the run: parameters, sources of tables, load achieved."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of its workload."""
 
 
 NOTED_STOLEN_SHARE = 0.05
@@ -104,6 +108,14 @@ class Wrappers:
                     Path(f"{path}.partial").unlink()
 
 
+class Stop(Protocol):
+    """Tells a run under way to end."""
+
+    def is_set(self) -> bool:
+        """Whether it should end now."""
+        ...
+
+
 Progress = Callable[[Job, float], None]
 """Called with the share (0..1) of a run that is done; from several threads."""
 
@@ -118,10 +130,12 @@ class Execution:
         wrappers: Wrappers,
         in_python: Mapping[str, PythonScheme] | None = None,
         sample_at_s: Sequence[float] = (),
+        store: Store[RunOutcome] | None = None,
     ) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any run starts.
 
-        `sample_at_s` are moments of a run, ascending, at which what has arrived so far is noted.
+        `sample_at_s` are moments of a run, ascending, at which what has arrived so far is noted. Runs that the store
+        holds are not carried out again, and those that are finished are added to it.
         """
         self.settings = settings
         self.in_python = in_python or {}
@@ -133,13 +147,37 @@ class Execution:
         self.failure: SchemeError | ToolError | None = None
         """What ended it early: a scheme written in Python that failed, unless the settings say to keep going."""
         self.jobs = settings.jobs(SIM)
-        first = [job for job in self.jobs if job.run == 1]
+        self._store = store
+        self._finished: dict[Job, RunOutcome] = {}
+        self._names = {job: self._identity(job) for job in self.jobs} if store is not None else {}
+        self.kept = {job for job in self.jobs if self._stored(job) is not None}
+        """The runs that the store holds."""
+        first = [job for job in self.jobs if job.run == 1 and job not in self.kept]
         self._prepared = interruptible(lambda: {job: self._simulation(job) for job in first})
-        self.description = self._prepared[first[0]].description
-        self.notes = self._prepared[first[0]].notes
+        head = self._stored(self.jobs[0]) or self._prepared[self.jobs[0]]
+        self.description = head.description
+        self.notes = list(head.notes)
+
+    def missing(self) -> list[Job]:
+        """The runs that are still to be carried out, seed by seed."""
+        return [job for job in self.jobs if job not in self.kept]
+
+    def release(self) -> None:
+        """Lets go of the runs that are prepared; they are prepared again when they are carried out."""
+        self._prepared.clear()
 
     def _simulation(self, job: Job) -> _core.Simulation:
         return simulation(self.settings, self.fabric_text, job, self.wrappers, self.in_python.get(job.scheme))
+
+    def _identity(self, job: Job) -> str:
+        in_python = self.in_python.get(job.scheme)
+        imported = digests(in_python.files) if in_python is not None else ""
+        return identity(self.settings, job, repr(self.sample_at_s), self.fabric_text or "", imported)
+
+    def _stored(self, job: Job) -> RunOutcome | None:
+        found = self._store.find(self._names[job]) if self._store is not None else None
+        # Its place among the runs is not part of what it gave.
+        return replace(found, job=job) if found is not None else None
 
     def run(
         self,
@@ -156,57 +194,45 @@ class Execution:
         runs that were finished. A scheme that fails ends the runs likewise and is the `failure`, unless the settings
         say to keep going. Any other error in a run ends the others likewise and is raised.
         """
-        stop, lock = threading.Event(), threading.Lock()
-        todo = iter(self.jobs)
-        finished: dict[Job, RunOutcome] = {}
-        errors: list[BaseException] = []
-        failures: dict[Job, SchemeError] = {}
-
-        def work() -> None:
-            while not stop.is_set():
-                with lock:
-                    job = next(todo, None)
-                if job is None:
-                    return
-                try:
-                    outcome = self._carry_out(job, stop, progress)
-                    if outcome is not None and take is not None:
-                        take(outcome)
-                except SchemeError as error:
-                    failures[job] = error
-                    stop.set()
-                    return
-                except BaseException as error:
-                    errors.append(error)
-                    stop.set()
-                    return
-                if outcome is not None and take is None:
-                    finished[job] = outcome
-
-        workers = [_Worker(work, f"run-{number}") for number in range(threads)]
+        works = [Work(self, job) for job in self.missing()]
+        take_one: Take = (lambda work, outcome: work.execution.keep(outcome)) if take is None else _handed(take)
         try:
-            for worker in workers:
-                worker.start()
-            _await(workers)
-        except KeyboardInterrupt:
-            self.interrupted = True
+            ended = Threads(threads).run(works, lambda work, share: progress(work.job, share), take_one)
         finally:
-            stop.set()
-            # A Ctrl-C may have come between two of them. One that has not begun by now finds that it should stop.
-            _await([worker for worker in workers if worker.begun.is_set()])
             # Those that nobody came to would keep their half-written files.
-            self._prepared.clear()
-        if errors:
-            raise errors[0]
-        self.failure = next((failures[job] for job in self.jobs if job in failures), None)
-        self.outcomes = [finished[job] for job in self.jobs if job in finished]
+            self.release()
+        self.interrupted, self.failure = ended.interrupted, ended.failure
+        self.collect()
 
-    def _carry_out(self, job: Job, stop: threading.Event, progress: Progress) -> RunOutcome | None:
+    def keep(self, outcome: RunOutcome) -> None:
+        """Takes a run that is finished: into the store, where there is one."""
+        job = outcome.job
+        if self._store is None:
+            self._finished[job] = outcome
+            return
+        # A file that changed in the meantime may have been read in either form.
+        if self._identity(job) == self._names[job]:
+            self._store.add(self._names[job], outcome)
+            self.kept.add(job)
+        else:
+            self._finished[job] = outcome
+
+    def collect(self) -> None:
+        """Fills `outcomes` with the runs that are finished."""
+        found = {job: self._finished.get(job) or self._stored(job) for job in self.jobs}
+        self.outcomes = [outcome for outcome in found.values() if outcome is not None]
+
+    def carry_out(self, job: Job, stop: Stop, progress: Callable[[float], None]) -> RunOutcome | None:
+        """Carries out one run; None when it was stopped. Raises `PathloomError` and `SchemeError`."""
         try:
             simulation = self._prepared.pop(job, None) or self._simulation(job)
         except PathloomError as error:
             raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
-        return _advance(simulation, job, self.settings, self.sample_at_s, stop, progress)
+        return advance(simulation, job, self.settings, self.sample_at_s, stop, progress)
+
+
+def _handed(take: Callable[[RunOutcome], None]) -> Take:
+    return lambda _work, outcome: take(outcome)
 
 
 def simulation(
@@ -249,62 +275,13 @@ def drain(settings: Settings) -> int:
     return min(max(int(LONGEST_S / settings.duration_s) - 1, DRAIN), MOST_DRAIN)
 
 
-def interruptible(call: Callable[[], Result]) -> Result:
-    """Makes a call into the core on another thread, so that Ctrl-C is answered while it lasts."""
-    results: list[Result] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:
-            errors.append(error)
-
-    worker = _Worker(work, "prepare")
-    worker.start()
-    _await([worker])
-    if errors:
-        raise errors[0]
-    return results[0]
-
-
-class _Worker:
-    """A thread that tells when it has begun and when it has ended.
-
-    `Thread.join` will not do: a Ctrl-C that comes in it makes Python 3.11 take a thread that still runs for one that
-    has ended.
-    """
-
-    def __init__(self, work: Callable[[], None], name: str) -> None:
-        self.begun, self.ended = threading.Event(), threading.Event()
-        self._work = work
-        self._thread = threading.Thread(target=self._whole, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def _whole(self) -> None:
-        self.begun.set()
-        try:
-            self._work()
-        finally:
-            self.ended.set()
-
-
-def _await(workers: Sequence[_Worker]) -> None:
-    """Waits for threads to end, and wakes up often: Python answers Ctrl-C between two waits."""
-    for worker in workers:
-        while not worker.ended.wait(0.1):
-            pass
-
-
-def _advance(
+def advance(
     simulation: _core.Simulation,
     job: Job,
     settings: Settings,
     sample_at_s: Sequence[float],
-    stop: threading.Event,
-    progress: Progress,
+    stop: Stop,
+    progress: Callable[[float], None],
 ) -> RunOutcome | None:
     """Advances a run to its end, slice by slice; None when it was stopped. Raises `SchemeError`."""
     started, duration_s = time.perf_counter(), settings.duration_s
@@ -328,16 +305,24 @@ def _advance(
         ratio = SLICE_WALL_S / max(took, 1e-9)
         slice_s *= min(max(ratio, 1 / SLICE_CHANGE_MOST), SLICE_CHANGE_MOST)
         slice_s = max(slice_s, LEAST_SLICE_S)
-        progress(job, min(reached / duration_s, 0.99))
+        progress(min(reached / duration_s, 0.99))
     _check_scheme(simulation, job, settings)
     silent_s = None if simulation.done or silence is None else silence.limit_s
     simulation.finish()
     outcome = simulation.outcome()
     # A run that ends early delivers nothing more.
     samples += [_sample(simulation, at_s) for at_s in sample_at_s[len(samples) :]]
-    progress(job, 1.0)
-    took_s = time.perf_counter() - started
-    return RunOutcome(job, outcome, took_s, simulation.troubles, tuple(samples), silent_s)
+    progress(1.0)
+    return RunOutcome(
+        job,
+        outcome,
+        wall_s=time.perf_counter() - started,
+        trouble=simulation.troubles,
+        samples=tuple(samples),
+        silent_s=silent_s,
+        description=simulation.description,
+        notes=tuple(simulation.notes),
+    )
 
 
 def _check_scheme(simulation: _core.Simulation, job: Job, settings: Settings) -> None:
@@ -386,8 +371,3 @@ def fault_time_s(fault: str) -> float:
 def _sample(simulation: _core.Simulation, at_s: float) -> Sample:
     outcome = simulation.outcome()
     return Sample(at_s, int(outcome["flows"]["delivered_bytes"].sum()), outcome["control"]["polling_period_s"])
-
-
-def default_threads() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

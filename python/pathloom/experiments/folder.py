@@ -12,6 +12,9 @@ from pathlib import Path
 
 from pathloom.errors import bad_input
 
+PARTIAL = ".partial-"
+"""How the names of files and folders begin that are not whole yet."""
+
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a file beside `path` and puts it in place at once.
@@ -19,7 +22,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     Raises `PathloomError` when that cannot be done; then `path` is as it was before.
     """
     try:
-        handle, name = tempfile.mkstemp(prefix=".partial-", suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=PARTIAL, suffix=path.suffix, dir=path.parent)
     except OSError as error:
         raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
     os.close(handle)
@@ -45,7 +48,7 @@ def replace_files(
     folder holds what it held.
     """
     try:
-        aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
+        aside = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=folder))
     except OSError as error:
         raise bad_input(f"cannot write to `{folder}`: {reason(error)}") from None
     name = ""
@@ -68,6 +71,11 @@ def replace_files(
 def write_text(path: Path, text: str) -> None:
     """Writes a text file whole."""
     write_whole(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file whole."""
+    write_whole(path, lambda partial: partial.write_bytes(content))
 
 
 def check_writable(path: Path) -> None:

@@ -31,12 +31,12 @@ from pathloom.experiments.execution import (
     RunOutcome,
     Sample,
     Wrappers,
-    interruptible,
     simulation,
     stolen_text,
 )
 from pathloom.experiments.folder import check_writable, write_whole
 from pathloom.experiments.settings import DRAIN, Job, LabSettings, Settings
+from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule

@@ -14,7 +14,6 @@ from pathloom.experiments.execution import (
     Progress,
     RunOutcome,
     Wrappers,
-    interruptible,
     stolen_text,
 )
 from pathloom.experiments.python_schemes import load_scheme
@@ -22,11 +21,12 @@ from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.summary import run_summary
 from pathloom.experiments.tables import flow_table
+from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
 from pathloom.reproduction.definitions import POINTS, Case, Figure, Measure, Row
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
-from pathloom.reproduction.runs import Kept, Memory, identity, keep, key
+from pathloom.reproduction.runs import Kept, Memory, keep, key, run_name
 from pathloom.specs import LAB, SIM, is_python_spec
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def plan(figure: Figure, quick: bool, seed: int, world: str = SIM) -> list[Plann
 
 def runs_to_do(figure: Figure, plans: Iterable[Planned], memory: Memory) -> int:
     """How many runs are still to be carried out for these cases."""
-    return len({identity(one.settings, job, one.sample_at_s) for one in plans for job in _missing(figure, one, memory)})
+    return len({run_name(one.settings, job, one.sample_at_s) for one in plans for job in _missing(figure, one, memory)})
 
 
 def reproduce(

@@ -6,7 +6,6 @@ can be interrupted and gone on with.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -15,12 +14,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pathloom import _core, native
+from pathloom import native
 from pathloom.experiments import stats, summary, tables
 from pathloom.experiments.execution import NOTED_STOLEN_SHARE
-from pathloom.experiments.folder import write_text
-from pathloom.experiments.inputs import named_files
+from pathloom.experiments.identity import digests, identity
 from pathloom.experiments.settings import Job, Settings
+from pathloom.experiments.store import Store
 from pathloom.reproduction import metrics
 from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.metrics import METRICS, RANKED, RunData, bound, by_rank, goodput_in_time
@@ -70,61 +69,63 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-@dataclass
-class Memory:
-    """Runs by what they depend on."""
+class KeptCodec:
+    """What is left of a run, as JSON."""
 
-    folder: Path | None = None
-    """Where runs are kept beyond this process; None for nowhere."""
-    runs: dict[str, Kept] = field(default_factory=dict)
+    suffix = ".json"
+
+    def encode(self, value: Kept) -> bytes:
+        """See `pathloom.experiments.store.Codec`."""
+        return (json.dumps(asdict(value), allow_nan=False) + "\n").encode()
+
+    def decode(self, content: bytes) -> Kept | None:
+        """See `pathloom.experiments.store.Codec`."""
+        try:
+            record: dict[str, Any] = json.loads(content)
+            goodput = [(float(at_s), float(kbps)) for at_s, kbps in record["goodput"]]
+            values, bounds, ranks = (dict(record[name]) for name in ("values", "bounds", "ranks"))
+            return Kept(values, bounds, ranks, goodput, float(record.get("stolen_share", 0.0)))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+class Memory:
+    """Runs by what they depend on, shared by figures."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder` is where runs are kept beyond this process; None for nowhere."""
+        self._store = Store(folder, KeptCodec()) if folder is not None else None
+        self._runs: dict[str, Kept] = {}
 
     def find(
         self, settings: Settings, job: Job, sample_at_s: Sequence[float], measures: Iterable[Measure]
     ) -> Kept | None:
         """A run that was carried out before, if all that is asked of it was kept."""
-        name = identity(settings, job, sample_at_s)
-        found = self.runs.get(name) or self._read(name)
+        name = run_name(settings, job, sample_at_s)
+        found = self._runs.get(name) or self._read(name)
         if found is None or any(key(one) not in found.values for one in measures):
             return None
-        self.runs[name] = found
+        self._runs[name] = found
         return found
 
     def add(self, settings: Settings, job: Job, sample_at_s: Sequence[float], kept: Kept) -> None:
         """Keeps a run. Raises `PathloomError` when its file cannot be written."""
-        name = identity(settings, job, sample_at_s)
-        self.runs[name] = kept
-        if self.folder is not None:
-            record = {"scheme": job.scheme, "seed": job.seed, "traffic": settings.traffic, **asdict(kept)}
-            write_text(self.folder / f"{name}.json", json.dumps(record, allow_nan=False) + "\n")
+        name = run_name(settings, job, sample_at_s)
+        self._runs[name] = kept
+        if self._store is not None:
+            self._store.add(name, kept)
 
     def _read(self, name: str) -> Kept | None:
-        if self.folder is None:
-            return None
-        try:
-            record: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
-            goodput = [(float(at_s), float(kbps)) for at_s, kbps in record["goodput"]]
-            values, bounds, ranks = (dict(record[name]) for name in ("values", "bounds", "ranks"))
-            kept = Kept(values, bounds, ranks, goodput, float(record.get("stolen_share", 0.0)))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # Not there, or not whole: it is carried out again.
-        # So is one that lacked the machine, now that the machine may be there.
-        return kept if kept.stolen_share <= NOTED_STOLEN_SHARE else None
+        kept = self._store.find(name) if self._store is not None else None
+        # One that lacked the machine is carried out again, now that the machine may be there.
+        return kept if kept is not None and kept.stolen_share <= NOTED_STOLEN_SHARE else None
 
 
-def identity(settings: Settings, job: Job, sample_at_s: Sequence[float]) -> str:
-    """All that the numbers of a run depend on, in short: its settings and seed, and the program."""
-    alone = settings.model_copy(update={"schemes": (job.scheme,), "runs": 1, "seed": job.seed})
-    text = "\n".join([_program(settings.worlds), alone.model_dump_json(), repr(tuple(sample_at_s)), *_files(alone)])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-_digests: dict[str, str] = {}
-
-
-def _program(worlds: Sequence[str]) -> str:
-    """Digest of what carries runs out in these worlds, and of what measures them."""
-    files = [str(_core.__file__), metrics.__file__, tables.__file__, summary.__file__, stats.__file__]
-    return "".join([*map(_digest, files), *(_laboratory() if LAB in worlds else [])])
+def run_name(settings: Settings, job: Job, sample_at_s: Sequence[float]) -> str:
+    """The identity of a run and of what measures it."""
+    measured_by = [metrics.__file__, tables.__file__, summary.__file__, stats.__file__]
+    lab = _laboratory() if LAB in settings.worlds else []
+    return identity(settings, job, repr(tuple(sample_at_s)), digests(measured_by), *lab)
 
 
 def _laboratory() -> list[str]:
@@ -132,17 +133,6 @@ def _laboratory() -> list[str]:
     from pathloom.lab import daemons, system
 
     own = sorted(str(path) for path in Path(system.__file__).parent.glob("*.py"))
-    programs = [path for path in (system.find_tool("ovs-vswitchd"), native.find()) if path is not None]
+    programs = [str(path) for path in (system.find_tool("ovs-vswitchd"), native.find()) if path is not None]
     machine = (os.uname().release, system.usual_daemons(), daemons.allocator())
-    return [*map(_digest, [*own, *programs]), repr(machine)]
-
-
-def _files(settings: Settings) -> list[str]:
-    """Digests of the files that a run reads: traces, and schemes in Python."""
-    return [_digest(path) for path in named_files([settings.fabric, settings.traffic, *settings.schemes])]
-
-
-def _digest(path: str) -> str:
-    if path not in _digests:
-        _digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return _digests[path]
+    return [digests([*own, *programs]), repr(machine)]

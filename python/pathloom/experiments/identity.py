@@ -1,0 +1,63 @@
+"""What a run depends on, as a short name: equal names mean equal figures.
+
+The name is a digest of the settings of the run, its seed, the content of the files that it reads, and the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from pathloom import _core
+from pathloom.experiments.inputs import named_files
+from pathloom.experiments.settings import Job, Settings
+
+LETTERS = 32
+"""Length of a name."""
+
+_digests: dict[tuple[str, int, int, int], str] = {}
+"""Digests of files by path, inode, size and time of the last change."""
+
+
+def identity(settings: Settings, job: Job, *parts: str) -> str:
+    """The name of a run. `parts` are further things that it depends on.
+
+    >>> settings = Settings.of({"fabric": "diamond", "traffic": "long-lived", "schemes": ("ecmp", "spt"), "runs": 2})
+    >>> more = settings.model_copy(update={"runs": 5, "schemes": ("ecmp",)})
+    >>> names = [identity(one, one.jobs("sim")[0]) for one in (settings, more)]
+    >>> names[0] == names[1] != identity(settings, settings.jobs("sim")[1])
+    True
+    """
+    alone = alone_settings(settings, job)
+    files = named_files([alone.fabric, alone.traffic, *alone.schemes])
+    text = "\n".join([program_digest(), alone.model_dump_json(), *map(digest, files), *parts])
+    return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
+
+
+def alone_settings(settings: Settings, job: Job) -> Settings:
+    """The settings that matter to a run: how many others there are does not, nor what is worked out of it."""
+    mine = {"schemes": (job.scheme,), "runs": 1, "seed": job.seed, "worlds": (job.world,), "yardstick": False}
+    return settings.model_copy(update=mine)
+
+
+def program_digest() -> str:
+    """Digest of what carries out a run in the simulator."""
+    from pathloom.experiments import execution, python_schemes
+
+    return digests([str(_core.__file__), execution.__file__, python_schemes.__file__])
+
+
+def digests(paths: Iterable[str]) -> str:
+    """Digests of files, one after the other."""
+    return "".join(map(digest, paths))
+
+
+def digest(path: str) -> str:
+    """SHA-256 of a file in hexadecimal digits. It is read again only when it has changed."""
+    status = os.stat(path)  # noqa: PTH116
+    known = (path, status.st_ino, status.st_size, status.st_mtime_ns)
+    if known not in _digests:
+        _digests[known] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return _digests[known]

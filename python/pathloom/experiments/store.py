@@ -1,0 +1,145 @@
+"""Finished runs in a folder, one file each, so that what takes hours can be interrupted and gone on with.
+
+A file is there whole or not at all, and its name is the `identity` of its run. So a run that was stored is never
+carried out again, and one whose settings, files or program have changed is never taken for the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from pathloom.errors import bad_input
+from pathloom.experiments.execution import RunOutcome, Sample
+from pathloom.experiments.folder import PARTIAL, OutFolder, write_bytes
+from pathloom.experiments.settings import Job
+
+Value = TypeVar("Value")
+
+RUNS = "runs"
+"""The folder of finished runs in a results folder."""
+_TABLES = ("flows", "links")
+"""Parts of an outcome that are columns of numbers."""
+
+
+class Codec(Protocol[Value]):
+    """How the runs of a store are written."""
+
+    suffix: str
+
+    def encode(self, value: Value) -> bytes:
+        """The content of a file."""
+        ...
+
+    def decode(self, content: bytes) -> Value | None:
+        """What a file holds; None where it is not whole."""
+        ...
+
+
+class Store(Generic[Value]):
+    """Runs by name, in a folder."""
+
+    def __init__(self, folder: Path, codec: Codec[Value]) -> None:
+        self.folder = folder
+        self._codec = codec
+
+    def find(self, name: str) -> Value | None:
+        """A run that was stored; None where it is not there, or not whole: then it is to be carried out again."""
+        try:
+            content = (self.folder / f"{name}{self._codec.suffix}").read_bytes()
+        except OSError:
+            return None
+        return self._codec.decode(content)
+
+    def add(self, name: str, value: Value) -> None:
+        """Stores a run. Raises `PathloomError` when its file cannot be written."""
+        write_bytes(self.folder / f"{name}{self._codec.suffix}", self._codec.encode(value))
+
+
+class OutcomeCodec:
+    """Outcomes of runs as NumPy's zip files: the columns of flows and links, and all else as JSON. Nothing is lost."""
+
+    suffix = ".npz"
+
+    def encode(self, value: RunOutcome) -> bytes:
+        """See `Codec`."""
+        outcome = dict(value.outcome)
+        columns = {f"{table}.{name}": column for table in _TABLES for name, column in outcome.pop(table).items()}
+        record = {**{name: part for name, part in vars(value).items() if name != "outcome"}, "rest": outcome}
+        record["job"] = asdict(value.job)
+        record["samples"] = [asdict(sample) for sample in value.samples]
+        buffer = io.BytesIO()
+        # JSON writes every number so that it is read again as the same.
+        np.savez_compressed(buffer, record=np.array(json.dumps(record)), **columns)
+        return buffer.getvalue()
+
+    def decode(self, content: bytes) -> RunOutcome | None:
+        """See `Codec`."""
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            record: dict[str, Any] = json.loads(str(arrays.pop("record")))
+            outcome: dict[str, Any] = {table: {} for table in _TABLES}
+            for name, column in arrays.items():
+                table, _, column_name = name.partition(".")
+                outcome[table][column_name] = column
+            outcome.update(record.pop("rest"))
+            record["job"] = Job(**record["job"])
+            record["samples"] = tuple(Sample(**sample) for sample in record["samples"])
+            record["notes"] = tuple(record["notes"])
+            record["trouble"] = tuple(record["trouble"]) if record["trouble"] is not None else None
+            return RunOutcome(outcome=outcome, **record)
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+            return None
+
+
+def run_store(folder: Path) -> Store[RunOutcome]:
+    """Whole outcomes of runs in a folder."""
+    return Store(folder, OutcomeCodec())
+
+
+@contextlib.contextmanager
+def claimed(path: Path) -> Iterator[Store[RunOutcome]]:
+    """The store of finished runs in a results folder, for one process at a time.
+
+    What a process that was killed has left half-written is removed. At the end, the folder of runs is removed if it is
+    empty. Raises `PathloomError` when another process works in the folder, or it cannot be written.
+    """
+    runs = OutFolder(path / RUNS)
+    # The lock goes with the process, however that ends.
+    handle = os.open(runs.path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise bad_input(
+                f"--out `{path}`: another command works in it; wait for it, or name another folder"
+            ) from None
+        _remove_partial(path)
+        _remove_partial(runs.path)
+        yield run_store(runs.path)
+    finally:
+        runs.give_up()
+        os.close(handle)
+
+
+def _remove_partial(folder: Path) -> None:
+    for path in folder.glob(f"{PARTIAL}*"):
+        with contextlib.suppress(OSError):
+            if path.is_dir():
+                for file in path.iterdir():
+                    file.unlink()
+                path.rmdir()
+            else:
+                path.unlink()
