@@ -92,7 +92,7 @@ readme: build  ## Renew what the commands in README.md print, and its picture
 lock: .venv/.deps  ## Renew requirements.lock from pyproject.toml
 	python -m venv .venv/lock
 	.venv/lock/bin/pip install --quiet pip-tools
-	.venv/lock/bin/pip-compile --quiet --upgrade --extra dev --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	.venv/lock/bin/pip-compile --quiet --upgrade --extra cluster --extra dev --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
 
 clean:  ## Remove all that was built
 	rm -rf .venv target dist

@@ -12,7 +12,7 @@ import pytest
 
 import synthetic
 from pathloom._core import PathloomError
-from pathloom.cli.compare import deliver, print_result
+from pathloom.cli.compare import Delivery, deliver, print_result
 from pathloom.errors import ToolError
 from pathloom.experiments.folder import OutFolder, replace_files, write_whole
 from pathloom.experiments.result import FILES, Result
@@ -162,7 +162,7 @@ def test_the_table_is_printed_though_the_folder_cannot_be_filled(
 
     monkeypatch.setattr(result, "save", full)
     with pytest.raises(PathloomError, match="no space left"):
-        deliver(result, folder, str(tmp_path / "result.json"))
+        deliver(result, folder, Delivery(folder.path, str(tmp_path / "result.json"), ("svg",), resume=False))
     assert "ecmp" in capsys.readouterr().out
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["complete"] is True
 

@@ -21,6 +21,7 @@ from pathloom.cli import (
     lab,
     lists,
     reproduce,
+    sweep,
 )
 from pathloom.cli.encoding import as_text, is_text
 from pathloom.cli.options import show_help_if_alone
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.command("compare")(compare.compare)
 app.command("run")(compare.run)
+app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(lists.schemes, name="scheme")

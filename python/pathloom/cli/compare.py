@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +22,8 @@ from pathloom.cli.options import (
     KeepGoingOption,
     LabOption,
     OutOption,
+    PlotsOption,
+    ResumeOption,
     RunsOption,
     SeedOption,
     SpecFileOption,
@@ -27,6 +32,7 @@ from pathloom.cli.options import (
     UntilOption,
     WorldsOption,
     YardstickOption,
+    plot_kinds,
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
@@ -34,7 +40,7 @@ from pathloom.experiments.execution import Wrappers
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.settings import Settings, read_spec_file
 from pathloom.experiments.workers import default_threads
-from pathloom.specs import split_specs
+from pathloom.specs import LAB, split_specs
 
 if TYPE_CHECKING:
     from pathloom.experiments.api import Experiment
@@ -65,6 +71,8 @@ def compare(
     spec: SpecFileOption = None,
     jobs: JobsOption = None,
     out: OutOption = None,
+    resume: ResumeOption = False,
+    plots: PlotsOption = None,
     json: JsonOption = None,
 ) -> int:
     """Run the same traffic under several schemes and compare them.
@@ -88,7 +96,8 @@ def compare(
         "until": until,
         "keep_going": True if keep_going else None,
     }
-    return _carry_out("compare", _settings(given, spec), Wrappers(), whole_number("--jobs", jobs), out, json)
+    delivery = Delivery(out, json, plot_kinds(plots), resume)
+    return _carry_out("compare", _settings(given, spec), Wrappers(), whole_number("--jobs", jobs), delivery)
 
 
 def run(
@@ -122,6 +131,8 @@ def run(
     ] = None,
     jobs: JobsOption = None,
     out: OutOption = None,
+    resume: ResumeOption = False,
+    plots: PlotsOption = None,
     json: JsonOption = None,
 ) -> int:
     """Run one scheme.
@@ -154,7 +165,10 @@ def run(
     if (pcap or event_log) and len(settings.worlds) > 1:
         raise bad_input("--worlds: a file is written of a run in one world; name one of them")
     wrappers = Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
-    return _carry_out("run", settings, wrappers, whole_number("--jobs", jobs), out, json)
+    if resume and (pcap or event_log):
+        raise bad_input("--resume: a run that is taken from an earlier call writes no --pcap and no --event-log")
+    delivery = Delivery(out, json, plot_kinds(plots), resume)
+    return _carry_out("run", settings, wrappers, whole_number("--jobs", jobs), delivery)
 
 
 def _settings(given: dict[str, Any], spec: Path | None, **defaults: Any) -> Settings:
@@ -171,26 +185,56 @@ def _one_scheme(scheme: str) -> tuple[str]:
     return (scheme,)
 
 
-def _carry_out(
-    verb: str, settings: Settings, wrappers: Wrappers, jobs: int | None, out: Path | None, json: str | None
-) -> int:
-    from pathloom.experiments.api import Experiment
+@dataclass(frozen=True)
+class Delivery:
+    """Where a result goes."""
 
-    console.check_json_target(json)
-    folder = None
-    try:
-        experiment = Experiment(settings, wrappers=wrappers)
-        folder = OutFolder(out) if out is not None else None
-        result = _run_and_watch(verb, experiment, jobs)
-        for trouble in result.troubles:
-            console.say(f"pathloom: warning: {trouble}")
-        if result.complete or result.outcomes:
-            deliver(result, folder, json)
-    except BaseException:
-        if folder is not None:
-            folder.give_up()
-        wrappers.remove_partial()
-        raise
+    out: Path | None
+    json: str | None
+    kinds: Sequence[str]
+    """Kinds of plots."""
+    resume: bool
+
+    def check(self, settings: Settings) -> None:
+        """Raises `PathloomError` when a result could not go there."""
+        from pathloom.experiments.results_folder import check_comparison_folder
+
+        console.check_json_target(self.json)
+        if self.resume and self.out is None:
+            raise bad_input("--resume: finished runs are kept in the folder of --out; name one")
+        if self.resume and LAB in settings.worlds:
+            raise bad_input("--resume: is for the simulator; leave it out, or run in the simulator alone")
+        if self.out is not None:
+            check_comparison_folder(self.out)
+
+
+def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, jobs: int | None, delivery: Delivery) -> int:
+    from pathloom.experiments.api import Experiment
+    from pathloom.experiments.store import claimed
+
+    delivery.check(settings)
+    out, folder = delivery.out, None
+    with ExitStack() as stack:
+        try:
+            if delivery.resume:
+                assert out is not None
+                folder = OutFolder(out)
+                store = stack.enter_context(claimed(folder.path))
+                experiment = Experiment(settings, wrappers=wrappers, store=store)
+            else:
+                experiment = Experiment(settings, wrappers=wrappers)
+                folder = OutFolder(out) if out is not None else None
+            result = _run_and_watch(verb, experiment, jobs)
+            for trouble in result.troubles:
+                console.say(f"pathloom: warning: {trouble}")
+            if result.complete or result.outcomes:
+                deliver(result, folder, delivery)
+        except BaseException:
+            stack.close()
+            if folder is not None:
+                folder.give_up()
+            wrappers.remove_partial()
+            raise
     if result.complete:
         return 0
     wrappers.remove_partial()
@@ -198,7 +242,8 @@ def _carry_out(
         folder.give_up()
     done, planned = len(result.outcomes), settings.runs * len(settings.labels)
     kept = f", kept in {folder.path}" if folder is not None and done else ""
-    said = f"{done} of {planned} runs were finished{kept}"
+    again = "; the same command goes on from here" if delivery.resume and done else ""
+    said = f"{done} of {planned} runs were finished{kept}{again}"
     if isinstance(result.failure, SchemeError):
         way_out = "--keep-going goes on, with its flows where they are, and marks the result"
         raise SchemeError(f"{result.failure}; {said}; {way_out}", result.failure.traceback) from result.failure
@@ -214,11 +259,12 @@ def _run_and_watch(verb: str, experiment: Experiment, jobs: int | None) -> Resul
         return experiment.carry_out(min(jobs or default_threads(), runs), report)
 
 
-def deliver(result: Result, folder: OutFolder | None, json: str | None) -> None:
+def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> None:
     """Prints the table, or JSON in its place, and fills the folder."""
+    json = delivery.json
     try:
         if folder is not None:
-            result.save(folder.path)
+            result.save(folder.path, delivery.kinds)
     finally:
         # Whatever became of the folder: hours may have gone into what is in memory.
         if json is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pathloom.errors import bad_input
+from pathloom.experiments.folder import PLOT_KINDS
 from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
 
 MOST_JOBS = 1024
@@ -105,6 +106,24 @@ JsonOption = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write the figures as JSON; - is standard output."),
 ]
+ResumeOption = Annotated[
+    bool,
+    typer.Option(
+        "--resume", help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left."
+    ),
+]
+PlotsOption = Annotated[
+    str | None,
+    typer.Option("--plots", metavar="LIST", help="Kinds of plot files: svg, pdf, png or several.  [default: svg]"),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="WHERE",
+        help="Carry out runs on workers of Dask: local:N starts N here, tcp://HOST:PORT is a scheduler.",
+    ),
+]
 SpecFileOption = Annotated[
     Path | None,
     typer.Option("--spec", metavar="FILE.toml", help="Read the settings from a file; options override it."),
@@ -119,6 +138,17 @@ def whole_number(option: str, text: str | None) -> int | None:
     if text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
         return int(text)
     raise bad_input(f"{option} `{text}`: expected a whole number from {least} to {most}")
+
+
+def plot_kinds(text: str | None) -> tuple[str, ...]:
+    """The value of --plots. Raises `PathloomError` on an unknown kind."""
+    kinds = tuple(part.strip() for part in text.split(",")) if text is not None else PLOT_KINDS[:1]
+    for place, kind in enumerate(kinds):
+        if kind not in PLOT_KINDS:
+            raise bad_input(f"--plots `{text}`: `{kind}` is no kind; expected some of {', '.join(PLOT_KINDS)}")
+        if kind in kinds[:place]:
+            raise bad_input(f"--plots `{text}`: {kind} is given twice; name each kind once")
+    return kinds
 
 
 def show_help_if_alone(context: typer.Context) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pathloom.errors import SchemeWarning, bad_input
-from pathloom.experiments.execution import Execution, Progress, Wrappers
+from pathloom.experiments.execution import Execution, Progress, RunOutcome, Wrappers
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
 from pathloom.experiments.result import Result
@@ -19,6 +19,7 @@ from pathloom.specs import SIM, is_python_spec
 if TYPE_CHECKING:
     import networkx as nx
 
+    from pathloom.experiments.store import Store
     from pathloom.lab.runs import LabExecution
 
 
@@ -31,21 +32,24 @@ class Experiment:
         fabric: Fabric | None = None,
         wrappers: Wrappers | None = None,
         in_python: Mapping[str, PythonScheme] | None = None,
+        store: Store[RunOutcome] | None = None,
     ) -> None:
         """Prepares the first run of every scheme.
 
-        `fabric` stands in for `settings.fabric` where it is given; `in_python` are schemes given as classes.
+        `fabric` stands in for `settings.fabric` where it is given; `in_python` are schemes given as classes. Runs that
+        the store holds are not carried out again.
         """
         self.settings = settings
         self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
         files = {spec: load_scheme(spec) for spec in settings.schemes if is_python_spec(spec)}
         self._in_python = {**files, **(in_python or {})}
         self.inputs = Inputs.of(settings, self.fabric, self._in_python)
+        self._store = store
         self._executions = [self._prepare(world, wrappers or Wrappers()) for world in settings.worlds]
 
     def _prepare(self, world: str, wrappers: Wrappers) -> Execution | LabExecution:
         if world == SIM:
-            return Execution(self.settings, self.fabric.text, wrappers, self._in_python)
+            return Execution(self.settings, self.fabric.text, wrappers, self._in_python, store=self._store)
         for label in self._in_python:
             raise bad_input(f"scheme `{label}`: is written in Python, and the lab runs schemes of static routes so far")
         from pathloom.lab.runs import LabExecution

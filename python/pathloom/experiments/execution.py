@@ -160,7 +160,7 @@ class Execution:
 
     def missing(self) -> list[Job]:
         """The runs that are still to be carried out, seed by seed."""
-        return [job for job in self.jobs if job not in self.kept]
+        return [job for job in self.jobs if job not in self.kept and job not in self._finished]
 
     def release(self) -> None:
         """Lets go of the runs that are prepared; they are prepared again when they are carried out."""

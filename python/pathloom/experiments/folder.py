@@ -12,6 +12,10 @@ from pathlib import Path
 
 from pathloom.errors import bad_input
 
+Writer = Callable[[Path], object]
+"""Fills a file."""
+PLOT_KINDS = ("svg", "pdf", "png")
+"""Kinds of files that plots are written as."""
 PARTIAL = ".partial-"
 """How the names of files and folders begin that are not whole yet."""
 
@@ -38,9 +42,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             partial.unlink()
 
 
-def replace_files(
-    folder: Path, files: Sequence[tuple[str, Callable[[Path], object]]], known: Collection[str]
-) -> list[Path]:
+def replace_files(folder: Path, files: Sequence[tuple[str, Writer]], known: Collection[str]) -> list[Path]:
     """Fills a folder with files, given by name and what writes them; the last one comes last. Returns their paths.
 
     They are written aside and put in place when all are there. Files of the names `known` that are not among them, from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pathloom import _core
+from pathloom.experiments.columns import figures_of, frame_of
 from pathloom.experiments.completion import with_completion
 from pathloom.experiments.execution import Execution
-from pathloom.experiments.folder import replace_files
+from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
 from pathloom.experiments.settings import Settings
@@ -27,18 +28,16 @@ from pathloom.fabrics import Fabric
 if TYPE_CHECKING:
     from pathloom.lab.runs import LabExecution
 
+PLOTS = ("fct-by-size", "fct-cdf", "link-heat-map", "link-ranks", "means", "throughput-cdf")
 FILES = (
-    "fct-by-size.svg",
-    "fct-cdf.svg",
+    *(f"{plot}.{kind}" for plot in PLOTS for kind in PLOT_KINDS),
     "flows.parquet",
-    "link-heat-map.svg",
-    "link-ranks.svg",
     "links.parquet",
-    "means.svg",
     "report.html",
     "result.json",
+    "schemes.csv",
+    "schemes.tex",
     "subflows.parquet",
-    "throughput-cdf.svg",
     OWN_FABRIC,
 )
 """Every file that a result may write into its folder."""
@@ -153,25 +152,36 @@ class Result:
 
         return page(self, plots(self))
 
-    def save(self, folder: str | Path) -> list[Path]:
-        """Writes tables, plots, report and `result.json`, which comes last; returns their paths.
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row per scheme: its figures, named with their units; see docs/formats.md."""
+        return frame_of(
+            [{"scheme": row["scheme"], "runs": len(row["runs"]), **figures_of(row)} for row in self.summary_of_schemes]
+        )
+
+    def save(self, folder: str | Path, kinds: Sequence[str] = PLOT_KINDS[:1]) -> list[Path]:
+        """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
 
         A result that was in the folder before is replaced as a whole, with those of its plots that this one does not
         have. Raises `PathloomError` when a file cannot be written; the folder is then as it was.
         """
+        from pathloom.report.latex import latex
         from pathloom.report.page import page
         from pathloom.report.plots import plots
+        from pathloom.report.tables import main_table
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         figures = plots(self)
         own_fabric = [(OWN_FABRIC, self.fabric.text)] if self.fabric.text is not None else []
-        texts = [*own_fabric, ("report.html", page(self, figures)), ("result.json", self.json())]
-        files: list[tuple[str, Callable[[Path], object]]] = [
+        tex = latex(main_table(self.summary_of_schemes))
+        texts = [*own_fabric, ("schemes.tex", tex), ("report.html", page(self, figures)), ("result.json", self.json())]
+        files: list[tuple[str, Writer]] = [
+            ("schemes.csv", self.table.write_csv),
             ("flows.parquet", self.flows.write_parquet),
             ("links.parquet", self.links.write_parquet),
             *([("subflows.parquet", self.subflows.write_parquet)] if self.subflows.height else []),
-            *((figure.file_name, figure.write) for figure in figures),
+            *((f"{figure.name}.{kind}", figure.write) for figure in figures for kind in kinds),
             *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
         ]
         return replace_files(folder, files, FILES)

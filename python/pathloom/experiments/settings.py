@@ -238,32 +238,59 @@ class Settings(BaseModel):
 
 
 def read_spec_file(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Keys are those of `Settings`; `scheme` may stand for a single member of `schemes`.
+    """The settings in a TOML file. Keys are those of `Settings`; `scheme` and `fault` may stand for lists of one.
 
     Raises `PathloomError` when the file cannot be read or is not TOML, or holds an unknown key.
     """
+    source = f"experiment file `{path}`"
+    return spelt_out(checked_keys(read_toml(path, source), source))
+
+
+def read_toml(path: Path, source: str) -> dict[str, Any]:
+    """The content of a TOML file. Raises `PathloomError` with a line that begins with `source`."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise bad_input(f"experiment file `{path}`: {(error.strerror or str(error)).lower()}") from None
+        raise bad_input(f"{source}: {(error.strerror or str(error)).lower()}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise bad_input(f"experiment file `{path}`: is not TOML: {error}") from None
-    known = [*Settings.model_fields, "scheme"]
+        raise bad_input(f"{source}: is not TOML: {error}") from None
+
+
+def checked_keys(values: Mapping[str, Any], source: str, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Values under the names of `Settings`: `scheme` and `fault` may stand for lists of one, as options do.
+
+    `more` are keys that are known besides. Raises `PathloomError` on an unknown key.
+    """
+    known = [*Settings.model_fields, *_SINGLE, *more]
     for key in values:
         if key not in known:
-            raise bad_input(f"experiment file `{path}`: {_unknown_key(key, known)}")
-    if "scheme" in values and "schemes" in values:
-        raise bad_input(f"experiment file `{path}`: has both scheme and schemes; keep one of them")
-    if "scheme" in values:
-        values["schemes"] = [values.pop("scheme")]
-    if isinstance(values.get("schemes"), str):
-        values["schemes"] = split_specs(values["schemes"])
-    if isinstance(values.get("worlds"), str):
-        values["worlds"] = values["worlds"].split(",")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+            raise bad_input(f"{source}: {unknown_key(key, known)}")
+    whole = dict(values)
+    for single, several in _SINGLE.items():
+        if single in whole and several in whole:
+            raise bad_input(f"{source}: has both {single} and {several}; keep one of them")
+        if single in whole:
+            value = whole.pop(single)
+            whole[several] = value if single == "fault" and isinstance(value, list) else [value]
+    return whole
 
 
-def _unknown_key(key: str, known: Sequence[str]) -> str:
+def spelt_out(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with lists that are written as one text, `ecmp,spt`, taken apart."""
+    whole = dict(values)
+    if isinstance(whole.get("schemes"), str):
+        whole["schemes"] = split_specs(whole["schemes"])
+    if isinstance(whole.get("worlds"), str):
+        whole["worlds"] = whole["worlds"].split(",")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in whole.items()}
+
+
+_SINGLE = {"scheme": "schemes", "fault": "faults"}
+"""Keys for a single member of a list."""
+
+
+def unknown_key(key: str, known: Sequence[str]) -> str:
+    """Says that a key is unknown, with the nearest one that is known."""
     near = _core.nearest(key, list(known))
     hint = f"; did you mean `{near}`?" if near else ""
     return f"unknown key `{key}`{hint} (known: {', '.join(known)})"
@@ -275,7 +302,7 @@ def _one_line(error: ValidationError, source: str, known: list[str]) -> str:
     key = ".".join(str(part) for part in first["loc"])
     match first["type"]:
         case "extra_forbidden":
-            return f"{source}: {_unknown_key(key, known)}"
+            return f"{source}: {unknown_key(key, known)}"
         case "missing":
             return f"{source}: {key} is missing; expected {_EXPECTED.get(key, 'a value')}"
         case "value_error":

@@ -62,6 +62,28 @@ class Figure:
     """Whether unfinished flows make the value of a scheme a bound alone, better than the truth."""
 
 
+def figure_of(row: Row, section: str, name: str) -> float | None:
+    """A figure of a scheme or a run; None where there is none."""
+    return (row.get(section) or {}).get(name)
+
+
+def is_bound(row: Row, section: str, name: str) -> bool:
+    """Whether unfinished flows make a figure of a scheme a bound alone."""
+    return bool((row.get(section) or {}).get(f"{name}_censored"))
+
+
+def _mean_of(section: str, high_is_better: bool) -> Figure:
+    return Figure(
+        lambda row: figure_of(row, section, "mean"), high_is_better, lambda row: is_bound(row, section, "mean")
+    )
+
+
+THROUGHPUT, FCT, COMPLETION = _mean_of("throughput", True), _mean_of("fct_s", False), _mean_of("completion_s", False)
+"""The figures that the headline speaks of."""
+HEADLINE = {"completion_s": COMPLETION, "throughput": THROUGHPUT, "fct_s": FCT}
+"""They by their places in `result.json`."""
+
+
 @dataclass(frozen=True)
 class Ranking:
     """How schemes compare in a figure; the members are places in the list of schemes."""

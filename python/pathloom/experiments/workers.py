@@ -28,6 +28,8 @@ class Work:
 
     execution: Execution
     job: Job
+    place: str = ""
+    """What the experiment is called where there are several."""
 
 
 @dataclass(frozen=True)

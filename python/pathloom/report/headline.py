@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom.experiments.notes import failures
 from pathloom.experiments.settings import FINISHED
-from pathloom.experiments.verdicts import Figure, Ranking, ranking
-from pathloom.report.tables import AT_LEAST, AT_MOST, COMPLETION, FCT, THROUGHPUT, Table
+from pathloom.experiments.verdicts import COMPLETION, FCT, THROUGHPUT, Figure, Ranking, ranking
+from pathloom.report.tables import AT_LEAST, AT_MOST, Table
 from pathloom.words import counted, listed, share_text, time_text
 
 if TYPE_CHECKING:

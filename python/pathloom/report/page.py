@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pathloom.experiments.definitions import DEFINITIONS
@@ -13,6 +11,7 @@ from pathloom.experiments.notes import failures
 from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.summary import unfinished
 from pathloom.report.headline import banners, headlines, legend, runs_text
+from pathloom.report.html import breakable, cell, document, figure_block, html_table, pairs, plain_table, swatch
 from pathloom.report.plots import Plot
 from pathloom.report.style import looks
 from pathloom.report.subflows import overview, slowest
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
 MOST_UNFINISHED_SHOWN = 30
-MOST_UNBROKEN = 24
-"""Letters of a name that stay in one line."""
 MOST_UNCROWDED = 5
 """Schemes that stand side by side in a table with figure and interval in one line."""
 
@@ -36,7 +33,6 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
     schemes = summary["schemes"]
     colours = colours_of(result)
     title = f"{listed(settings.labels)} on {settings.fabric.split(':', 1)[0]}"
-    css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
     main = main_table(schemes)
     what = f"{settings.traffic} on {settings.fabric} · {runs_text(result)}, for each scheme"
     parts = [
@@ -47,7 +43,7 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         scheme_table(main, colours),
         _legend(schemes, main),
         _differences(schemes),
-        *(_figure(plot) for plot in plots),
+        *(figure_block(plot) for plot in plots),
         _subflows(result),
         "<h2>What it cost</h2>",
         "<p>Per run, but for the most rules in any one switch at any time.</p>",
@@ -55,17 +51,11 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         _unfinished(result),
         _settings(result),
         "<h2>What the words mean</h2>",
-        _pairs([(word, meaning) for word, meaning in DEFINITIONS]),
+        pairs([(word, meaning) for word, meaning in DEFINITIONS]),
         _again(result),
         _footer(summary),
     ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)} – Pathloom</title>\n<style>\n{css}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
-    )
+    return document(title, parts)
 
 
 def colours_of(result: Result) -> dict[str, str]:
@@ -94,48 +84,13 @@ def _legend(schemes: Sequence[Mapping[str, Any]], table: Table) -> str:
 def scheme_table(table: Table, colours: Mapping[str, str]) -> str:
     """A row per figure and a column per scheme, as on the terminal: this fits narrow windows."""
     names = [row[0] for row in table.rows]
-    head = "".join(f"<th>{_breakable(name, _swatch(colours.get(name)))}</th>" for name in names)
+    head = "".join(f"<th>{breakable(name, swatch(colours.get(name)))}</th>" for name in names)
     rows = []
     for column in range(1, len(table.headings)):
-        cells = [_cell(row[column], table.best[column] == index) for index, row in enumerate(table.rows)]
+        cells = [cell(row[column], table.best[column] == index) for index, row in enumerate(table.rows)]
         rows.append(f"<tr><th>{escape(table.headings[column])}</th>{''.join(cells)}</tr>")
     kind = "wide schemes many" if len(names) > MOST_UNCROWDED else "wide schemes"
-    return _table(f"<th></th>{head}", rows, kind)
-
-
-def _plain_table(table: Table) -> str:
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
-    rows = [f"<tr><td>{_breakable(row[0])}</td>{''.join(_cell(cell) for cell in row[1:])}</tr>" for row in table.rows]
-    return _table(head, rows)
-
-
-def _table(head: str, rows: Sequence[str], kind: str = "wide") -> str:
-    body = "".join(rows)
-    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _cell(text: str, best: bool = False) -> str:
-    value, plus_minus, half = text.partition(" ± ")
-    after = f'<span class="half"> ± {escape(half)}</span>' if plus_minus else ""
-    mark = ' class="best"' if best else ""
-    return f"<td{mark}>{escape(value)}{after}</td>"
-
-
-def _breakable(name: str, mark: str = "") -> str:
-    """The name of a scheme, which may be broken behind `:`, `,` and `/` alone, unless a part of it is very long.
-
-    The mark, which is HTML, stays with the beginning of the name.
-    """
-    parts = re.findall(r"[^:,/]*[:,/]|[^:,/]+", name)
-    marks = [mark, *("" for _ in parts[1:])]
-    return "<wbr>".join(
-        f"{mark}{escape(part)}" if len(part) > MOST_UNBROKEN else f'<span class="whole">{mark}{escape(part)}</span>'
-        for part, mark in zip(parts, marks, strict=True)
-    )
-
-
-def _swatch(colour: str | None) -> str:
-    return f'<span class="swatch" style="background:{colour}"></span>' if colour else ""
+    return html_table(f"<th></th>{head}", rows, kind)
 
 
 def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
@@ -144,14 +99,7 @@ def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         "<p>Run by run, with the same flows under both schemes, so that what the runs differ by cancels out:</p>"
-        + _plain_table(table)
-    )
-
-
-def _figure(plot: Plot) -> str:
-    return (
-        f"<h2>{escape(plot.title)}</h2>\n<figure><figcaption>{escape(plot.says)}</figcaption>"
-        f'<img src="{plot.data_uri}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'
+        + plain_table(table)
     )
 
 
@@ -163,9 +111,9 @@ def _subflows(result: Result) -> str:
         "<h2>Subflows</h2>\n<p>Connections with several subflows. All other tables count a connection as one flow. "
         "Largest share: the part of a connection's bytes that its busiest subflow carried, in the mean. On one path: "
         "connections whose subflows all take the same path.</p>"
-        f"{_plain_table(table)}"
+        f"{plain_table(table)}"
         "<p>The slowest connections of each scheme, subflow by subflow; subflows.parquet has all:</p>"
-        f"{_plain_table(slowest(result))}"
+        f"{plain_table(slowest(result))}"
     )
 
 
@@ -193,7 +141,7 @@ def _unfinished(result: Result) -> str:
     text = (
         f"{count_text(rows.height)} flows were not complete at the end of their run. They count with the time they had."
     )
-    table = _plain_table(Table(headings, cells, [None] * len(headings)))
+    table = plain_table(Table(headings, cells, [None] * len(headings)))
     return f"<h2>Unfinished flows</h2>\n<p>{text}</p>{table}{more}"
 
 
@@ -212,7 +160,7 @@ def _settings(result: Result) -> str:
         *((("Faults", ", ".join(settings.faults)),) if settings.faults else ()),
         *(("Note", note) for note in result.notes if note not in failures(result)),
     ]
-    return "<h2>Settings</h2>\n" + _pairs([(word, value) for word, value in rows if value])
+    return "<h2>Settings</h2>\n" + pairs([(word, value) for word, value in rows if value])
 
 
 def _again(result: Result) -> str:
@@ -240,7 +188,7 @@ def _again(result: Result) -> str:
         parts.append("<p>A scheme in Python must draw from its seed alone, and ask no clock.</p>")
     if inputs.files:
         rows = [[path, digest] for path, digest in inputs.files.items()]
-        parts.append(_plain_table(Table(["file", "SHA-256"], rows, [None, None])))
+        parts.append(plain_table(Table(["file", "SHA-256"], rows, [None, None])))
     if result.changed_files:
         changed = listed(result.changed_files)
         parts.append(f"<p>During the runs, {escape(changed)} changed: which content they have read is not known.</p>")
@@ -253,7 +201,3 @@ def _footer(summary: Mapping[str, Any]) -> str:
     """Nothing that differs between two runs of one seed: how long they took is in result.json."""
     hops = sum(row["packets"]["hops"] for row in summary["schemes"])
     return f"<footer>Pathloom {escape(summary['versions']['pathloom'])} · {count_text(hops)} packet-hops</footer>"
-
-
-def _pairs(rows: Sequence[tuple[str, str]]) -> str:
-    return "<dl>" + "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in rows) + "</dl>"

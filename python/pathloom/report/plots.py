@@ -67,8 +67,12 @@ class Plot:
         return f"{self.name}.svg"
 
     def write(self, path: Path) -> None:
-        """Writes it as SVG."""
-        path.write_bytes(self.svg)
+        """Writes it as the end of the name says: `.svg`, `.pdf` or `.png`."""
+        kind = path.suffix[1:]
+        if kind == "svg":
+            path.write_bytes(self.svg)
+        else:
+            save_figure(self.figure, path, kind, dpi=220)
 
     @cached_property
     def svg(self) -> bytes:

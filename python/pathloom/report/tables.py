@@ -8,7 +8,17 @@ from typing import Any
 
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.summary import paired_differences
-from pathloom.experiments.verdicts import Figure, Verdict, ranking, verdict
+from pathloom.experiments.verdicts import (
+    COMPLETION,
+    FCT,
+    THROUGHPUT,
+    Figure,
+    Verdict,
+    figure_of,
+    is_bound,
+    ranking,
+    verdict,
+)
 from pathloom.experiments.yardstick import of_optimum
 from pathloom.words import count_text, percent_text, share_text, time_text
 
@@ -55,19 +65,6 @@ class _Column:
         return AT_MOST if self.better == "high" else AT_LEAST
 
 
-THROUGHPUT = Figure(lambda row: row["throughput"]["mean"], True, lambda row: is_bound(row, "throughput", "mean"))
-FCT = Figure(lambda row: row["fct_s"]["mean"], False, lambda row: is_bound(row, "fct_s", "mean"))
-COMPLETION = Figure(
-    lambda row: _of(row, "completion_s", "mean"), False, lambda row: is_bound(row, "completion_s", "mean")
-)
-"""The figures that the headline speaks of."""
-
-
-def is_bound(row: Row, section: str, name: str) -> bool:
-    """Whether unfinished flows make a figure of a scheme a bound alone."""
-    return bool((row.get(section) or {}).get(f"{name}_censored"))
-
-
 def main_table(schemes: Sequence[Row]) -> Table:
     """Throughput, FCT, slowdown, completion times and unfinished flows of each scheme."""
     columns = [
@@ -112,17 +109,12 @@ def _column(heading: str, section: str, name: str, text: Callable[[float], str],
     """A figure of `result.json`, with the confidence interval of a mean."""
     return _Column(
         heading,
-        lambda row: _of(row, section, name),
+        lambda row: figure_of(row, section, name),
         text,
         better,
-        lambda row: _of(row, section, "ci95") if name == "mean" else None,
+        lambda row: figure_of(row, section, "ci95") if name == "mean" else None,
         _cut(section, name),
     )
-
-
-def _of(row: Row, section: str, name: str) -> float | None:
-    """A figure of a scheme or a run; None where there is none."""
-    return (row.get(section) or {}).get(name)
 
 
 def _cut(section: str, name: str) -> Callable[[Row], bool]:

@@ -1,0 +1,174 @@
+"""`pathloom sweep`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pathloom._core import PathloomError
+from pathloom.cli import Interrupted, console
+from pathloom.cli.options import ClusterOption, JobsOption, JsonOption, PlotsOption, plot_kinds, whole_number
+from pathloom.errors import SchemeError, ToolError, bad_input
+from pathloom.experiments.folder import OutFolder
+from pathloom.experiments.workers import default_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pathloom.experiments.settings import Job
+    from pathloom.experiments.sweep import Sweep
+    from pathloom.experiments.sweep_plan import SweepPlan
+    from pathloom.experiments.sweep_result import SweepResult
+    from pathloom.experiments.until import Precision
+    from pathloom.experiments.workers import Progress, Runner, Work
+
+FOLDER = Path("results")
+
+
+def sweep(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.toml", help="Settings as of compare, with {name} in values, and lists in [grid]."),
+    ],
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="ci=2%",
+            help="Add runs to each point until the difference to its best scheme is known to ± 2 % (95 % confidence); "
+            "ci=2%,most=50 bounds the runs of each scheme.  [default bound: 10 times the runs]",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on in a folder that holds another sweep, and use its runs where they count."),
+    ] = False,
+    cluster: ClusterOption = None,
+    plots: PlotsOption = None,
+    jobs: JobsOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder for runs, tables, plots and report.", show_default="results/FILE"
+        ),
+    ] = None,
+    json: JsonOption = None,
+) -> int:
+    """Compare schemes at every point of a grid: loads, rates, transports, or any other setting.
+
+    Each finished run is kept in FOLDER/runs. After Ctrl-C or a crash, the same command does only what is missing.
+
+    Example: pathloom sweep loads.toml --until ci=5% --out results/loads
+    """
+    from pathloom.experiments.results_folder import check_sweep_folder
+    from pathloom.experiments.sweep_plan import SweepPlan
+    from pathloom.experiments.until import Precision
+
+    console.check_json_target(json)
+    kinds, threads = plot_kinds(plots), whole_number("--jobs", jobs)
+    if cluster is not None and threads is not None:
+        raise bad_input("--jobs: is for this machine; the workers of --cluster have their own threads")
+    precision = Precision.parse(until) if until is not None else None
+    plan = SweepPlan.read(file)
+    place = out or FOLDER / file.stem
+    check_sweep_folder(place, plan, precision, resume)
+    folder = OutFolder(place)
+    try:
+        with _ready(plan, folder.path, precision) as ready:
+            result = _carry_out(ready, folder.path, threads, cluster)
+            deliver(result, folder.path, json, kinds)
+    finally:
+        folder.give_up()
+    return 0
+
+
+@contextmanager
+def _ready(plan: SweepPlan, folder: Path, until: Precision | None) -> Iterator[Sweep]:
+    """The sweep, with the folder of its runs claimed for this process."""
+    from pathloom.experiments.store import claimed
+    from pathloom.experiments.sweep import Sweep
+
+    with claimed(folder) as store:
+        yield Sweep(plan, store, until)
+
+
+def _carry_out(ready: Sweep, folder: Path, threads: int | None, cluster: str | None) -> SweepResult:
+    done = ready.finished()
+    if done:
+        console.say(f"{done} of {ready.planned()} runs are in {folder} already")
+    try:
+        with ExitStack() as stack:
+            runner = _runner(stack, threads, cluster) if ready.missing() or ready.until else None
+            ended = ready.carry_out(runner, _watch) if runner is not None else None
+    except PathloomError as error:
+        said = _kept_text(ready, folder)
+        raise bad_input(f"{error}; {said}") from None
+    if ended is not None and ended.early:
+        said = _kept_text(ready, folder)
+        if isinstance(ended.failure, SchemeError):
+            way_out = "keep_going = true in the file goes on and marks the result"
+            raise SchemeError(f"{ended.failure}; {said}; {way_out}", ended.failure.traceback) from ended.failure
+        if ended.failure is not None:
+            raise ToolError(f"{ended.failure}; {said}") from ended.failure
+        raise Interrupted(f"interrupted: {said}")
+    return ready.result()
+
+
+def _kept_text(ready: Sweep, folder: Path) -> str:
+    """What is kept when a sweep ends early."""
+    done, planned = ready.finished(), ready.planned()
+    if not done:
+        return "no run was finished"
+    return f"{done} of {planned} runs were finished, kept in {folder}; the same command goes on from here"
+
+
+def _runner(stack: ExitStack, threads: int | None, cluster: str | None) -> Runner:
+    if cluster is None:
+        from pathloom.experiments.workers import Threads
+
+        return Threads(threads or default_threads())
+    from pathloom.experiments.cluster import connected
+
+    return stack.enter_context(connected(cluster))
+
+
+@contextmanager
+def _watch(_ready: Sweep, works: Sequence[Work]) -> Iterator[Progress]:
+    with console.progress_bar("sweep", len(works)) as report:
+        yield lambda work, share: report(_shown(work), share)
+
+
+def _shown(work: Work) -> Job:
+    from dataclasses import replace
+
+    return replace(work.job, label=f"{work.place} {work.job.label}")
+
+
+def deliver(result: SweepResult, folder: Path, json: str | None, kinds: Sequence[str]) -> None:
+    """Prints the table, or JSON in its place, and fills the folder."""
+    for trouble in result.troubles:
+        console.say(f"pathloom: warning: {trouble}")
+    result.save(folder, kinds)
+    if json is not None:
+        console.put_json(json, result.json())
+    if json != console.STDOUT:
+        print_sweep(result)
+    (console.say if json == console.STDOUT else print)(f"Report: {folder / 'report.html'}")
+
+
+def print_sweep(result: SweepResult) -> None:
+    """Prints the table of a sweep: a row for each point and scheme."""
+    from pathloom.report.sweep_page import what_text
+    from pathloom.report.sweep_tables import legend_lines, points_table
+
+    table = points_table(result)
+    print(f"{what_text(result)}\n")
+    console.table(None, table.headings, table.rows, table.headings.index("scheme") + 1)
+    print()
+    for line in legend_lines(result, table):
+        print(line)
+    for note in result.notes:
+        print(f"Note: {note}.")

@@ -1,0 +1,48 @@
+"""The figures of a scheme or of a run as columns of a table, each named with its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished")
+"""Keys that say which row it is, or that are lists."""
+_MARK = "_censored"
+
+
+def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | None]:
+    """Every figure that `result.json` has of a scheme or a run, but for wall-clock times.
+
+    Sections become the first part of a name and their unit its last: `fct_s.p99` is `fct_p99_s`.
+
+    >>> figures_of({"run": 1, "fct_s": {"p99": 0.5, "p99_censored": True}, "flows": {"started": 3}, "wall_s": 1.0})
+    {'fct_p99_s': 0.5, 'fct_p99_censored': True, 'flows_started': 3}
+    """
+    columns: dict[str, float | int | bool | str | None] = {}
+    for key, value in row.items():
+        if key in LEFT_OUT or "wall" in key:
+            continue
+        if isinstance(value, Mapping):
+            for name, part in value.items():
+                if not isinstance(part, Mapping):
+                    columns[_column(key, name)] = part
+        elif value is not None or not key.endswith("_s"):
+            columns[key] = value
+    return columns
+
+
+def _column(section: str, name: str) -> str:
+    if not section.endswith("_s"):
+        return f"{section}_{name}"
+    bare = section.removesuffix("_s")
+    # Counts, marks and words have no unit.
+    unit = "" if name.endswith(_MARK) or name in ("of", "groups", "incomplete") else "_s"
+    return f"{bare}_{name}{unit}"
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """A table of rows that may lack columns of each other, in the order in which columns appear first."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pl.DataFrame({name: pl.Series(name, [row.get(name) for row in rows], strict=False) for name in names})

@@ -1,0 +1,61 @@
+"""What a results folder holds, so that results of different kinds are never mixed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pathloom.errors import bad_input
+from pathloom.experiments.sweep_plan import SweepPlan
+from pathloom.experiments.sweep_result import RESULT, settings_record
+from pathloom.experiments.until import Precision
+
+SWEEP, COMPARISON = "sweep", "comparison"
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """The content of a folder's `result.json`; None where there is none. Raises `PathloomError` on anything else."""
+    path = folder / RESULT
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise bad_input(f"`{path}`: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise bad_input(f"`{path}`: is not JSON: {error}") from None
+    if kind_of(record) is None:
+        raise bad_input(f"`{path}`: is not a result of Pathloom: it has neither schemes nor points")
+    return dict(record)
+
+
+def kind_of(record: object) -> str | None:
+    """Whether a `result.json` is that of a sweep or of a comparison; None where it is neither."""
+    if not isinstance(record, dict) or not isinstance(record.get("settings"), dict):
+        return None
+    if isinstance(record.get("points"), list):
+        return SWEEP
+    return COMPARISON if isinstance(record.get("schemes"), list) else None
+
+
+def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, resume: bool) -> None:
+    """Raises `PathloomError` when a sweep would replace another result in the folder without being told to."""
+    record = read_record(folder)
+    if record is None:
+        return
+    if kind_of(record) != SWEEP:
+        raise bad_input(f"--out `{folder}`: holds the result of a comparison; name another folder")
+    settings = {key: value for key, value in record["settings"].items() if key != "files"}
+    if settings != json.loads(json.dumps(settings_record(plan, until))) and not resume:
+        raise bad_input(
+            f"--out `{folder}`: holds a sweep of other settings; --resume replaces it and keeps its runs, or name "
+            "another folder"
+        )
+
+
+def check_comparison_folder(folder: Path) -> None:
+    """Raises `PathloomError` when a comparison would be mixed with a sweep."""
+    record = read_record(folder)
+    if record is not None and kind_of(record) == SWEEP:
+        raise bad_input(f"--out `{folder}`: holds the result of a sweep; name another folder")

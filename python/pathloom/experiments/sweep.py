@@ -1,0 +1,147 @@
+"""Sweeps: comparisons at many points, carried out as one list of runs that can be interrupted and gone on with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pathloom.experiments.execution import Execution, RunOutcome, Wrappers
+from pathloom.experiments.inputs import Inputs
+from pathloom.experiments.python_schemes import PythonScheme, load_scheme
+from pathloom.experiments.result import Result
+from pathloom.experiments.store import Store
+from pathloom.experiments.sweep_plan import Point, SweepPlan, at_point
+from pathloom.experiments.sweep_result import PointResult, SweepResult
+from pathloom.experiments.until import Precision, uncertainty
+from pathloom.experiments.workers import Ended, Progress, Runner, Work, interruptible
+from pathloom.fabrics import Fabric
+from pathloom.specs import is_python_spec
+
+MOST_FABRICS = 16
+"""So many fabrics are kept at once: neighbouring points share them."""
+
+Watch = Callable[["Sweep", Sequence[Work]], AbstractContextManager[Progress]]
+"""Makes what is told of the progress of a list of runs."""
+
+
+@dataclass
+class Prepared:
+    """A point that is checked."""
+
+    point: Point
+    execution: Execution
+    inputs: Inputs
+    sure: float | None = None
+    """How wide the widest interval is, where that was asked for."""
+
+
+class Sweep:
+    """A sweep that is checked and ready: bad input has been found once this exists."""
+
+    def __init__(self, plan: SweepPlan, store: Store[RunOutcome], until: Precision | None = None) -> None:
+        """Prepares the first run of every scheme at every point that the store lacks."""
+        self.plan, self.until = plan, until
+        self._store = store
+        self._schemes: dict[str, PythonScheme] = {}
+        self._fabric = lru_cache(maxsize=MOST_FABRICS)(Fabric)
+        self.points = [self._prepare(point) for point in plan.points]
+
+    def _prepare(self, point: Point) -> Prepared:
+        return at_point(point.name, lambda: self._prepared(point), self.plan.source)
+
+    def _prepared(self, point: Point) -> Prepared:
+        settings = point.settings
+        fabric = interruptible(lambda: self._fabric(settings.fabric))
+        for spec in settings.schemes:
+            if is_python_spec(spec) and spec not in self._schemes:
+                self._schemes[spec] = load_scheme(spec)
+        in_python = {spec: self._schemes[spec] for spec in settings.schemes if spec in self._schemes}
+        execution = Execution(settings, fabric.text, Wrappers(), in_python, store=self._store)
+        # Thousands of prepared runs would not fit into memory.
+        execution.release()
+        return Prepared(point, execution, Inputs.of(settings, fabric, in_python))
+
+    def missing(self) -> list[Work]:
+        """The runs that are still to be carried out, seed by seed over all points."""
+        works = [
+            (job.run, Work(prepared.execution, job, prepared.point.name))
+            for prepared in self.points
+            for job in prepared.execution.missing()
+        ]
+        return [work for _, work in sorted(works, key=lambda pair: pair[0])]
+
+    def planned(self) -> int:
+        """How many runs there are, those that are finished included."""
+        return sum(len(prepared.execution.jobs) for prepared in self.points)
+
+    def finished(self) -> int:
+        """How many of them are finished."""
+        return self.planned() - len(self.missing())
+
+    def carry_out(self, runner: Runner, watch: Watch) -> Ended:
+        """Carries out the runs that are missing, and with `until` those that have to be added."""
+        while True:
+            works = self.missing()
+            if works:
+                with watch(self, works) as report:
+                    ended = runner.run(works, report, lambda work, outcome: work.execution.keep(outcome))
+                if ended.early:
+                    return ended
+            if self.until is None or not self._add_runs(self.until):
+                return Ended()
+
+    def _add_runs(self, until: Precision) -> bool:
+        """Adds a run to every point that is not sure enough; whether there is such a point."""
+        added = False
+        for place, prepared in enumerate(self.points):
+            settings = prepared.execution.settings
+            if prepared.sure is not None and prepared.sure <= until.share:
+                continue
+            prepared.sure = uncertainty(self._result(prepared).summary_of_schemes) or 0.0
+            most = until.most_runs(prepared.point.settings.runs)
+            if prepared.sure > until.share and settings.runs < most:
+                more = settings.model_copy(update={"runs": settings.runs + 1})
+                again = self._prepare(Point(prepared.point.at, more))
+                self.points[place] = Prepared(prepared.point, again.execution, prepared.inputs)
+                added = True
+        return added
+
+    def result(self) -> SweepResult:
+        """What the sweep gave. Raises `ValueError` when runs are missing."""
+        if self.missing():
+            raise ValueError(f"{len(self.missing())} runs of the sweep are missing")
+        points = [self._point(prepared) for prepared in self.points]
+        files = {path: digest for prepared in self.points for path, digest in prepared.inputs.files.items()}
+        return SweepResult(self.plan, self.until, tuple(points), files)
+
+    def _point(self, prepared: Prepared) -> PointResult:
+        result = self._result(prepared)
+        schemes = result.summary_of_schemes
+        return PointResult(
+            at=prepared.point.at,
+            settings=result.settings,
+            series=tuple(self.plan.series(prepared.point)),
+            description=result.description,
+            notes=tuple(result.notes),
+            schemes=tuple(schemes),
+            troubles=tuple(result.troubles),
+            until=self._until_record(prepared),
+        )
+
+    def _until_record(self, prepared: Prepared) -> dict[str, Any] | None:
+        if self.until is None or prepared.sure is None:
+            return None
+        known = math.isfinite(prepared.sure)
+        return {"ci": prepared.sure if known else None, "reached": prepared.sure <= self.until.share}
+
+    def _result(self, prepared: Prepared) -> Result:
+        execution = prepared.execution
+        execution.collect()
+        try:
+            return Result(execution.settings, self._fabric(execution.settings.fabric), [execution], prepared.inputs)
+        finally:
+            execution.outcomes = []

@@ -1,0 +1,157 @@
+"""The result of a sweep: figures at every point, tables, plots and report, and the folder they are kept in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pathloom import _core
+from pathloom.experiments.columns import figures_of, frame_of
+from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
+from pathloom.experiments.settings import Settings
+from pathloom.experiments.sweep_plan import SweepPlan, Value, place_text
+
+if TYPE_CHECKING:
+    from pathloom.experiments.until import Precision
+
+SCHEMA = 1
+"""Version of a sweep's `result.json`. Keys may be added within a version; none is renamed or dropped."""
+RESULT = "result.json"
+FILES = (RESULT, "report.html", "points.csv", "points.tex", "runs.parquet")
+"""Files of a sweep beside its plots."""
+PLOT_FILE = re.compile(r"[a-z0-9-]+-by-.+\.(svg|pdf|png)")
+"""Names of its plots."""
+
+
+@dataclass(frozen=True)
+class PointResult:
+    """What one point gave."""
+
+    at: Mapping[str, Value]
+    settings: Settings
+    series: tuple[str, ...]
+    """What its schemes are called from point to point."""
+    description: str
+    notes: tuple[str, ...]
+    schemes: tuple[dict[str, Any], ...]
+    """As `schemes` in the result of a comparison."""
+    troubles: tuple[str, ...] = ()
+    until: dict[str, Any] | None = None
+    """Widest interval and whether it is as narrow as was asked for, where that was."""
+
+    def record(self) -> dict[str, Any]:
+        """The point in `result.json`."""
+        return {
+            "at": dict(self.at),
+            "traffic": {"description": self.description, "notes": list(self.notes)},
+            **({"until": self.until} if self.until is not None else {}),
+            "schemes": list(self.schemes),
+        }
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep gave."""
+
+    plan: SweepPlan
+    until: Precision | None
+    points: tuple[PointResult, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the files that runs have read, by path."""
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The content of `result.json`. Only keys with `wall` in them differ between two sweeps of one seed."""
+        return {
+            "schema": SCHEMA,
+            "complete": True,
+            "settings": {**settings_record(self.plan, self.until), "files": dict(self.files)},
+            "versions": {"pathloom": _core.__version__},
+            "seed": self.points[0].settings.seed,
+            "points": [point.record() for point in self.points],
+        }
+
+    def json(self) -> str:
+        """The content of `result.json` as text."""
+        return json.dumps(self.summary, indent=2, allow_nan=False) + "\n"
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row per point and scheme: the axes, the scheme, and its figures; see docs/formats.md."""
+        return frame_of(
+            [
+                {**point.at, "scheme": row["scheme"], "runs": len(row["runs"]), **figures_of(row)}
+                for point in self.points
+                for row in point.schemes
+            ]
+        )
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """One row per point, scheme and run; see docs/formats.md."""
+        return frame_of(
+            [
+                {**point.at, "scheme": row["scheme"], "run": run["run"], "seed": run["seed"], **figures_of(run)}
+                for point in self.points
+                for row in point.schemes
+                for run in row["runs"]
+            ]
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the points, each with the points that it is about."""
+        places: dict[str, list[str]] = {}
+        for point in self.points:
+            for note in point.notes:
+                places.setdefault(note, []).append(place_text(point.at))
+        count = len(self.points)
+        return [
+            note if len(at) == count else f"at {at[0]}{f' and {len(at) - 1} more' if len(at) > 1 else ''}: {note}"
+            for note, at in places.items()
+        ]
+
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong in schemes written in Python, with tracebacks."""
+        return [f"at {place_text(point.at)}: {text}" for point in self.points for text in point.troubles]
+
+    def save(self, folder: str | Path, kinds: Sequence[str] = PLOT_KINDS[:1]) -> list[Path]:
+        """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
+
+        The result of a sweep that was in the folder before is replaced as a whole; finished runs stay. Raises
+        `PathloomError` when a file cannot be written; the folder then holds the result that it held.
+        """
+        from pathloom.report.latex import latex
+        from pathloom.report.sweep_page import page
+        from pathloom.report.sweep_plots import plots
+        from pathloom.report.sweep_tables import points_table
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = plots(self)
+        texts = [
+            ("points.tex", latex(points_table(self))),
+            ("report.html", page(self, figures)),
+            (RESULT, self.json()),
+        ]
+        files: list[tuple[str, Writer]] = [
+            ("points.csv", self.table.write_csv),
+            ("runs.parquet", self.runs.write_parquet),
+            *((f"{figure.name}.{kind}", figure.write) for figure in figures for kind in kinds),
+            *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
+        ]
+        old = [path.name for path in folder.iterdir() if PLOT_FILE.fullmatch(path.name)]
+        return replace_files(folder, files, [*FILES, *old])
+
+
+def settings_record(plan: SweepPlan, until: Precision | None) -> dict[str, Any]:
+    """What decides the result of a sweep, but for the content of files."""
+    return {**plan.record(), **({"precision": until.text()} if until is not None else {})}

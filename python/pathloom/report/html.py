@@ -1,0 +1,78 @@
+"""Parts of a page that needs nothing beside it: tables, pictures and lists of words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+
+from pathloom.report.plots import Plot
+from pathloom.report.tables import Table
+
+MOST_UNBROKEN = 24
+"""Letters of a name that stay in one line."""
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """A whole page of these parts; empty ones are left out."""
+    css = files("pathloom.report").joinpath("style.css").read_text(encoding="utf-8")
+    body = "\n".join(part for part in parts if part)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)} – Pathloom</title>\n<style>\n{css}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def plain_table(table: Table) -> str:
+    """A table with its headings on top, as HTML."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
+    rows = [f"<tr><td>{breakable(row[0])}</td>{''.join(cell(text) for text in row[1:])}</tr>" for row in table.rows]
+    return html_table(head, rows)
+
+
+def html_table(head: str, rows: Sequence[str], kind: str = "wide") -> str:
+    """A table of a row of headings and rows that are HTML."""
+    body = "".join(rows)
+    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def cell(text: str, best: bool = False) -> str:
+    """A cell, with its interval apart."""
+    value, plus_minus, half = text.partition(" ± ")
+    after = f'<span class="half"> ± {escape(half)}</span>' if plus_minus else ""
+    mark = ' class="best"' if best else ""
+    return f"<td{mark}>{escape(value)}{after}</td>"
+
+
+def breakable(name: str, mark: str = "") -> str:
+    """The name of a scheme, which may be broken behind `:`, `,` and `/` alone, unless a part of it is very long.
+
+    The mark, which is HTML, stays with the beginning of the name.
+    """
+    parts = re.findall(r"[^:,/]*[:,/]|[^:,/]+", name)
+    marks = [mark, *("" for _ in parts[1:])]
+    return "<wbr>".join(
+        f"{mark}{escape(part)}" if len(part) > MOST_UNBROKEN else f'<span class="whole">{mark}{escape(part)}</span>'
+        for part, mark in zip(parts, marks, strict=True)
+    )
+
+
+def swatch(colour: str | None) -> str:
+    """A spot of colour; nothing without a colour."""
+    return f'<span class="swatch" style="background:{colour}"></span>' if colour else ""
+
+
+def figure_block(plot: Plot) -> str:
+    """A picture with its title and what it shows."""
+    return (
+        f"<h2>{escape(plot.title)}</h2>\n<figure><figcaption>{escape(plot.says)}</figcaption>"
+        f'<img src="{plot.data_uri}" alt="{escape(plot.title)}: {escape(plot.says)}"></figure>'
+    )
+
+
+def pairs(rows: Sequence[tuple[str, str]]) -> str:
+    """Words and what they mean."""
+    return "<dl>" + "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in rows) + "</dl>"

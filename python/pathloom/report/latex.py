@@ -1,0 +1,67 @@
+"""Tables as LaTeX, for papers: a `tabular` that needs no package."""
+
+from __future__ import annotations
+
+from pathloom.report.tables import Table
+
+_ESCAPED = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "−": "$-$",
+    "µ": r"$\mu$",
+    "→": r"$\rightarrow$",
+    "–": "--",
+    "…": r"\ldots{}",
+    "\u202f": r"\,",
+}
+
+
+def escaped(text: str) -> str:
+    r"""A text as LaTeX prints it.
+
+    >>> escaped("5 % ± 2_a")
+    '5 \\% $\\pm$ 2\\_a'
+    """
+    return "".join(_ESCAPED.get(letter, letter) for letter in text)
+
+
+def latex(table: Table) -> str:
+    r"""A table as a `tabular`; the best value of a column is bold.
+
+    >>> print(latex(Table(["scheme", "load_1"], [["ecmp", "50 %"]], [None, 0])), end="")
+    \begin{tabular}{lr}
+    \hline
+    scheme & load\_1 \\
+    \hline
+    ecmp & \textbf{50 \%} \\
+    \hline
+    \end{tabular}
+    """
+    rows = [
+        [
+            rf"\textbf{{{escaped(cell)}}}" if table.best[column] == place else escaped(cell)
+            for column, cell in enumerate(row)
+        ]
+        for place, row in enumerate(table.rows)
+    ]
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * (len(table.headings) - 1)}}}",
+        r"\hline",
+        " & ".join(map(escaped, table.headings)) + r" \\",
+        r"\hline",
+        *(" & ".join(row) + r" \\" for row in rows),
+        r"\hline",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"

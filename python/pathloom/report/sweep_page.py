@@ -1,0 +1,69 @@
+"""The report of a sweep: one HTML page that needs nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from pathloom.experiments.definitions import DEFINITIONS
+from pathloom.experiments.sweep_plan import value_text
+from pathloom.report.html import document, figure_block, pairs, plain_table
+from pathloom.report.plots import Plot
+from pathloom.report.sweep_tables import legend_lines, points_table
+from pathloom.report.tables import Table
+from pathloom.words import counted, listed
+
+if TYPE_CHECKING:
+    from pathloom.experiments.sweep_result import SweepResult
+
+
+def page(result: SweepResult, plots: Sequence[Plot]) -> str:
+    """The report of a sweep as HTML text."""
+    axes = list(result.plan.grid)
+    title = f"Sweep over {listed(axes)}"
+    table = points_table(result)
+    notes = "".join(f"<li>{escape(note)}.</li>" for note in result.notes)
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="under">{escape(what_text(result))}</p>',
+        _banner(result),
+        *map(figure_block, plots),
+        "<h2>Every point</h2>",
+        plain_table(table),
+        f'<p class="under">{escape(" ".join(legend_lines(result, table)))}</p>',
+        f"<h2>Notes</h2>\n<ul>{notes}</ul>" if notes else "",
+        "<h2>Settings</h2>",
+        pairs([(key, _setting_text(value)) for key, value in result.plan.template.items()]),
+        pairs([(name, ", ".join(map(value_text, values))) for name, values in result.plan.grid.items()]),
+        _files(result),
+        "<h2>What the words mean</h2>",
+        pairs(DEFINITIONS),
+        f"<footer>Pathloom {escape(result.summary['versions']['pathloom'])}</footer>",
+    ]
+    return document(title, parts)
+
+
+def what_text(result: SweepResult) -> str:
+    """What was swept, in a line."""
+    template = result.plan.template
+    runs = sum(len(row["runs"]) for point in result.points for row in point.schemes)
+    said = f"{counted(len(result.points), 'point')}, {counted(runs, 'run')}"
+    return f"{template['traffic']} on {template['fabric']}: {said}"
+
+
+def _banner(result: SweepResult) -> str:
+    lines = "".join(f"<p>{escape(text.splitlines()[0])}</p>" for text in result.troubles)
+    headline = "<p><strong>Not what the scheme would do</strong></p>"
+    return f'<div class="headline warning">{headline}{lines}</div>' if lines else ""
+
+
+def _setting_text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _files(result: SweepResult) -> str:
+    if not result.files:
+        return ""
+    rows = [[path, digest] for path, digest in result.files.items()]
+    return plain_table(Table(["file", "SHA-256"], rows, [None, None]))

@@ -1,0 +1,368 @@
+"""Sweeps: what they give, and that they go on from wherever they were ended."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from conftest import Cli, tree
+from pathloom.experiments.execution import Execution
+from pathloom.experiments.store import claimed
+from pathloom.experiments.sweep_plan import SweepPlan
+from pathloom.experiments.until import Precision, uncertainty
+from synthetic import numbers
+
+COMMAND = [sys.executable, "-m", "pathloom"]
+TOML = """
+fabric = "diamond:rate={rate}"
+traffic = "hadoop:load={load}"
+schemes = ["spt", "ecmp"]
+duration = "1s"
+runs = 2
+
+[grid]
+load = [0.3, 0.6]
+rate = ["10Mbps", "20Mbps"]
+"""
+SCHEME = """
+from helper import PATH
+from pathloom.scheme import FlowArrived, Route, Scheme
+
+class Own(Scheme):
+    def handle(self, now_ns, event, view):
+        if isinstance(event, FlowArrived):
+            flow = view.flow(event.flow)
+            yield Route(flow.id, view.paths(flow.src_tor, flow.dst_tor)[PATH])
+"""
+
+
+@pytest.fixture(autouse=True)
+def sweep_file(tmp_path: Path) -> Path:
+    path = tmp_path / "s.toml"
+    path.write_text(TOML, encoding="utf-8")
+    return path
+
+
+def content(folder: Path) -> Any:
+    """`result.json` without wall-clock times."""
+    return numbers((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    """When each run was stored."""
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "runs").iterdir()}
+
+
+def test_a_sweep_gives_what_a_comparison_gives_at_each_point(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("sweep", "s.toml", "--out", "out", "--json", "s.json", "--jobs", "2")
+    assert outcome.code == 0, outcome.err
+    found = numbers((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert found == content(tmp_path / "out")
+    assert [point["at"] for point in found["points"]] == [
+        {"load": load, "rate": rate} for load in (0.3, 0.6) for rate in ("10Mbps", "20Mbps")
+    ]
+    assert found["settings"]["grid"] == {"load": [0.3, 0.6], "rate": ["10Mbps", "20Mbps"]}
+    for point in found["points"]:
+        load, rate = point["at"]["load"], point["at"]["rate"]
+        options = ["--fabric", f"diamond:rate={rate}", "--traffic", f"hadoop:load={load}"]
+        alone = cli("compare", *options, "--schemes", "spt,ecmp", "--duration", "1s", "--runs", "2", "--json", "-")
+        assert numbers(alone.out)["schemes"] == point["schemes"]
+
+
+def test_every_number_agrees(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("sweep", "s.toml", "--out", "out", "--plots", "svg,pdf,png")
+    found = content(tmp_path / "out")
+    runs = pl.read_parquet(tmp_path / "out/runs.parquet")
+    points = pl.read_csv(tmp_path / "out/points.csv")
+    assert (runs.height, points.height) == (16, 8)
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    lines = [line.split() for line in outcome.out.splitlines()]
+    from pathloom.words import share_text, time_text
+
+    for point in found["points"]:
+        at = (pl.col("load") == point["at"]["load"]) & (pl.col("rate") == point["at"]["rate"])
+        for row in point["schemes"]:
+            own = points.filter(at & (pl.col("scheme") == row["scheme"])).row(0, named=True)
+            assert own["throughput_mean"] == row["throughput"]["mean"]
+            assert own["fct_p99_s"] == row["fct_s"]["p99"]
+            assert own["flows_unfinished"] == row["flows"]["unfinished"]
+            assert own["packets_hops"] == row["packets"]["hops"]
+            of_runs = runs.filter(at & (pl.col("scheme") == row["scheme"]))
+            assert of_runs["fct_mean_s"].to_list() == [run["fct_s"]["mean"] for run in row["runs"]]
+            shown = [share_text(row["throughput"]["mean"]), *time_text(row["fct_s"]["mean"]).split()]
+            (line,) = [
+                words for words in lines if words[:3] == [str(point["at"]["load"]), point["at"]["rate"], row["scheme"]]
+            ]
+            assert all(part in line for part in shown), line
+            assert all(part in page for part in shown)
+    for metric in ("throughput", "fct", "slowdown", "p99-slowdown"):
+        for axis in ("load", "rate"):
+            for kind in ("svg", "pdf", "png"):
+                assert (tmp_path / f"out/{metric}-by-{axis}.{kind}").stat().st_size > 1000
+    tex = (tmp_path / "out/points.tex").read_text(encoding="utf-8")
+    assert tex.count(r"\\") == 9
+    # Other plots than before: none of the old ones is left.
+    cli("sweep", "s.toml", "--out", "out", "--plots", "pdf")
+    assert not list((tmp_path / "out").glob("*.svg"))
+
+
+def test_saying_it_again_does_only_what_is_missing(cli: Cli, tmp_path: Path) -> None:
+    cli("sweep", "s.toml", "--out", "out")
+    first, before = content(tmp_path / "out"), stamps(tmp_path / "out")
+    names = sorted(before)
+    (tmp_path / "out/runs" / names[0]).unlink()
+    broken = tmp_path / "out/runs" / names[1]
+    broken.write_bytes(broken.read_bytes()[:-100])
+    empty = tmp_path / "out/runs" / names[2]
+    empty.write_bytes(b"")
+    outcome = cli("sweep", "s.toml", "--out", "out")
+    assert "13 of 16 runs are in out already" in outcome.err
+    assert content(tmp_path / "out") == first
+    after = stamps(tmp_path / "out")
+    assert after.keys() == before.keys()
+    assert {name for name in names if after[name] != before[name]} == set(names[:3])
+
+
+def test_a_grid_can_grow_and_an_old_result_is_not_replaced_unasked(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
+    cli("sweep", "s.toml", "--out", "out")
+    before, kept = content(tmp_path / "out"), stamps(tmp_path / "out")
+    sweep_file.write_text(TOML.replace("[0.3, 0.6]", "[0.3, 0.6, 0.9]"), encoding="utf-8")
+    refused = cli("sweep", "s.toml", "--out", "out")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--resume" in refused.err
+    assert content(tmp_path / "out") == before
+    grown = cli("sweep", "s.toml", "--out", "out", "--resume")
+    assert grown.code == 0, grown.err
+    assert "16 of 24 runs are in out already" in grown.err
+    assert kept.items() <= stamps(tmp_path / "out").items()
+    assert content(tmp_path / "out")["points"][:4] == before["points"]
+
+
+def test_runs_count_only_while_what_they_read_is_the_same(cli: Cli, tmp_path: Path, sweep_file: Path) -> None:
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text("size_bytes,cdf\n1000,0.5\n20000,1\n", encoding="utf-8")
+    (tmp_path / "own.py").write_text(SCHEME, encoding="utf-8")
+    (tmp_path / "helper.py").write_text("PATH = 0\n", encoding="utf-8")
+    text = TOML.replace("hadoop:", "sizes.csv:").replace('"spt"', '"own.py:Own"')
+    sweep_file.write_text(text, encoding="utf-8")
+    first = cli("sweep", "s.toml", "--out", "out")
+    assert first.code == 0, first.err
+    assert "already" not in first.err
+    again = "16 of 16 runs are in out already"
+    assert again in cli("sweep", "s.toml", "--out", "out").err
+    (tmp_path / "helper.py").write_text("PATH = -1\n", encoding="utf-8")
+    assert "8 of 16 runs" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
+    sizes.write_text("size_bytes,cdf\n1000,0.4\n20000,1\n", encoding="utf-8")
+    changed = in_new_process(tmp_path, "sweep", "s.toml", "--out", "out")
+    assert "already" not in changed.stderr, "no run may be taken that read the old file"
+
+
+def in_new_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=120)
+
+
+def test_seeds_come_first(tmp_path: Path) -> None:
+    from pathloom.experiments.sweep import Sweep
+
+    with claimed(tmp_path) as store:
+        sweep = Sweep(SweepPlan.read(tmp_path / "s.toml"), store)
+        order = [(work.job.run, work.place, work.job.scheme) for work in sweep.missing()]
+    assert [run for run, _, _ in order] == [1] * 8 + [2] * 8
+    assert order[:2] == [(1, "load=0.3, rate=10Mbps", "spt"), (1, "load=0.3, rate=10Mbps", "ecmp")]
+
+
+def started(folder: Path, *more: str) -> subprocess.Popen[str]:
+    arguments = [*COMMAND, "sweep", "s.toml", "--out", "out", "--jobs", "2", *more]
+    return subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def runs_in(folder: Path) -> int:
+    return len(list((folder / "out/runs").glob("*.npz"))) if (folder / "out/runs").is_dir() else 0
+
+
+def await_runs(process: subprocess.Popen[str], folder: Path, count: int) -> None:
+    give_up_at = time.monotonic() + 60
+    while process.poll() is None and runs_in(folder) < count:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def many(sweep_file: Path) -> None:
+    """A sweep of 80 runs."""
+    sweep_file.write_text(TOML.replace("runs = 2", "runs = 10").replace("1s", "2s"), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("many")
+def test_killed_ten_times_it_gives_the_same(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    killed = 0
+    for _ in range(10):
+        process = started(tmp_path)
+        await_runs(process, tmp_path, runs_in(tmp_path) + chance.randint(1, 7))
+        time.sleep(chance.uniform(0, 0.02))
+        process.kill()
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+    assert killed == 10, "it was over before"
+    assert runs_in(tmp_path) < 80
+    in_new_process(tmp_path, "sweep", "s.toml", "--out", "out")
+    assert not [name for name in tree(tmp_path) if "partial" in name]
+    in_new_process(tmp_path, "sweep", "s.toml", "--out", "whole")
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert len(content(tmp_path / "whole")["points"]) == 4
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_keeps_what_was_finished(tmp_path: Path, how: signal.Signals, code: int) -> None:
+    process = started(tmp_path)
+    await_runs(process, tmp_path, 5)
+    process.send_signal(how)
+    out, err = process.communicate(timeout=30)
+    done = runs_in(tmp_path)
+    assert (process.returncode, out) == (code, "")
+    assert err == (
+        f"pathloom: interrupted: {done} of 80 runs were finished, kept in out; the same command goes on from here\n"
+    )
+    assert tree(tmp_path / "out") == ["runs", *sorted(f"runs/{name}" for name in stamps(tmp_path / "out"))]
+    assert f"{done} of 80 runs are in out already" in in_new_process(tmp_path, "sweep", "s.toml", "--out", "out").stderr
+
+
+@pytest.mark.usefixtures("many")
+def test_a_file_that_cannot_be_written_is_said_and_the_rest_is_kept(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    await_runs(process, tmp_path, 5)
+    process.kill()
+    process.communicate()
+    done = runs_in(tmp_path)
+    # What a full disk does: no file can grow beyond a few bytes.
+    full = started(tmp_path)
+    resource.prlimit(full.pid, resource.RLIMIT_FSIZE, (1000, 1000))
+    out, err = full.communicate(timeout=60)
+    assert (full.returncode, out) == (2, "")
+    line = err.splitlines()[-1]
+    assert "cannot write `out/runs/" in line
+    assert "file too large" in line
+    assert f"{done} of 80 runs were finished, kept in out; the same command goes on from here" in line
+    assert runs_in(tmp_path) == done
+    assert not [name for name in tree(tmp_path) if "partial" in name]
+
+
+def test_one_command_at_a_time(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with claimed(tmp_path / "out"):
+        outcome = cli("sweep", "s.toml", "--out", "out")
+    assert outcome.code == 2
+    assert "another command" in outcome.err
+    assert cli("sweep", "s.toml", "--out", "out").code == 0
+
+
+def test_results_of_different_kinds_are_not_mixed(cli: Cli, tmp_path: Path) -> None:
+    compare = ["compare", "--fabric", "diamond", "--traffic", "long-lived", "--schemes", "ecmp", "--duration", "10ms"]
+    assert cli(*compare, "--out", "c").code == 0
+    assert cli("sweep", "s.toml", "--out", "s").code == 0
+    for command, words in (
+        (["sweep", "s.toml", "--out", "c"], "holds the result of a comparison"),
+        ([*compare, "--out", "s"], "holds the result of a sweep"),
+    ):
+        before = tree(tmp_path)
+        outcome = cli(*command)
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert words in outcome.err
+        assert tree(tmp_path) == before
+
+
+def test_runs_are_added_until_differences_are_sure(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("sweep", "s.toml", "--out", "out", "--until", "ci=5%,most=4")
+    assert outcome.code == 0, outcome.err
+    found = content(tmp_path / "out")
+    assert found["settings"]["precision"] == "ci=5%,most=4"
+    lengths = [{len(row["runs"]) for row in point["schemes"]} for point in found["points"]]
+    assert all(len(one) == 1 for one in lengths), "all schemes of a point meet the same flows"
+    for point, (runs,) in zip(found["points"], lengths, strict=True):
+        assert 2 <= runs <= 4
+        assert point["until"]["ci"] == uncertainty(point["schemes"])
+        assert point["until"]["reached"] == (point["until"]["ci"] <= 0.05)
+        assert point["until"]["reached"] or runs == 4
+    assert any(runs > 2 for (runs,) in lengths)
+    # The widest asked for is always reached, with the least runs.
+    cli("sweep", "s.toml", "--out", "wide", "--until", "ci=100%")
+    wide = content(tmp_path / "wide")
+    fewest = [min(len(row["runs"]) for row in point["schemes"]) for point in wide["points"]]
+    assert min(fewest) == 2
+
+
+def test_precision_is_read() -> None:
+    assert Precision.parse("ci=2%").most_runs(3) == 30
+    assert Precision.parse("most=7,ci=0.5%") == Precision(0.005, 7)
+    assert Precision.parse(Precision(0.005, 7).text()) == Precision(0.005, 7)
+
+
+def test_schemes_and_numbers_can_be_axes(tmp_path: Path) -> None:
+    plan = SweepPlan.of(
+        {
+            "fabric": "diamond",
+            "traffic": "long-lived",
+            "schemes": ["{scheme}", "hedera:period={period}"],
+            "runs": "{runs}",
+            "seed": 5,
+            "fault": "{when}:down:s1-s2",
+            "grid": {"scheme": ["ecmp", "spt"], "period": ["1s", "2s"], "runs": [1, 2], "when": ["10ms"]},
+        }
+    )
+    assert len(plan.points) == 8
+    point = plan.points[-1]
+    assert point.settings.schemes == ("spt", "hedera:period=2s")
+    assert (point.settings.runs, point.settings.faults) == (2, ("10ms:down:s1-s2",))
+    assert plan.series(point) == ["spt", "hedera:period={period}"]
+    assert plan.scheme_axes == ["scheme"]
+
+
+def test_comparisons_resume_as_well(cli: Cli, tmp_path: Path) -> None:
+    options = ["--fabric", "diamond", "--traffic", "hadoop:load=0.4", "--duration", "100ms", "--runs", "3"]
+    compare = ["compare", *options, "--schemes", "ecmp,spt", "--out", "out", "--resume"]
+    assert cli(*compare).code == 0
+    first = content(tmp_path / "out")
+    plain = cli("compare", *options, "--schemes", "ecmp,spt", "--json", "-")
+    assert numbers(plain.out) == first
+    before = stamps(tmp_path / "out")
+    assert len(before) == 6
+    next(iter((tmp_path / "out/runs").iterdir())).unlink()
+    (tmp_path / "out/flows.parquet").rename(tmp_path / "old.parquet")
+    assert cli(*compare).code == 0
+    assert content(tmp_path / "out") == first
+    assert sum(before[name] != stamp for name, stamp in stamps(tmp_path / "out").items()) == 1
+    old, new = (pl.read_parquet(path) for path in (tmp_path / "old.parquet", tmp_path / "out/flows.parquet"))
+    assert old.equals(new)
+    # What one verb has stored, another takes.
+    cli("run", *options, "--scheme", "spt", "--out", "out", "--resume")
+    assert stamps(tmp_path / "out").keys() == before.keys()
+
+
+def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pathloom.experiments.execution import Wrappers
+    from pathloom.experiments.settings import Settings
+
+    monkeypatch.chdir(tmp_path)
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text("size_bytes,cdf\n1000,0.5\n20000,1\n", encoding="utf-8")
+    values = {"fabric": "diamond", "traffic": "sizes.csv:load=0.3", "schemes": ("ecmp",), "duration": "50ms", "runs": 2}
+    (tmp_path / "out").mkdir()
+    with claimed(tmp_path / "out") as store:
+        execution = Execution(Settings.of(values), None, Wrappers(), store=store)
+        sizes.write_text("size_bytes,cdf\n1000,0.4\n20000,1\n", encoding="utf-8")
+        os.utime(sizes, ns=(1, 1))
+        execution.run(1)
+        assert len(execution.outcomes) == 2
+        assert stamps(tmp_path / "out") == {}
