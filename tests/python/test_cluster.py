@@ -1,0 +1,195 @@
+"""Sweeps on workers of Dask, which are real processes: the same figures, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+import pathloom
+from test_sweep import COMMAND, content, runs_in, stamps
+
+TOML = """
+fabric = "diamond:rate={rate}"
+traffic = "sizes.csv:load=0.5"
+schemes = ["ecmp", "schemes/own.py:Own"]
+duration = "10s"
+runs = 10
+
+[grid]
+rate = ["10Mbps", "20Mbps"]
+"""
+SCHEME = """
+from helper import PATH
+from pathloom.scheme import FlowArrived, Route, Scheme
+
+class Own(Scheme):
+    def handle(self, now_ns, event, view):
+        if isinstance(event, FlowArrived):
+            flow = view.flow(event.flow)
+            yield Route(flow.id, view.paths(flow.src_tor, flow.dst_tor)[PATH])
+"""
+ENDLESS = TOML.replace("10s", "24h").replace("sizes.csv:load=0.5", "long-lived")
+
+
+class DaskCluster:
+    """A scheduler and workers, in a folder that has none of the files of the sweep."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder, self._stack = folder, stack
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        port = self.address.rpartition(":")[2]
+        self._start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+
+    def worker(self, **environment: str) -> subprocess.Popen[bytes]:
+        """Starts a worker of one thread."""
+        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", **environment)
+
+    def _start(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments],
+            cwd=self._folder,
+            env={**os.environ, **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._stack.callback(process.wait, 20)
+        self._stack.callback(process.kill)
+        return process
+
+
+@contextmanager
+def cluster_in(folder: Path) -> Iterator[DaskCluster]:
+    folder.mkdir()
+    with ExitStack() as stack:
+        yield DaskCluster(folder, stack)
+
+
+@pytest.fixture(autouse=True)
+def sweep_files(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(TOML, encoding="utf-8")
+    (tmp_path / "sizes.csv").write_text("size_bytes,cdf\n1000,0.5\n200000,1\n", encoding="utf-8")
+    (tmp_path / "schemes").mkdir()
+    (tmp_path / "schemes/own.py").write_text(SCHEME, encoding="utf-8")
+    (tmp_path / "schemes/helper.py").write_text("PATH = -1\n", encoding="utf-8")
+
+
+def sweep(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "sweep", "s.toml", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit code and standard error."""
+    _, err = process.communicate(timeout=120)
+    return process.returncode, err
+
+
+def test_a_killed_worker_costs_nothing_but_its_run(tmp_path: Path) -> None:
+    assert ended(sweep(tmp_path, "--out", "alone")) == (0, "")
+    with cluster_in(tmp_path / "elsewhere") as cluster:
+        first = cluster.worker()
+        process = sweep(tmp_path, "--out", "out", "--cluster", cluster.address)
+        while process.poll() is None and runs_in(tmp_path) < 5:
+            time.sleep(0.005)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        before = stamps(tmp_path / "out")
+        assert 5 <= len(before) < 40
+        cluster.worker()
+        cluster.worker()
+        assert ended(process) == (0, "")
+        assert before.items() <= stamps(tmp_path / "out").items(), "what was finished is not carried out again"
+    assert len(stamps(tmp_path / "out")) == 40
+    assert stamps(tmp_path / "out").keys() == stamps(tmp_path / "alone").keys()
+    assert content(tmp_path / "out") == content(tmp_path / "alone")
+    assert list((tmp_path / "elsewhere").glob("**/own.py")) == []
+    # What a worker stored counts on this machine too, and the other way round.
+    again = sweep(tmp_path, "--out", "out", "--cluster", "local:2")
+    assert ended(again) == (0, "40 of 40 runs are in out already\n")
+
+
+def test_workers_started_for_a_sweep_end_with_it(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(TOML.replace("runs = 10", "runs = 2"), encoding="utf-8")
+    assert ended(sweep(tmp_path, "--out", "alone")) == (0, "")
+    process = sweep(tmp_path, "--out", "out", "--cluster", "local:2")
+    assert ended(process) == (0, "")
+    assert content(tmp_path / "out") == content(tmp_path / "alone")
+    left = [path for path in Path("/proc").glob("[0-9]*/cwd") if _links_to(path, tmp_path)]
+    assert left == []
+
+
+def _links_to(link: Path, folder: Path) -> bool:
+    try:
+        return link.readlink() == folder
+    except OSError:
+        return False
+
+
+def test_ctrl_c_frees_the_workers(tmp_path: Path) -> None:
+    with cluster_in(tmp_path / "elsewhere") as cluster:
+        cluster.worker()
+        (tmp_path / "s.toml").write_text(ENDLESS, encoding="utf-8")
+        process = sweep(tmp_path, "--out", "out", "--cluster", cluster.address)
+        time.sleep(6)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        code, err = ended(process)
+        assert (code, err) == (130, "pathloom: interrupted: no run was finished\n")
+        assert not (tmp_path / "out").exists()
+        (tmp_path / "s.toml").write_text(TOML.replace("runs = 10", "runs = 1"), encoding="utf-8")
+        assert ended(sweep(tmp_path, "--out", "out", "--cluster", cluster.address)) == (0, "")
+
+
+def test_a_scheme_that_fails_on_a_worker_is_shown_as_here(tmp_path: Path) -> None:
+    (tmp_path / "schemes/own.py").write_text(SCHEME.replace("[PATH]", "[9999]"), encoding="utf-8")
+    code, err = ended(sweep(tmp_path, "--out", "out", "--cluster", "local:1"))
+    assert code == 1
+    assert "IndexError" in err
+    assert "own.py" in err
+    assert "scheme schemes/own.py:Own failed in run 1 (seed 1)" in err.splitlines()[-1]
+    assert "Traceback (most recent call last)" in err
+
+
+def test_a_worker_with_another_program_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(Path(str(pathloom.__file__)).parent, other / "pathloom")
+    with (other / "pathloom/experiments/execution.py").open("a", encoding="utf-8") as file:
+        file.write("# Another version.\n")
+    with cluster_in(tmp_path / "elsewhere") as cluster:
+        cluster.worker(PYTHONPATH=str(other))
+        code, err = ended(sweep(tmp_path, "--out", "out", "--cluster", cluster.address))
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "has another version of Pathloom" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scheduler_without_workers_or_none_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pathloom._core import PathloomError
+    from pathloom.experiments import cluster as module
+
+    monkeypatch.setattr(module, "WORKERS_S", 1.0)
+    monkeypatch.setattr(module, "CONNECT_S", 1.0)
+    with cluster_in(tmp_path / "elsewhere") as cluster:
+        time.sleep(3)
+        with pytest.raises(PathloomError, match="has no workers; start some"), module.connected(cluster.address):
+            pass
+    with pytest.raises(PathloomError, match="no scheduler of Dask answers"), module.connected("tcp://127.0.0.1:9"):
+        pass
