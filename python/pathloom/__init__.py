@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathloom._core import PathloomError, __version__
     from pathloom.errors import SchemeError, SchemeWarning
     from pathloom.experiments.api import compare, run
+    from pathloom.experiments.loading import Loaded, load
     from pathloom.experiments.result import Result
     from pathloom.experiments.settings import Settings
     from pathloom.fabrics import (
@@ -59,6 +60,7 @@ _HOMES = {
     "pathloom._core": ["PathloomError", "__version__"],
     "pathloom.errors": ["SchemeError", "SchemeWarning"],
     "pathloom.experiments.api": ["compare", "run"],
+    "pathloom.experiments.loading": ["Loaded", "load"],
     "pathloom.experiments.result": ["Result"],
     "pathloom.experiments.settings": ["Settings"],
     "pathloom.fabrics": [
@@ -92,6 +94,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Fabric",
+    "Loaded",
     "PathloomError",
     "Result",
     "Scheme",
@@ -113,6 +116,7 @@ __all__ = [
     "incast",
     "jellyfish",
     "leaf_spine",
+    "load",
     "long_lived",
     "on_off",
     "parallel_paths",

@@ -25,6 +25,8 @@ FOLDER = [
     "means.svg",
     "report.html",
     "result.json",
+    "schemes.csv",
+    "schemes.tex",
     "throughput-cdf.svg",
 ]
 

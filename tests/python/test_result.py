@@ -14,7 +14,7 @@ import synthetic
 from pathloom._core import PathloomError
 from pathloom.cli.compare import Delivery, deliver, print_result
 from pathloom.errors import ToolError
-from pathloom.experiments.folder import OutFolder, replace_files, write_whole
+from pathloom.experiments.folder import PLOT_KINDS, OutFolder, replace_files, write_whole
 from pathloom.experiments.result import FILES, Result
 from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import paired_differences
@@ -157,7 +157,7 @@ def test_the_table_is_printed_though_the_folder_cannot_be_filled(
 ) -> None:
     result, folder = synthetic.result(fabric, {"ecmp": 1.0}, runs=2), OutFolder(tmp_path / "out")
 
-    def full(_folder: Path) -> None:
+    def full(_folder: Path, _kinds: object) -> None:
         raise PathloomError("cannot write `out/flows.parquet`: no space left on device")
 
     monkeypatch.setattr(result, "save", full)
@@ -227,7 +227,7 @@ def test_every_file_of_a_result_is_known_by_name(fabric: Fabric, tmp_path: Path)
         synthetic.result(Fabric.from_networkx(diamond().to_networkx()), {"ecmp": 1.0}, runs=1),
         synthetic.result(fabric, {"mptcp": 1.0}, runs=1, subflows=True),
     ]
-    names = {path.name for place, one in enumerate(results) for path in one.save(tmp_path / str(place))}
+    names = {path.name for place, one in enumerate(results) for path in one.save(tmp_path / str(place), PLOT_KINDS)}
     assert names == set(FILES), "else a file of an old result stays beside new ones"
 
 

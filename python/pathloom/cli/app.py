@@ -17,6 +17,7 @@ from pathloom.cli import (
     bench,
     compare,
     controller,
+    diff,
     fabric,
     lab,
     lists,
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command("compare")(compare.compare)
 app.command("run")(compare.run)
 app.command("sweep")(sweep.sweep)
+app.command("diff")(diff.diff)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(lists.schemes, name="scheme")

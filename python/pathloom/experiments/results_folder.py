@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.experiments.sweep_plan import SweepPlan
 from pathloom.experiments.sweep_result import RESULT, settings_record
@@ -56,6 +57,9 @@ def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, r
 
 def check_comparison_folder(folder: Path) -> None:
     """Raises `PathloomError` when a comparison would be mixed with a sweep."""
-    record = read_record(folder)
+    try:
+        record = read_record(folder)
+    except PathloomError:
+        return  # Whether anything can be written there is found out later.
     if record is not None and kind_of(record) == SWEEP:
         raise bad_input(f"--out `{folder}`: holds the result of a sweep; name another folder")

@@ -73,17 +73,12 @@ def _largest_sizes(runs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
     """What `result.json` says of one run."""
     packets = {name: int(count) for name, count in one.outcome["packets"].items()}
-    by_class = [_mean_of(flows.filter(pl.col("size_class") == name), "age_s", name) for name in SIZE_CLASSES]
     return {
         "run": one.job.run,
         "seed": one.job.seed,
         "throughput": {**_mean_of(flows, "throughput", "mean"), **_lowest_throughputs(flows)},
-        "fct_s": {
-            **_mean_of(flows, "age_s", "mean"),
-            **_fct_percentiles(flows),
-            **{key: value for found in by_class for key, value in found.items()},
-        },
-        "flows": _flow_counts(flows),
+        "fct_s": fct_figures(flows),
+        "flows": flow_counts(flows),
         "unfinished": unfinished(flows)["flow"].to_list(),
         "delivered_bytes": int(flows["delivered_bytes"].sum()),
         "retransmits": int(flows["retransmits"].sum()),
@@ -94,6 +89,16 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "end_s": one.outcome["end_ns"] / 1e9,
         "wall_s": one.wall_s,
         "hops_per_wall_s": packets["hops"] / one.wall_s if one.wall_s > 0 else None,
+    }
+
+
+def fct_figures(flows: pl.DataFrame) -> dict[str, float | bool | None]:
+    """Mean and percentiles of the FCT of the flows of one run, and means by size class."""
+    by_class = [_mean_of(flows.filter(pl.col("size_class") == name), "age_s", name) for name in SIZE_CLASSES]
+    return {
+        **_mean_of(flows, "age_s", "mean"),
+        **_fct_percentiles(flows),
+        **{key: value for found in by_class for key, value in found.items()},
     }
 
 
@@ -177,7 +182,8 @@ def _marked(name: str, value: float | None, censored: bool | None) -> dict[str, 
     return {name: value, f"{name}_censored": censored}
 
 
-def _flow_counts(flows: pl.DataFrame) -> dict[str, int]:
+def flow_counts(flows: pl.DataFrame) -> dict[str, int]:
+    """How many flows there were, and what became of them."""
     finite = flows.filter(pl.col("size_bytes").is_not_null())
     return {
         "offered": flows.height,

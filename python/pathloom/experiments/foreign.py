@@ -1,0 +1,221 @@
+"""Results of other simulators: ns-3's FlowMonitor, and flows in CSV. They say when flows ended, and little else."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import polars as pl
+
+from pathloom.errors import bad_input
+from pathloom.experiments.definitions import size_class
+from pathloom.experiments.stats import ci95
+from pathloom.experiments.summary import fct_figures, flow_counts
+from pathloom.words import count_text, counted
+
+SUFFIXES = (".csv", ".xml")
+"""Files that are read."""
+COLUMNS = {"flow": ("flow",), "start": ("start", "start_s"), "end": ("end", "end_s"), "bytes": ("bytes", "size_bytes")}
+"""What a CSV file has to have, and the names that a column may have. Times are in seconds."""
+SCHEMA = {
+    "flow": pl.String,
+    "src": pl.String,
+    "dst": pl.String,
+    "size_bytes": pl.Int64,
+    "size_class": pl.String,
+    "start_s": pl.Float64,
+    "fct_s": pl.Float64,
+    "age_s": pl.Float64,
+    "finished": pl.Boolean,
+}
+"""Columns of the table of flows; they mean what they mean in `pathloom.experiments.tables.FLOW_SCHEMA`."""
+_NS_TIME = re.compile(r"\+?(-?[0-9.]+(?:[eE][+-]?[0-9]+)?)ns")
+_FIVE_TUPLE = ("sourceAddress", "destinationAddress", "protocol", "sourcePort", "destinationPort")
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A result of another simulator."""
+
+    flows: pl.DataFrame
+    notes: tuple[str, ...]
+
+    def summary(self, path: Path) -> dict[str, Any]:
+        """As far as it goes, what `result.json` would say of it, as one run of one scheme."""
+        figures, counts = fct_figures(self.flows), flow_counts(self.flows)
+        none = {"mean": None, "mean_censored": None, "ci95": None}
+        run = {"run": 1, "seed": None, "throughput": none, "fct_s": figures, "flows": counts}
+        return {
+            "schema": 1,
+            "complete": True,
+            "settings": {"file": str(path)},
+            "versions": {},
+            "seed": None,
+            "traffic": {
+                "description": f"{count_text(self.flows.height)} flows of {path.name}",
+                "notes": list(self.notes),
+            },
+            "schemes": [
+                {
+                    "scheme": path.stem,
+                    "runs": [run],
+                    "throughput": none,
+                    "fct_s": {**figures, "ci95": ci95([])},
+                    "flows": counts,
+                }
+            ],
+        }
+
+
+def read_foreign(path: Path) -> Foreign:
+    """Reads FlowMonitor's XML or a CSV file. Raises `PathloomError` that names the place."""
+    reader = {".csv": _read_csv, ".xml": _read_flow_monitor}.get(path.suffix.lower())
+    if reader is None:
+        raise bad_input(f"`{path}`: expected a results folder, a .csv file of flows, or FlowMonitor's .xml")
+    try:
+        return reader(path)
+    except OSError as error:
+        raise bad_input(f"`{path}`: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError as error:
+        raise bad_input(f"`{path}`: is not UTF-8 text: {error}") from None
+
+
+def _read_csv(path: Path) -> Foreign:
+    with path.open(encoding="utf-8", newline="") as file:
+        try:
+            lines = list(csv.reader(file, strict=True))
+        except csv.Error as error:
+            raise bad_input(f"`{path}`: is not CSV: {error}") from None
+    if not lines:
+        raise bad_input(f"`{path}`: is empty; expected a heading flow,start,end,bytes and a line for each flow")
+    places = _places(path, [cell.strip() for cell in lines[0]])
+    rows, names = [], set[str]()
+    for number, cells in enumerate(lines[1:], start=2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        where = f"`{path}`, line {number}"
+        if len(cells) != len(lines[0]):
+            raise bad_input(f"{where}: has {len(cells)} cells; expected {len(lines[0])}, as in the heading")
+        name = cells[places["flow"]].strip()
+        if name in names:
+            raise bad_input(f"{where}: flow `{name}` is there twice; give each flow one line")
+        names.add(name)
+        start_s = _number(where, "start", cells[places["start"]])
+        end = cells[places["end"]].strip()
+        end_s = _number(where, "end", end) if end else None
+        if end_s is not None and end_s < start_s:
+            raise bad_input(f"{where}: flow `{name}` ends at {end_s:g} s, before its start at {start_s:g} s")
+        rows.append(
+            {"flow": name, "size_bytes": _size(where, cells[places["bytes"]]), "start_s": start_s, "end_s": end_s}
+        )
+    if not rows:
+        raise bad_input(f"`{path}`: has no flows; expected a line for each flow below the heading")
+    return Foreign(_frame(rows), ())
+
+
+def _places(path: Path, heading: Sequence[str]) -> dict[str, int]:
+    places = {}
+    for column, names in COLUMNS.items():
+        found = [place for place, cell in enumerate(heading) if cell in names]
+        if len(found) != 1:
+            problem = "is missing" if not found else "is there twice"
+            raise bad_input(f"`{path}`: column `{column}` {problem}; expected a heading such as flow,start,end,bytes")
+        places[column] = found[0]
+    return places
+
+
+def _number(where: str, column: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise bad_input(f"{where}: {column}: `{text.strip()}` is not a time; expected seconds, 0 or more")
+    return value
+
+
+def _size(where: str, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) >= 2**63:
+        raise bad_input(f"{where}: bytes: `{text.strip()}` is not a size; expected a whole number of bytes")
+    return int(text)
+
+
+def _read_flow_monitor(path: Path) -> Foreign:
+    try:
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError as error:
+        raise bad_input(f"`{path}`: is not XML: {error}") from None
+    stats, classifier = root.findall("FlowStats/Flow"), root.findall("Ipv4FlowClassifier/Flow")
+    if root.tag != "FlowMonitor" or not stats:
+        raise bad_input(f"`{path}`: is not FlowMonitor's: expected <FlowMonitor> with <FlowStats> and flows in it")
+    tuples = {flow.get("flowId", ""): tuple(flow.get(key, "") for key in _FIVE_TUPLE) for flow in classifier}
+    sent = {tuples[name]: _count(path, flow, "txBytes") for flow in stats if (name := flow.get("flowId", "")) in tuples}
+    rows, silent = [], 0
+    for flow in stats:
+        name = flow.get("flowId", "")
+        source, target, protocol, source_port, target_port = tuples.get(name, ("", "", "", "", ""))
+        back = (target, source, protocol, target_port, source_port)
+        # The other direction of a connection, which carries acknowledgements, is a flow of its own.
+        if name in tuples and sent.get(back, -1) > _count(path, flow, "txBytes"):
+            continue
+        received = _count(path, flow, "rxBytes")
+        silent += received == 0
+        start_s = _ns_time(path, flow, "timeFirstTxPacket")
+        end_s = _ns_time(path, flow, "timeLastRxPacket") if received else None
+        rows.append(
+            {"flow": name, "src": source, "dst": target, "size_bytes": received, "start_s": start_s, "end_s": end_s}
+        )
+    notes = [
+        f"`{path}`: FlowMonitor knows no sizes: a flow counts as finished with its last packet, and its size is what "
+        "was received, headers included"
+    ]
+    notes += [f"`{path}`: {counted(silent, 'flow')} received nothing, so unfinished"] if silent else []
+    return Foreign(_frame(rows), tuple(notes))
+
+
+def _count(path: Path, flow: ElementTree.Element, key: str) -> int:
+    text = flow.get(key, "")
+    if not text.isdecimal():
+        raise bad_input(f"`{path}`, flow {flow.get('flowId')}: {key}: `{text}` is not a whole number")
+    return int(text)
+
+
+def _ns_time(path: Path, flow: ElementTree.Element, key: str) -> float:
+    text = flow.get(key, "")
+    found = _NS_TIME.fullmatch(text)
+    try:
+        value = float(found.group(1)) / 1e9 if found is not None else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise bad_input(f"`{path}`, flow {flow.get('flowId')}: {key}: `{text}` is not a time such as +1.5e+09ns")
+    return value
+
+
+def _frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """The table of flows. An unfinished one counts with the time until the last event of all."""
+    rows = list(rows)
+    last_s = max(max(row["start_s"], row["end_s"] or 0.0) for row in rows)
+    return pl.DataFrame(
+        [
+            {
+                "flow": row["flow"],
+                "src": row.get("src"),
+                "dst": row.get("dst"),
+                "size_bytes": row["size_bytes"],
+                "size_class": size_class(row["size_bytes"]),
+                "start_s": row["start_s"],
+                "fct_s": row["end_s"] - row["start_s"] if row["end_s"] is not None else None,
+                "age_s": (row["end_s"] if row["end_s"] is not None else last_s) - row["start_s"],
+                "finished": row["end_s"] is not None,
+            }
+            for row in rows
+        ],
+        schema=SCHEMA,
+    )

@@ -1,0 +1,153 @@
+"""Results that are read again, compared, and put beside those of other simulators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import pathloom
+from conftest import Cli
+from pathloom.experiments.diff import Change, diff
+from pathloom.experiments.loading import load
+
+COMPARE = ["compare", "--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "1s"]
+FLOWS = """flow,start,end,bytes
+a,0,1.5,20000
+b,0.5,1,1000
+c,1,,50000
+"""
+FLOW_MONITOR = """<?xml version="1.0" ?>
+<FlowMonitor>
+  <FlowStats>
+    <Flow flowId="1" timeFirstTxPacket="+1e+09ns" timeFirstRxPacket="+1.1e+09ns" timeLastTxPacket="+2e+09ns"
+          timeLastRxPacket="+2.5e+09ns" txBytes="20000" rxBytes="19000" txPackets="20" rxPackets="19" lostPackets="1"/>
+    <Flow flowId="2" timeFirstTxPacket="+1.1e+09ns" timeFirstRxPacket="+1.2e+09ns" timeLastTxPacket="+2e+09ns"
+          timeLastRxPacket="+2.6e+09ns" txBytes="900" rxBytes="900" txPackets="9" rxPackets="9" lostPackets="0"/>
+    <Flow flowId="3" timeFirstTxPacket="+2e+09ns" timeFirstRxPacket="+0ns" timeLastTxPacket="+3e+09ns"
+          timeLastRxPacket="+0ns" txBytes="3000" rxBytes="0" txPackets="3" rxPackets="0" lostPackets="3"/>
+  </FlowStats>
+  <Ipv4FlowClassifier>
+    <Flow flowId="1" sourceAddress="10.0.0.1" destinationAddress="10.0.0.2" protocol="6" sourcePort="49152"
+          destinationPort="5001"/>
+    <Flow flowId="2" sourceAddress="10.0.0.2" destinationAddress="10.0.0.1" protocol="6" sourcePort="5001"
+          destinationPort="49152"/>
+    <Flow flowId="3" sourceAddress="10.0.0.1" destinationAddress="10.0.0.3" protocol="6" sourcePort="49153"
+          destinationPort="5001"/>
+  </Ipv4FlowClassifier>
+</FlowMonitor>
+"""
+
+
+def rows_of(cli: Cli, *arguments: str) -> dict[tuple[str, str], Any]:
+    outcome = cli("diff", *arguments, "--json", "-")
+    assert outcome.code == 0, outcome.err
+    return {(row["scheme_a"], row["figure"]): row for row in json.loads(outcome.out)["rows"]}
+
+
+def test_a_result_is_read_again_as_it_was(cli: Cli, tmp_path: Path) -> None:
+    result = pathloom.compare(
+        fabric="diamond:rate=10Mbps", traffic="hadoop:load=0.5", schemes=["ecmp", "spt"], duration="1s", runs=2
+    )
+    result.save(tmp_path / "out")
+    for path in (tmp_path / "out", tmp_path / "out/result.json"):
+        found = pathloom.load(path)
+        assert found.kind == "comparison"
+        assert found.summary == result.summary
+        assert found.flows.equals(result.flows)
+        assert found.links.equals(result.links)
+        assert found.table.equals(result.table)
+        assert found.runs.height == 4
+    table = pl.read_csv(tmp_path / "out/schemes.csv")
+    assert table["fct_mean_s"].to_list() == [row["fct_s"]["mean"] for row in result.summary["schemes"]]
+    tex = (tmp_path / "out/schemes.tex").read_text(encoding="utf-8")
+    assert tex.startswith(r"\begin{tabular}{l")
+    assert tex.count(r"\\") == 3
+
+
+def test_a_sweep_is_read_again(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        'fabric = "diamond:rate={rate}"\ntraffic = "hadoop:load=0.5"\nschemes = "ecmp,spt"\nduration = "1s"\nruns = 2\n'
+        'grid = {rate = ["10Mbps", "20Mbps"]}\n',
+        encoding="utf-8",
+    )
+    assert cli("sweep", "s.toml", "--out", "out").code == 0
+    found = load(tmp_path / "out")
+    assert found.kind == "sweep"
+    assert found.runs.equals(pl.read_parquet(tmp_path / "out/runs.parquet"))
+    assert found.table["rate"].to_list() == ["10Mbps"] * 2 + ["20Mbps"] * 2
+    with pytest.raises(pathloom.PathloomError, match=r"has no flows\.parquet"):
+        _ = found.flows
+    rows = rows_of(cli, "out", "out")
+    assert {row["says"] for row in rows.values()} == {"same"}
+
+
+def test_equal_results_are_the_same_and_differences_are_paired(cli: Cli, tmp_path: Path) -> None:
+    cli(*COMPARE, "--schemes", "ecmp,spt", "--runs", "3", "--out", "a")
+    same = cli("diff", "a", "a")
+    assert same.code == 0
+    assert "All settings are equal." in same.out
+    cli(*COMPARE, "--schemes", "ecmp,spt", "--runs", "3", "--transport", "newreno:min_rto=1s", "--out", "b")
+    found = json.loads(cli("diff", "a", "b", "--json", "-").out)
+    assert found["settings"] == [{"key": "transport", "a": None, "b": "newreno:min_rto=1s"}]
+    a, b = (json.loads((tmp_path / name / "result.json").read_text(encoding="utf-8")) for name in ("a", "b"))
+    rows = rows_of(cli, "a", "b")
+    for place, scheme in enumerate(("ecmp", "spt")):
+        row = rows[scheme, "fct_s.mean"]
+        assert (row["a"], row["b"]) == tuple(one["schemes"][place]["fct_s"]["mean"] for one in (a, b))
+        assert row["difference"] == row["b"] - row["a"]
+        assert row["paired"] is True
+        assert rows[scheme, "fct_s.p99"]["ci95"] is None
+    cli(*COMPARE[:-1], "2s", "--schemes", "ecmp", "--runs", "3", "--out", "c")
+    longer = rows_of(cli, "a", "c")
+    assert longer["ecmp", "fct_s.mean"]["paired"] is False, "other flows, so no pairs"
+    assert ("spt", "fct_s.mean") not in longer
+    assert "In A alone: spt." in cli("diff", "a", "c").out
+
+
+def test_what_may_be_said_of_a_difference() -> None:
+    def says(a: float, b: float, half: float | None, key: str = "mean", bound: bool = False) -> str:
+        return Change({}, "ecmp", "ecmp", "fct_s", key, a, b, bound, False, half, True).says
+
+    assert says(1.0, 1.0, 0.0) == "same"
+    assert says(1.0, 1.005, 0.001) == "equal"
+    assert says(1.0, 1.2, 0.1) == "clear"
+    assert says(1.0, 1.2, 0.3) == "unclear"
+    assert says(1.0, 1.2, None) == "single"
+    assert says(1.0, 1.2, None, key="p99") == ""
+    assert says(1.0, 1.2, 0.1, bound=True) == "unknown"
+
+
+def test_flows_in_csv_stand_beside_ours(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "theirs.csv").write_text(FLOWS, encoding="utf-8")
+    found = load(tmp_path / "theirs.csv")
+    assert found.flows["fct_s"].to_list() == [1.5, 0.5, None]
+    assert found.flows["age_s"].to_list() == [1.5, 0.5, 0.5]
+    assert found.flows["size_class"].to_list() == ["rabbit", "mouse", "rabbit"]
+    (row,) = found.summary["schemes"]
+    assert (row["fct_s"]["mean"], row["fct_s"]["mean_censored"]) == (2.5 / 3, True)
+    assert row["flows"] == {"offered": 3, "started": 3, "finished": 2, "unfinished": 1, "long_lived": 0}
+    cli(*COMPARE, "--schemes", "ecmp,spt", "--runs", "1", "--out", "a")
+    rows = rows_of(cli, "a", "theirs.csv")
+    assert rows["spt", "fct_s.mean"]["says"] == "unknown"
+    assert rows["ecmp", "fct_s.mean"]["b"] == 2.5 / 3
+    shown = cli("diff", "a", "theirs.csv", "--csv", "d.csv", "--latex", "d.tex")
+    assert "≥ 833 ms" in shown.out
+    assert pl.read_csv(tmp_path / "d.csv").height == len(rows)
+    assert (tmp_path / "d.tex").read_text(encoding="utf-8").count(r"\\") == len(rows) + 1
+
+
+def test_flow_monitor_is_read_without_its_acknowledgements(tmp_path: Path) -> None:
+    (tmp_path / "ns3.xml").write_text(FLOW_MONITOR, encoding="utf-8")
+    found = load(tmp_path / "ns3.xml")
+    assert found.flows.select("flow", "src", "dst", "size_bytes", "start_s", "fct_s", "finished").rows() == [
+        ("1", "10.0.0.1", "10.0.0.2", 19000, 1.0, 1.5, True),
+        ("3", "10.0.0.1", "10.0.0.3", 0, 2.0, None, False),
+    ]
+    notes = found.summary["traffic"]["notes"]
+    assert len(notes) == 2
+    assert "1 flow received nothing" in notes[1]
+    assert diff(found, found).changes[0].a == found.summary["schemes"][0]["fct_s"]["mean"]
