@@ -9,11 +9,11 @@ import pytest
 
 import synthetic
 from conftest import Cli
-from pathloom.experiments.stats import ci95, mean
-from pathloom.experiments.verdicts import Figure, ranking
+from pathloom.experiments.stats import ci95, mean, t_test
+from pathloom.experiments.verdicts import Figure, Verdict, all_pairs, ranking, verdict
 from pathloom.fabrics import fat_tree
 from pathloom.report.headline import headlines, legend
-from pathloom.report.tables import main_table
+from pathloom.report.tables import main_table, pair_table
 
 THROUGHPUT = Figure(lambda row: row["throughput"]["mean"], True)
 
@@ -152,3 +152,53 @@ def test_the_report_has_the_bounds_too() -> None:
     table = page[page.index("<table>") : page.index("</table>")]
     assert "≥ " in table and "≤ " in table
     assert "some flows are unfinished, so the figure is a bound" in page
+
+
+def rows_of(means: dict[str, list[float]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "scheme": name,
+            "runs": [
+                {"run": run, "throughput": {"mean": value}, "fct_s": {"mean": None}} for run, value in enumerate(runs)
+            ],
+            "throughput": {"mean": sum(runs) / len(runs)},
+            "fct_s": {"mean": None},
+        }
+        for name, runs in means.items()
+    ]
+
+
+def test_pairs_are_corrected_for_their_number() -> None:
+    # Chance alone gives the difference of a and b in 1.3 % of all cases, but there are three pairs.
+    schemes = rows_of({"a": [0.50, 0.52, 0.48], "b": [0.55, 0.56, 0.54], "c": [0.60, 0.40, 0.58]})
+    pairs = {(pair.one, pair.other): pair for pair in all_pairs(schemes, THROUGHPUT)}
+    assert set(pairs) == {(0, 1), (0, 2), (1, 2)}
+    assert verdict(pairs[0, 1].difference) is Verdict.CLEAR
+    alone = t_test([0.05, 0.04, 0.06])
+    assert alone is not None
+    assert pairs[0, 1].chance == pytest.approx(3 * alone)
+    far = rows_of({"a": [0.50, 0.52, 0.48], "b": [0.80, 0.82, 0.78], "c": [0.80, 0.82, 0.785]})
+    assert [pair.verdict for pair in all_pairs(far, THROUGHPUT)] == [Verdict.CLEAR, Verdict.CLEAR, Verdict.EQUAL]
+    table = pair_table(far)
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["b − a", "c − a", "c − b"]
+    assert [row[4] for row in table.rows] == ["more", "more", "equal within 1 %"]
+    assert pair_table(far[:2]) is None
+
+
+def test_what_alone_is_clear_may_not_be_among_many() -> None:
+    noise = {"c": [0.6, 0.4, 0.58], "d": [0.4, 0.7, 0.3]}
+    schemes = rows_of({"a": [0.500, 0.510, 0.490], "b": [0.540, 0.560, 0.52], **noise})
+    (pair,) = [pair for pair in all_pairs(schemes, THROUGHPUT) if (pair.one, pair.other) == (0, 1)]
+    assert verdict(pair.difference) is Verdict.CLEAR
+    assert pair.verdict is Verdict.UNCLEAR
+
+
+def test_the_t_test_agrees_with_the_interval() -> None:
+    values = [0.3, 0.5, 0.9, 0.2]
+    half = ci95(values)
+    assert half is not None
+    centre = sum(values) / len(values)
+    at_the_edge = t_test([value - centre + half for value in values])
+    assert at_the_edge == pytest.approx(0.05)
+    assert (t_test([1.0]), t_test([1.0, 1.0]), t_test([0.0, 0.0])) == (None, 0.0, 1.0)

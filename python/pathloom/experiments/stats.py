@@ -63,6 +63,36 @@ def ci95(values: Sequence[float]) -> float | None:
     return t_quantile_975(len(values) - 1) * math.sqrt(variance / len(values))
 
 
+def t_test(values: Sequence[float]) -> float | None:
+    """Probability of a mean as far from 0 if the true one were 0 (two-sided t test); None of fewer than two values.
+
+    >>> round(t_test([1.0, 2.0, 3.0]), 4)
+    0.0742
+    """
+    if len(values) < 2:
+        return None
+    centre = math.fsum(values) / len(values)
+    half = ci95(values)
+    if not half:  # All values are equal.
+        return 0.0 if centre else 1.0
+    error = half / t_quantile_975(len(values) - 1)
+    return max(0.0, 1.0 - _t_within(abs(centre) / error, len(values) - 1))
+
+
+def holm(probabilities: Sequence[float]) -> list[float]:
+    """Probabilities of several tests, corrected for their number (Holm, Scand. J. Statist. 6, 1979), in their order.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    corrected = [0.0] * len(probabilities)
+    least = 0.0
+    for rank, place in enumerate(sorted(range(len(probabilities)), key=lambda place: probabilities[place])):
+        least = max(least, min(1.0, (len(probabilities) - rank) * probabilities[place]))
+        corrected[place] = least
+    return corrected
+
+
 def t_quantile_975(freedom: int) -> float:
     """The 97.5 % quantile of Student's t distribution, by bisection of its distribution function.
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pathloom.experiments.stats import holm, t_test
 from pathloom.experiments.summary import paired_differences
 
 EQUAL_SHARE = 0.01
 """Figures that differ by this share of the larger one, or less, are called equal."""
+SIGNIFICANT = 0.05
+"""Differences are clear when chance gives them less often than this."""
 _ROUNDING = 1e-9
 
 Row = Mapping[str, Any]
@@ -82,6 +85,54 @@ THROUGHPUT, FCT, COMPLETION = _mean_of("throughput", True), _mean_of("fct_s", Fa
 """The figures that the headline speaks of."""
 HEADLINE = {"completion_s": COMPLETION, "throughput": THROUGHPUT, "fct_s": FCT}
 """They by their places in `result.json`."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two schemes compared in a figure, run by run; the members are places in the list of schemes."""
+
+    one: int
+    other: int
+    difference: Mapping[str, float | None]
+    """As `paired_differences` gives it: of `other` to `one`."""
+    chance: float | None
+    """Probability of such a difference by chance, corrected for the number of pairs (Holm); None of a single run."""
+    bound: bool
+    """Whether unfinished flows may make up the lead of the better scheme."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """As of a single difference, but clear only where the corrected probability is below `SIGNIFICANT`."""
+        found = verdict(self.difference)
+        if found in (Verdict.EQUAL, Verdict.SINGLE) or self.chance is None:
+            return found
+        return Verdict.CLEAR if self.chance < SIGNIFICANT else Verdict.UNCLEAR
+
+
+def all_pairs(schemes: Sequence[Row], figure: Figure) -> list[Pair]:
+    """Every pair of schemes that have a value in common runs."""
+    found = []
+    for one in range(len(schemes)):
+        differences = paired_differences(schemes, figure.of, one)
+        for other in range(one + 1, len(schemes)):
+            difference = differences[other]
+            if difference is not None:
+                found.append((one, other, difference, t_test(_paired_values(schemes, figure, one, other))))
+    known = [chance for *_, chance in found if chance is not None]
+    corrected = iter(holm(known))
+    pairs = []
+    for one, other, difference, chance in found:
+        ahead = (difference["mean"] or 0.0) > 0
+        better = schemes[other if ahead == figure.high_is_better else one]
+        fair_chance = None if chance is None else next(corrected)
+        pairs.append(Pair(one, other, difference, fair_chance, figure.is_bound(better)))
+    return pairs
+
+
+def _paired_values(schemes: Sequence[Row], figure: Figure, one: int, other: int) -> list[float]:
+    of_one = {run["run"]: figure.of(run) for run in schemes[one]["runs"]}
+    pairs = [(figure.of(run), of_one.get(run["run"])) for run in schemes[other]["runs"]]
+    return [value - base for value, base in pairs if value is not None and base is not None]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathloom.report.html import breakable, cell, document, figure_block, html_t
 from pathloom.report.plots import Plot
 from pathloom.report.style import looks
 from pathloom.report.subflows import overview, slowest
-from pathloom.report.tables import Table, control_table, difference_table, main_table
+from pathloom.report.tables import Table, control_table, difference_table, main_table, pair_table
 from pathloom.specs import LAB, is_python_spec
 from pathloom.words import count_text, listed, time_text
 
@@ -100,6 +100,7 @@ def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
     return (
         "<p>Run by run, with the same flows under both schemes, so that what the runs differ by cancels out:</p>"
         + plain_table(table)
+        + _all_pairs(schemes)
     )
 
 
@@ -115,6 +116,15 @@ def _subflows(result: Result) -> str:
         "<p>The slowest connections of each scheme, subflow by subflow; subflows.parquet has all:</p>"
         f"{plain_table(slowest(result))}"
     )
+def _all_pairs(schemes: Sequence[Mapping[str, Any]]) -> str:
+    table = pair_table(schemes)
+    if table is None:
+        return ""
+    said = (
+        "All pairs, run by run. Of many pairs, some differ by chance: a difference is called clear only where chance "
+        "gives it less often than 5 % after Holm's correction for the number of pairs."
+    )
+    return f"<p>{said}</p>{plain_table(table)}"
 
 
 def _unfinished(result: Result) -> str:

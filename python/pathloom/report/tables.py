@@ -14,6 +14,7 @@ from pathloom.experiments.verdicts import (
     THROUGHPUT,
     Figure,
     Verdict,
+    all_pairs,
     figure_of,
     is_bound,
     ranking,
@@ -155,9 +156,7 @@ def difference_table(schemes: Sequence[Row]) -> Table | None:
     done = [row for row in schemes if row["runs"]]
     if len(done) < 2 or all(len(row["runs"]) < 2 for row in done):
         return None
-    figures = [("throughput", THROUGHPUT, share_text, "more"), ("mean FCT", FCT, time_text, "longer")]
-    if any(row.get("completion_s") for row in done):
-        figures.append(("completion", COMPLETION, time_text, "longer"))
+    figures = _compared_figures(done)
     found = [paired_differences(done, figure.of, 0) for _, figure, _, _ in figures]
     rows = []
     for place, row in enumerate(done[1:], start=1):
@@ -171,6 +170,28 @@ def difference_table(schemes: Sequence[Row]) -> Table | None:
     return Table(headings, rows, [None] * len(headings))
 
 
+def pair_table(schemes: Sequence[Row]) -> Table | None:
+    """The differences of all pairs of three schemes or more, corrected for their number (Holm); None of fewer."""
+    done = [row for row in schemes if len(row["runs"]) > 1]
+    if len(done) < 3:
+        return None
+    rows = []
+    for name, figure, text, word in _compared_figures(done):
+        for pair in all_pairs(done, figure):
+            says = _difference(pair.difference, text, word, pair.bound, pair.verdict)
+            chance = NOTHING if pair.chance is None else f"{pair.chance:.2g}" if pair.chance >= 1e-4 else "< 0.0001"
+            rows.append([f"{done[pair.other]['scheme']} − {done[pair.one]['scheme']}", name, says[0], chance, says[1]])
+    return Table(["", "figure", "difference", "by chance (Holm)", ""], rows, [None] * 5) if rows else None
+
+
+def _compared_figures(schemes: Sequence[Row]) -> list[tuple[str, Figure, Callable[[float], str], str]]:
+    """Figures of the tables of differences: name, figure, how it is written, and what more of it is called."""
+    figures = [("throughput", THROUGHPUT, share_text, "more"), ("mean FCT", FCT, time_text, "longer")]
+    if any(row.get("completion_s") for row in schemes):
+        figures.append(("completion", COMPLETION, time_text, "longer"))
+    return figures
+
+
 def _better_is_bound(figure: Figure, difference: Mapping[str, float | None] | None, row: Row, base: Row) -> bool:
     """Whether unfinished flows may make up the lead of the better scheme of two."""
     ahead = ((difference or {}).get("mean") or 0.0) > 0
@@ -178,7 +199,11 @@ def _better_is_bound(figure: Figure, difference: Mapping[str, float | None] | No
 
 
 def _difference(
-    difference: Mapping[str, float | None] | None, text: Callable[[float], str], word: str, uncertain: bool
+    difference: Mapping[str, float | None] | None,
+    text: Callable[[float], str],
+    word: str,
+    uncertain: bool,
+    found: Verdict | None = None,
 ) -> tuple[str, str]:
     if difference is None or difference["mean"] is None:
         return NOTHING, ""
@@ -191,7 +216,7 @@ def _difference(
         Verdict.EQUAL: "equal within 1 %",
         Verdict.CLEAR: word if mean > 0 else opposite,
         Verdict.UNCLEAR: "no clear difference",
-    }[verdict(difference)]
+    }[found or verdict(difference)]
     return f"{sign}{text(abs(mean))} ± {text(half)}", "unknown: flows are unfinished" if uncertain else said
 
 
