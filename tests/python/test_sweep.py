@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -348,6 +349,50 @@ def test_comparisons_resume_as_well(cli: Cli, tmp_path: Path) -> None:
     # What one verb has stored, another takes.
     cli("run", *options, "--scheme", "spt", "--out", "out", "--resume")
     assert stamps(tmp_path / "out").keys() == before.keys()
+
+
+def test_what_is_stored_is_what_was_run(tmp_path: Path) -> None:
+    from pathloom.experiments.execution import Wrappers
+    from pathloom.experiments.settings import Settings
+
+    values = {
+        "fabric": "fat-tree:k=4,rate=10Mbps",
+        "traffic": "hadoop:load=0.4",
+        "schemes": ("mptcp:subflows=3", "hedera"),
+        "duration": "300ms",
+        "runs": 1,
+    }
+    settings = Settings.of(values)
+    (tmp_path / "out").mkdir()
+    with claimed(tmp_path / "out") as store:
+        kept = Execution(settings, None, Wrappers(), store=store)
+        kept.run(2)
+    fresh = Execution(settings, None, Wrappers())
+    fresh.run(2)
+    assert fresh.outcomes[0].outcome["subflows"], "the case has every kind of table"
+    for one, other in zip(kept.outcomes, fresh.outcomes, strict=True):
+        assert one.job == other.job
+        assert (one.description, one.notes, one.trouble, one.samples) == (
+            other.description,
+            other.notes,
+            other.trouble,
+            other.samples,
+        )
+        same(one.outcome, other.outcome)
+
+
+def same(one: Any, other: Any) -> None:
+    """Equal in every bit and type."""
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert list(one) == list(other)
+        for key, part in one.items():
+            same(part, other[key])
+    elif isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype
+        assert one.tobytes() == other.tobytes()
+    else:
+        assert one == other
 
 
 def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

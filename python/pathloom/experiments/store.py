@@ -13,7 +13,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -29,8 +29,8 @@ Value = TypeVar("Value")
 
 RUNS = "runs"
 """The folder of finished runs in a results folder."""
-_TABLES = ("flows", "links")
-"""Parts of an outcome that are columns of numbers."""
+_ARRAY = "array"
+"""Key of the number of an array, in place of the array itself."""
 
 
 class Codec(Protocol[Value]):
@@ -74,9 +74,8 @@ class OutcomeCodec:
 
     def encode(self, value: RunOutcome) -> bytes:
         """See `Codec`."""
-        outcome = dict(value.outcome)
-        columns = {f"{table}.{name}": column for table in _TABLES for name, column in outcome.pop(table).items()}
-        record = {**{name: part for name, part in vars(value).items() if name != "outcome"}, "rest": outcome}
+        columns: dict[str, Any] = {}
+        record = {**vars(value), "outcome": _packed(value.outcome, columns)}
         record["job"] = asdict(value.job)
         record["samples"] = [asdict(sample) for sample in value.samples]
         buffer = io.BytesIO()
@@ -90,18 +89,33 @@ class OutcomeCodec:
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             record: dict[str, Any] = json.loads(str(arrays.pop("record")))
-            outcome: dict[str, Any] = {table: {} for table in _TABLES}
-            for name, column in arrays.items():
-                table, _, column_name = name.partition(".")
-                outcome[table][column_name] = column
-            outcome.update(record.pop("rest"))
+            record["outcome"] = _unpacked(record["outcome"], arrays)
             record["job"] = Job(**record["job"])
             record["samples"] = tuple(Sample(**sample) for sample in record["samples"])
             record["notes"] = tuple(record["notes"])
             record["trouble"] = tuple(record["trouble"]) if record["trouble"] is not None else None
-            return RunOutcome(outcome=outcome, **record)
+            return RunOutcome(**record)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
+
+
+def _packed(value: Any, arrays: dict[str, Any]) -> Any:
+    """What JSON can hold, with arrays put aside."""
+    if isinstance(value, np.ndarray):
+        name = str(len(arrays))
+        arrays[name] = value
+        return {_ARRAY: name}
+    if isinstance(value, dict):
+        return {name: _packed(part, arrays) for name, part in value.items()}
+    return [_packed(part, arrays) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _unpacked(value: Any, arrays: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {_ARRAY}:
+            return arrays[value[_ARRAY]]
+        return {name: _unpacked(part, arrays) for name, part in value.items()}
+    return [_unpacked(part, arrays) for part in value] if isinstance(value, list) else value
 
 
 def run_store(folder: Path) -> Store[RunOutcome]:

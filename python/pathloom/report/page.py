@@ -116,6 +116,8 @@ def _subflows(result: Result) -> str:
         "<p>The slowest connections of each scheme, subflow by subflow; subflows.parquet has all:</p>"
         f"{plain_table(slowest(result))}"
     )
+
+
 def _all_pairs(schemes: Sequence[Mapping[str, Any]]) -> str:
     table = pair_table(schemes)
     if table is None:
