@@ -9,6 +9,8 @@ import polars as pl
 
 LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished")
 """Keys that say which row it is, or that are lists."""
+RATIOS = "of_optimum"
+"""A section of ratios, whatever its keys are called."""
 _MARK = "_censored"
 
 
@@ -26,7 +28,9 @@ def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | N
             continue
         if isinstance(value, Mapping):
             for name, part in value.items():
-                if not isinstance(part, Mapping):
+                if isinstance(part, Mapping):
+                    columns.update({_column(f"{key}_{name}", inner): figure for inner, figure in part.items()})
+                else:
                     columns[_column(key, name)] = part
         elif value is not None or not key.endswith("_s"):
             columns[key] = value
@@ -34,6 +38,8 @@ def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | N
 
 
 def _column(section: str, name: str) -> str:
+    if section == RATIOS:
+        return f"{section}_{name.removesuffix('_s')}"
     if not section.endswith("_s"):
         return f"{section}_{name}"
     bare = section.removesuffix("_s")
