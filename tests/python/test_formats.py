@@ -17,7 +17,7 @@ TRAFFIC = ["hadoop:load=0.5", "all-to-all:size=20KB", "long-lived"]
 
 def undocumented(columns: list[str]) -> list[str]:
     """Columns that the document lacks. The mark of a bound has the name of the figure, without its unit."""
-    figures = {name: name.removesuffix("_censored") for name in columns}
+    figures = {name: name.removesuffix("_censored") for name in columns if not name.startswith("control_sizes_")}
     return [
         name for name, figure in figures.items() if not NAMED & {figure, f"{figure}_s" if figure != name else figure}
     ]
@@ -27,7 +27,9 @@ def test_every_column_is_named_with_its_unit(cli: Cli, tmp_path: Path) -> None:
     for place, traffic in enumerate(TRAFFIC):
         out = f"out{place}"
         schemes = ["--schemes", "ecmp,mptcp:subflows=2,hedera:period=100ms"]
-        outcome = cli("compare", *OPTIONS, "--traffic", traffic, *schemes, "--out", out, "--yardstick")
+        outcome = cli(
+            "compare", *OPTIONS, "--traffic", traffic, *schemes, "--out", out, "--yardstick", "--series", "50ms"
+        )
         assert outcome.code == 0, outcome.err
         folder = tmp_path / out
         assert undocumented(pl.read_csv(folder / "schemes.csv").columns) == []
@@ -53,6 +55,7 @@ def test_every_column_is_named_with_its_unit(cli: Cli, tmp_path: Path) -> None:
 
 def test_names_that_are_documented_exist(cli: Cli, tmp_path: Path) -> None:
     """A row of the table of flows that no table has would mislead."""
+    from pathloom.experiments.series import FLOW_SERIES_SCHEMA, LINK_SERIES_SCHEMA
     from pathloom.experiments.subflows import SUBFLOW_SCHEMA
     from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA
 
@@ -60,6 +63,8 @@ def test_names_that_are_documented_exist(cli: Cli, tmp_path: Path) -> None:
         ("flows.parquet", FLOW_SCHEMA),
         ("subflows.parquet", SUBFLOW_SCHEMA),
         ("links.parquet", LINK_SCHEMA),
+        ("link-series.parquet", LINK_SERIES_SCHEMA),
+        ("flow-series.parquet", FLOW_SERIES_SCHEMA),
     ):
         section = FORMATS.split(f"## {heading}\n")[1].split("\n## ")[0]
         first_cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]

@@ -26,6 +26,7 @@ from pathloom.cli.options import (
     ResumeOption,
     RunsOption,
     SeedOption,
+    SeriesOption,
     SpecFileOption,
     TrafficOption,
     TransportOption,
@@ -68,6 +69,7 @@ def compare(
     worlds: WorldsOption = None,
     lab: LabOption = None,
     keep_going: KeepGoingOption = False,
+    series: SeriesOption = None,
     spec: SpecFileOption = None,
     jobs: JobsOption = None,
     out: OutOption = None,
@@ -95,6 +97,7 @@ def compare(
         "lab": lab,
         "until": until,
         "keep_going": True if keep_going else None,
+        "series": series,
     }
     delivery = Delivery(out, json, plot_kinds(plots), resume)
     return _carry_out("compare", _settings(given, spec), Wrappers(), whole_number("--jobs", jobs), delivery)
@@ -118,6 +121,7 @@ def run(
     worlds: WorldsOption = None,
     lab: LabOption = None,
     keep_going: KeepGoingOption = False,
+    series: SeriesOption = None,
     spec: SpecFileOption = None,
     pcap: Annotated[
         Path | None,
@@ -154,6 +158,7 @@ def run(
         "lab": lab,
         "until": until,
         "keep_going": True if keep_going else None,
+        "series": series,
     }
     settings = _settings(given, spec, runs=1)
     if len(settings.schemes) > 1:

@@ -82,6 +82,14 @@ UntilOption = Annotated[
         help="Let every finite flow finish, however long the drain takes.  [default: five times the duration]",
     ),
 ]
+SeriesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--series",
+        metavar="TIME",
+        help="Note rates and queues of links and goodput of flows over time, in steps: 10ms.",
+    ),
+]
 KeepGoingOption = Annotated[
     bool,
     typer.Option("--keep-going", help="Continue when a scheme in Python fails, and mark the result. Otherwise stop."),

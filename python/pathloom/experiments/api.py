@@ -86,6 +86,7 @@ def compare(
     lab: str | None = None,
     until: str | None = None,
     keep_going: bool = False,
+    series: str | None = None,
 ) -> Result:
     """Runs the same traffic under each scheme and compares them.
 
@@ -106,6 +107,7 @@ def compare(
         worlds: `"sim"`, `"lab"` (network namespaces and Open vSwitch; needs root), or both.
         lab: what only the lab has to be told, such as `"hosts=linux"`.
         keep_going: whether runs go on when a scheme written in Python fails; the result is then marked.
+        series: steps of time, such as `"10ms"`, in which `Result.link_series` and `Result.flow_series` are noted.
 
     Raises:
         PathloomError: on bad input, with one line that says what is wrong and what was expected.
@@ -136,6 +138,7 @@ def compare(
             "lab": lab,
             "until": until,
             "keep_going": keep_going,
+            "series": series,
         },
         in_python=in_python,
     )

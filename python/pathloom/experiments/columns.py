@@ -38,6 +38,7 @@ def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | N
 
 
 def _column(section: str, name: str) -> str:
+    name = name.replace(" ", "_")
     if section == RATIOS:
         return f"{section}_{name.removesuffix('_s')}"
     if not section.endswith("_s"):

@@ -20,6 +20,7 @@ from pathloom._core import PathloomError
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.identity import digests, identity
 from pathloom.experiments.python_schemes import PythonScheme
+from pathloom.experiments.series import Recorder
 from pathloom.experiments.settings import DRAIN, FINISHED, Job, Settings
 from pathloom.experiments.workers import Take, Threads, Work, interruptible
 from pathloom.specs import SIM
@@ -286,7 +287,7 @@ def advance(
     """Advances a run to its end, slice by slice; None when it was stopped. Raises `SchemeError`."""
     started, duration_s = time.perf_counter(), settings.duration_s
     reached, slice_s = 0.0, min(duration_s / FIRST_SLICES, FIRST_SLICE_S)
-    samples: list[Sample] = []
+    moments = _Moments(settings, sample_at_s)
     silence = _Silence(settings) if settings.until == FINISHED else None
     while not simulation.done:
         _check_scheme(simulation, job, settings)
@@ -295,11 +296,9 @@ def advance(
         if silence is not None and silence.is_too_long(simulation, reached):
             break
         slice_started = time.perf_counter()
-        due = sample_at_s[len(samples)] if len(samples) < len(sample_at_s) else math.inf
         look_s = silence.look_s if silence is not None else math.inf
-        reached = simulation.advance(min(reached + slice_s, due, look_s))
-        if reached >= due - LEAST_SLICE_S:  # The simulator's clock is in whole nanoseconds.
-            samples.append(_sample(simulation, due))
+        reached = simulation.advance(min(reached + slice_s, moments.due_s, look_s))
+        if moments.take(simulation, reached):
             continue
         took = time.perf_counter() - slice_started
         ratio = SLICE_WALL_S / max(took, 1e-9)
@@ -309,16 +308,15 @@ def advance(
     _check_scheme(simulation, job, settings)
     silent_s = None if simulation.done or silence is None else silence.limit_s
     simulation.finish()
-    outcome = simulation.outcome()
-    # A run that ends early delivers nothing more.
-    samples += [_sample(simulation, at_s) for at_s in sample_at_s[len(samples) :]]
+    moments.take_rest(simulation)
+    outcome = {**simulation.outcome(), **moments.series()}
     progress(1.0)
     return RunOutcome(
         job,
         outcome,
         wall_s=time.perf_counter() - started,
         trouble=simulation.troubles,
-        samples=tuple(samples),
+        samples=tuple(moments.samples),
         silent_s=silent_s,
         description=simulation.description,
         notes=tuple(simulation.notes),
@@ -332,6 +330,45 @@ def _check_scheme(simulation: _core.Simulation, job: Job, settings: Settings) ->
     _, line, traceback = simulation.troubles
     text = " ".join(f"scheme {job.scheme} failed in run {job.run} (seed {job.seed}): {line}".split())
     raise SchemeError(text, traceback)
+
+
+class _Moments:
+    """The moments of a run at which something is noted: samples of what has arrived, and steps of series."""
+
+    def __init__(self, settings: Settings, sample_at_s: Sequence[float]) -> None:
+        self.samples: list[Sample] = []
+        self._at_s = sample_at_s
+        self._recorder = Recorder(_core.parse_time_s(settings.series)) if settings.series is not None else None
+
+    @property
+    def due_s(self) -> float:
+        """When the next of them is."""
+        return min(self._next_sample_s, self._recorder.due_s if self._recorder is not None else math.inf)
+
+    @property
+    def _next_sample_s(self) -> float:
+        return self._at_s[len(self.samples)] if len(self.samples) < len(self._at_s) else math.inf
+
+    def take(self, simulation: _core.Simulation, reached_s: float) -> bool:
+        """Notes what is due; whether anything was."""
+        # The simulator's clock is in whole nanoseconds.
+        if reached_s < self.due_s - LEAST_SLICE_S:
+            return False
+        if self._recorder is not None and reached_s >= self._recorder.due_s - LEAST_SLICE_S:
+            self._recorder.take(simulation, self._recorder.due_s)
+        if reached_s >= self._next_sample_s - LEAST_SLICE_S:
+            self.samples.append(_sample(simulation, self._next_sample_s))
+        return True
+
+    def take_rest(self, simulation: _core.Simulation) -> None:
+        """Notes what was due later: a run that ends early delivers nothing more."""
+        self.samples += [_sample(simulation, at_s) for at_s in self._at_s[len(self.samples) :]]
+        if self._recorder is not None:
+            self._recorder.take(simulation, simulation.outcome()["end_ns"] / 1e9)
+
+    def series(self) -> dict[str, Any]:
+        """The series as a part of the outcome, where there are some."""
+        return {"series": self._recorder.columns()} if self._recorder is not None else {}
 
 
 class _Silence:

@@ -17,6 +17,7 @@ from pathloom.experiments.execution import Execution
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
+from pathloom.experiments.series import flow_series, link_series
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.slowdown import with_slowdown
 from pathloom.experiments.subflows import subflow_table
@@ -28,10 +29,12 @@ from pathloom.fabrics import Fabric
 if TYPE_CHECKING:
     from pathloom.lab.runs import LabExecution
 
-PLOTS = ("fct-by-size", "fct-cdf", "link-heat-map", "link-ranks", "means", "throughput-cdf")
+PLOTS = ("fct-by-size", "fct-cdf", "link-heat-map", "link-ranks", "means", "over-time", "throughput-cdf")
 FILES = (
     *(f"{plot}.{kind}" for plot in PLOTS for kind in PLOT_KINDS),
+    "flow-series.parquet",
     "flows.parquet",
+    "link-series.parquet",
     "links.parquet",
     "report.html",
     "result.json",
@@ -99,6 +102,16 @@ class Result:
     def subflows(self) -> pl.DataFrame:
         """One row per subflow and run, of flows with several; see `pathloom.experiments.subflows.SUBFLOW_SCHEMA`."""
         return subflow_table(self.fabric, self.outcomes)
+
+    @cached_property
+    def link_series(self) -> pl.DataFrame:
+        """One row per step and link, with `series`; see `pathloom.experiments.series.LINK_SERIES_SCHEMA`."""
+        return link_series(self.fabric, self.outcomes)
+
+    @cached_property
+    def flow_series(self) -> pl.DataFrame:
+        """One row per step and flow, with `series`; see `pathloom.experiments.series.FLOW_SERIES_SCHEMA`."""
+        return flow_series(self.outcomes)
 
     @cached_property
     def links(self) -> pl.DataFrame:
@@ -181,10 +194,19 @@ class Result:
             ("flows.parquet", self.flows.write_parquet),
             ("links.parquet", self.links.write_parquet),
             *([("subflows.parquet", self.subflows.write_parquet)] if self.subflows.height else []),
+            *self._series_files(),
             *((f"{figure.name}.{kind}", figure.write) for figure in figures for kind in kinds),
             *((name, partial(Path.write_text, data=text, encoding="utf-8")) for name, text in texts),
         ]
         return replace_files(folder, files, FILES)
+
+    def _series_files(self) -> list[tuple[str, Writer]]:
+        if self.settings.series is None:
+            return []
+        return [
+            ("flow-series.parquet", self.flow_series.write_parquet),
+            ("link-series.parquet", self.link_series.write_parquet),
+        ]
 
     def _repr_html_(self) -> str:
         """For notebooks: a table and two pictures."""

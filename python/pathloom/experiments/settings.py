@@ -22,6 +22,10 @@ FINISHED = "finished"
 """What `until` may say: the drain lasts until every finite flow is finished."""
 DRAIN = 5
 """How many times the duration flows under way have to finish, unless `until` says otherwise."""
+MOST_STEPS = 100_000
+"""Most steps of a series in one run, drain included."""
+LEAST_STEP_S = 1e-6
+"""Shortest step of a series."""
 MOST_RUNS = 10_000
 """Most runs of one scheme."""
 MOST_SEED = 2**53 - MOST_RUNS
@@ -105,6 +109,8 @@ class Settings(BaseModel):
     lab: str | None = None
     keep_going: bool = False
     """Whether runs go on when a scheme written in Python fails; the result is then marked."""
+    series: str | None = None
+    """How long the steps are in which links and flows are noted over time; None for no series."""
 
     @field_validator("schemes")
     @classmethod
@@ -162,6 +168,23 @@ class Settings(BaseModel):
         return until
 
     @model_validator(mode="after")
+    def _series_of_few_steps(self) -> Self:
+        if self.series is None:
+            return self
+        try:
+            step_s = _core.parse_time_s(self.series)
+        except PathloomError as error:
+            raise bad_input(f"series: {error}") from None
+        least_s = self.duration_s * (1 + DRAIN) / MOST_STEPS
+        if step_s < least_s or step_s < LEAST_STEP_S:
+            raise bad_input(
+                f"series: `{self.series}` gives too many steps; expected {max(least_s, LEAST_STEP_S):.2g}s or more"
+            )
+        if LAB in self.worlds:
+            raise bad_input("series: is for the simulator; leave it out, or run in the simulator alone")
+        return self
+
+    @model_validator(mode="after")
     def _lab_ends_by_the_clock(self) -> Self:
         if self.until is not None and LAB in self.worlds:
             raise bad_input(
@@ -217,6 +240,7 @@ class Settings(BaseModel):
             ("--seed", str(self.seed)),
             ("--worlds", None if self.worlds == (SIM,) else ",".join(self.worlds)),
             ("--lab", self.lab),
+            ("--series", self.series),
         ]
         words = ["pathloom", verb]
         for option, value in options:
@@ -326,5 +350,6 @@ _EXPECTED = {
     "faults": "texts such as 10s:down:e0_0-a0_1",
     "worlds": "names such as sim,lab",
     "until": FINISHED,
+    "series": "a time with its unit, such as 10ms",
     "lab": "text such as hosts=newreno,pin=on",
 }

@@ -37,7 +37,7 @@ from pathloom.report.style import (
     short_labels,
 )
 from pathloom.report.tables import AT_LEAST, AT_MOST
-from pathloom.words import count_text, time_text
+from pathloom.words import count_text, rate_text, time_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
@@ -103,6 +103,7 @@ def plots(result: Result, most: int | None = None) -> list[Plot]:
         fct_cdf,
         link_heat_map,
         link_ranks,
+        over_time,
     ]
     with pathloom_style():
         made = (make(result, look) for make in makers)
@@ -335,6 +336,31 @@ def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
         "spreads the traffic over the links between switches."
     )
     return Plot("link-ranks", "Utilisation by rank", says, figure)
+
+
+def over_time(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Goodput of all flows, and the longest queue of any link, in the first run of each scheme."""
+    if result.settings.series is None:
+        return None
+    figure = new_figure(7.2, 5.4)
+    above = figure.add_subplot(2, 1, 1)
+    below = figure.add_subplot(2, 1, 2, sharex=above)
+    for scheme, style in look.items():
+        mine = (pl.col("scheme") == scheme) & (pl.col("run") == 1)
+        goodput = result.flow_series.filter(mine).group_by("at_s").agg(pl.col("goodput_bps").sum()).sort("at_s")
+        queue = result.link_series.filter(mine).group_by("at_s").agg(pl.col("mean_queue").max()).sort("at_s")
+        style_keys: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "label": style.label}
+        above.plot(goodput["at_s"], goodput["goodput_bps"], **style_keys)
+        below.plot(queue["at_s"], queue["mean_queue"], **style_keys)
+    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: rate_text(value)))
+    above.set_ylabel("goodput of all flows")
+    below.set_ylabel("longest queue (packets)")
+    below.set_xlabel("time (s)")
+    above.set_ylim(0, None)
+    below.set_ylim(0, None)
+    legend_above(above)
+    says = f"The first run of each scheme, in steps of {result.settings.series}. A queue is the mean over a step."
+    return Plot("over-time", "Over time", says, figure)
 
 
 def _by_scheme(result: Result, column: str) -> dict[str, list[float]]:

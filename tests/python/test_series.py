@@ -1,0 +1,76 @@
+"""Series over time add up to what the run gave, and change nothing in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import pathloom
+from conftest import Cli
+from pathloom.experiments.result import Result
+from synthetic import numbers
+
+FABRIC = "diamond:rate=10Mbps,buffer=20"
+COMMON: dict[str, Any] = {"fabric": FABRIC, "traffic": "hadoop:load=0.8", "duration": "1s", "runs": 2}
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return pathloom.compare(**COMMON, schemes=["ecmp", "spt"], series="10ms")
+
+
+def test_series_change_no_figure(result: Result) -> None:
+    plain = pathloom.compare(**COMMON, schemes=["ecmp", "spt"])
+    assert numbers(result.json())["schemes"] == numbers(plain.json())["schemes"]
+    assert plain.link_series.height == plain.flow_series.height == 0
+
+
+def test_series_add_up_to_the_whole(result: Result) -> None:
+    steps = result.flow_series.sort("scheme", "run", "at_s")
+    for (scheme, run), flows in result.flows.group_by("scheme", "run"):
+        end_s = next(
+            one.outcome["end_ns"] / 1e9 for one in result.outcomes if (one.job.label, one.job.run) == (scheme, run)
+        )
+        mine = steps.filter((pl.col("scheme") == scheme) & (pl.col("run") == run))
+        # All steps are 10 ms long but for the last one.
+        length_s = pl.when(pl.col("at_s") == end_s).then(end_s - (end_s // 0.01) * 0.01).otherwise(0.01)
+        carried = mine.group_by("flow").agg(bytes=(pl.col("goodput_bps") * length_s).sum() / 8)
+        whole = flows.filter(pl.col("delivered_bytes") > 0).join(carried, on="flow", how="left")
+        assert whole["bytes"].to_list() == pytest.approx(whole["delivered_bytes"].to_list(), rel=1e-6)
+        links = result.link_series.filter((pl.col("scheme") == scheme) & (pl.col("run") == run))
+        totals = links.group_by("link").agg(
+            bits=(pl.col("rate_bps") * length_s).sum(),
+            waited=(pl.col("mean_queue") * length_s).sum(),
+            dropped=pl.col("dropped_packets").sum(),
+        )
+        of_run = result.links.filter(
+            (pl.col("scheme") == scheme) & (pl.col("run") == run) & (pl.col("sent_bytes") > 0)
+        ).join(totals, on="link", how="left")
+        # Flows that are unfinished leave a queue behind, the frame on its way out included.
+        assert of_run["bits"].to_list() == pytest.approx((of_run["sent_bytes"] * 8).to_list(), abs=8 * 1514 * 21)
+        assert of_run["waited"].to_list() == pytest.approx((of_run["mean_queue"] * end_s).to_list(), abs=1e-9)
+        assert of_run["dropped"].to_list() == of_run["dropped_packets"].to_list()
+    assert result.links["dropped_packets"].sum() > 0, "the case has drops"
+    assert result.link_series["rate_bps"].max() <= 10e6 * (1 + 1e-6)  # type: ignore[operator]
+
+
+def test_series_are_saved_and_drawn(cli: Cli, tmp_path: Path) -> None:
+    options = ["--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.4", "--duration", "500ms", "--runs", "1"]
+    outcome = cli("compare", *options, "--schemes", "ecmp,spt", "--series", "10ms", "--out", "out", "--resume")
+    assert outcome.code == 0, outcome.err
+    first = pl.read_parquet(tmp_path / "out/link-series.parquet")
+    assert first.height > 10
+    assert (tmp_path / "out/over-time.svg").is_file()
+    assert "--series 10ms" in (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    again = cli("compare", *options, "--schemes", "ecmp,spt", "--series", "10ms", "--out", "out", "--resume")
+    assert again.code == 0, again.err
+    assert pl.read_parquet(tmp_path / "out/link-series.parquet").equals(first)
+
+
+@pytest.mark.parametrize(("series", "words"), [("10", "is not a time"), ("0s", "too many steps"), ("1us", "0.00006s")])
+def test_bad_steps(series: str, words: str) -> None:
+    with pytest.raises(pathloom.PathloomError, match=words.replace("0.00006s", "6e-05s")):
+        pathloom.compare(**COMMON, schemes=["ecmp"], series=series)
