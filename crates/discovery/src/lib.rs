@@ -30,4 +30,5 @@ pub use found::{build_fabric, FoundError, FoundFabric};
 pub use hosts::{HostInput, HostLearning, HostOutput, HostSettings, KnownHost};
 pub use limits::{PortLimiter, Rate};
 pub use links::{LinkDiscovery, LinkInput, LinkLoss, LinkOutput, PortState, ProbeSettings};
-pub use names::{Dpid, Mac, Place};
+pub use names::{Dpid, Place};
+pub use pathloom_model::Mac;

@@ -9,6 +9,7 @@ pub mod builders;
 mod fabric;
 pub mod fault;
 mod flow;
+mod frame;
 mod ids;
 mod link_state;
 mod path;
@@ -25,6 +26,7 @@ pub use fault::{Damage, Fault, FaultKind, FaultTarget};
 pub use flow::{
     FiveTuple, Headers, MptcpOption, LONG_FLOW_DSCP, PROTO_TCP, PROTO_UDP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN,
 };
+pub use frame::{Arp, Body, Carried, Conversation, Frame, Heard, Hello, Mac, PathKind, PathMessage};
 pub use ids::{LinkId, NodeId, PortNo};
 pub use link_state::LinkState;
 pub use path::{Path, PathError};

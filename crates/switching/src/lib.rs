@@ -5,15 +5,20 @@
 //! It sees parsed headers, never bytes, and time is an argument. [`Switch::decide`] says what becomes of a frame and
 //! which rules it used. A driver that remembers decisions asks [`Switch::take_stale`] after each change which of them to
 //! forget, and hands the frames it forwarded from memory to [`Switch::credit`] before counters are read or rules time out.
+//!
+//! A [`Program`] is a switch of another kind: it has no controller and finds its paths together with its neighbours.
 
 mod decision;
 mod group;
 mod meter;
+pub mod program;
 mod stale;
 mod switch;
 mod table;
 
 pub use decision::{Decision, Emission};
+pub use pathloom_model::Frame;
+pub use program::{Outgoing, Program, Tables, Used, Verdict};
 pub use stale::Stale;
 pub use switch::{Removed, Switch, SwitchSettings};
 pub use table::RuleRef;
