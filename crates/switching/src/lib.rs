@@ -12,6 +12,7 @@ mod decision;
 mod group;
 mod meter;
 pub mod program;
+pub mod programs;
 mod stale;
 mod switch;
 mod table;

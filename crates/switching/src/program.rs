@@ -108,6 +108,8 @@ pub enum DropCause {
     NoPort,
     /// It came in by a port that is down, unsettled, or heard in one direction alone.
     PortNotReady,
+    /// It explores, and the switch has started so lately that it cannot tell a late copy from the first.
+    Quiet,
     /// It came in by a port that is not on its path.
     WrongPort,
     /// A message between switches came in by a port of a host.
@@ -126,12 +128,13 @@ pub enum DropCause {
 
 impl DropCause {
     /// All causes, in the order of [`Tables::dropped`].
-    pub const ALL: [DropCause; 12] = [
+    pub const ALL: [DropCause; 13] = [
         DropCause::Consumed,
         DropCause::LateCopy,
         DropCause::NoRoute,
         DropCause::NoPort,
         DropCause::PortNotReady,
+        DropCause::Quiet,
         DropCause::WrongPort,
         DropCause::Forged,
         DropCause::StolenAddress,
@@ -149,6 +152,7 @@ impl DropCause {
             DropCause::NoRoute => "no-route",
             DropCause::NoPort => "no-port",
             DropCause::PortNotReady => "port-not-ready",
+            DropCause::Quiet => "quiet",
             DropCause::WrongPort => "wrong-port",
             DropCause::Forged => "forged",
             DropCause::StolenAddress => "stolen-address",
@@ -161,7 +165,7 @@ impl DropCause {
 }
 
 /// Sizes of a program's tables and its counts, for results. What a program does not have stays 0.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tables {
     /// Directed entries for connections, as the paper counts them: a locked connection has one, a confirmed one has two.
     pub connections: usize,
@@ -186,7 +190,7 @@ pub struct Tables {
 }
 
 /// A port whose frames were refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RefusedPort {
     /// The port.
     pub port: PortNo,

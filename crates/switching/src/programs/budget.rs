@@ -1,0 +1,51 @@
+//! What a port may begin per second.
+
+use pathloom_model::units::NS_PER_S;
+use pathloom_model::Nanos;
+
+/// A token bucket in whole numbers: `per_s` tokens per second, at most twice as many at once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Budget {
+    per_s: u32,
+    /// Billionths of a token.
+    parts: u64,
+    at: Nanos,
+}
+
+impl Budget {
+    pub(crate) fn new(per_s: u32) -> Budget {
+        Budget { per_s, parts: Budget::most(per_s), at: Nanos::ZERO }
+    }
+
+    fn most(per_s: u32) -> u64 {
+        u64::from(per_s) * 2 * NS_PER_S
+    }
+
+    /// Takes a token, if there is one.
+    pub(crate) fn take(&mut self, now: Nanos) -> bool {
+        let gained = now.saturating_sub(self.at).0.saturating_mul(u64::from(self.per_s));
+        self.parts = self.parts.saturating_add(gained).min(Budget::most(self.per_s));
+        self.at = self.at.max(now);
+        let enough = self.parts >= NS_PER_S;
+        if enough {
+            self.parts -= NS_PER_S;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_a_burst_and_then_its_rate() {
+        let mut budget = Budget::new(10);
+        let mut take = |at: Nanos, tries: usize| (0..tries).filter(|_| budget.take(at)).count();
+        assert_eq!(take(Nanos::ZERO, 100), 20);
+        assert_eq!(take(Nanos::from_millis(99), 100), 0);
+        assert_eq!(take(Nanos::from_millis(100), 100), 1);
+        assert_eq!(take(Nanos::from_secs(1), 100), 9);
+        assert_eq!(take(Nanos::MAX, 100), 20);
+    }
+}

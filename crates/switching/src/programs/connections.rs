@@ -1,0 +1,223 @@
+//! The paths of connections: TCP-Path's forwarding table (tcp-path.txt §III.B).
+//!
+//! The paper keeps two tuples per connection, SD and DS. Here one entry has both: the port towards the source is that of SD,
+//! the port towards the destination that of DS. An entry is locked while only the first is known, and confirmed
+//! when both are. A broken entry has none and goes on keeping late copies off.
+
+use super::ageing::Ageing;
+use super::settings::Settings;
+use crate::program::DropCause;
+use pathloom_model::{Conversation, FiveTuple, Mac, Nanos, PortNo};
+use std::collections::BTreeMap;
+
+/// Names a connection, whichever end it is seen from: the five-tuple whose source has the smaller address and port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Key(FiveTuple);
+
+impl Key {
+    pub(crate) fn of(tuple: FiveTuple) -> Key {
+        Key(if Key::is_low(tuple) { tuple } else { tuple.reverse() })
+    }
+
+    /// Whether the source of `tuple` is the end with the smaller address and port.
+    pub(crate) fn is_low(tuple: FiveTuple) -> bool {
+        (tuple.src, tuple.src_port) <= (tuple.dst, tuple.dst_port)
+    }
+
+    /// The five-tuples of both directions.
+    pub(crate) fn directions(self) -> [FiveTuple; 2] {
+        [self.0, self.0.reverse()]
+    }
+}
+
+/// One connection in one switch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Connection {
+    /// From the source of the exploration.
+    pub(crate) conversation: Conversation,
+    /// The last exploration that was accepted.
+    pub(crate) exploration: u64,
+    pub(crate) to_source: Option<PortNo>,
+    pub(crate) to_destination: Option<PortNo>,
+    expires: Nanos,
+    /// Until when late copies may come.
+    guarded: Nanos,
+    /// Explorations that this switch has begun for it since it was last confirmed, and when the last began.
+    pub(crate) tried: u8,
+    pub(crate) tried_at: Nanos,
+    /// Host port whose share of the table it takes.
+    charged: Option<PortNo>,
+}
+
+impl Connection {
+    /// Whether it has a port, and has not aged.
+    pub(crate) fn is_live(&self, now: Nanos) -> bool {
+        self.to_source.is_some() && now < self.expires
+    }
+
+    /// Whether frames between these stations may be frames of the connection.
+    pub(crate) fn joins(&self, src: Mac, dst: Mac) -> bool {
+        let ends = (self.conversation.src, self.conversation.dst);
+        ends == (src, dst) || ends == (dst, src)
+    }
+
+    /// Ports by which frames with this five-tuple come in and leave, if the path is confirmed.
+    pub(crate) fn way(&self, now: Nanos, tuple: FiveTuple) -> Option<(PortNo, PortNo)> {
+        let (to_source, to_destination) = self.to_source.zip(self.to_destination).filter(|_| now < self.expires)?;
+        let forward = tuple == self.conversation.five_tuple;
+        Some(if forward { (to_source, to_destination) } else { (to_destination, to_source) })
+    }
+}
+
+/// Connections by five-tuple.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Connections {
+    lock: Nanos,
+    age: Nanos,
+    most: usize,
+    most_per_port: usize,
+    table: BTreeMap<Key, Connection>,
+    at_port: BTreeMap<PortNo, usize>,
+    due: Ageing<Key>,
+    /// Never set but in tests that show what the drop of late copies is for.
+    late_copies_pass: bool,
+}
+
+impl Connections {
+    pub(crate) fn new(settings: &Settings) -> Connections {
+        Connections {
+            lock: settings.lock,
+            age: settings.connection_age,
+            most: settings.most_connections,
+            most_per_port: settings.most_connections_per_port,
+            table: BTreeMap::new(),
+            at_port: BTreeMap::new(),
+            due: Ageing::new(),
+            late_copies_pass: settings.late_copies_pass(),
+        }
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&Connection> {
+        self.table.get(&key)
+    }
+
+    /// Directed entries as the paper counts them: all, and those of confirmed connections.
+    pub(crate) fn entries(&self) -> (usize, usize) {
+        let confirmed = self.table.values().filter(|one| one.to_source.is_some() && one.to_destination.is_some());
+        let confirmed = confirmed.count();
+        let live = self.table.values().filter(|one| one.to_source.is_some()).count();
+        (live + confirmed, 2 * confirmed)
+    }
+
+    /// Locks a connection to the port that an exploration came in by. `charged`: the host port whose share it takes, if the
+    /// exploration begins here. A later exploration replaces the entry of an earlier one.
+    ///
+    /// # Errors
+    /// A late copy; the five-tuple belongs to other stations; no room.
+    pub(crate) fn lock(
+        &mut self,
+        now: Nanos,
+        conversation: Conversation,
+        exploration: u64,
+        port: PortNo,
+        charged: Option<PortNo>,
+    ) -> Result<(), DropCause> {
+        let key = Key::of(conversation.five_tuple);
+        let before = self.table.get(&key).copied();
+        if let Some(before) = before {
+            if before.is_live(now) && !before.joins(conversation.src, conversation.dst) {
+                return Err(DropCause::StolenAddress);
+            }
+            if exploration <= before.exploration && !self.late_copies_pass {
+                return Err(DropCause::LateCopy);
+            }
+        } else if self.table.len() >= self.most {
+            return Err(DropCause::TableFull);
+        }
+        let more = charged.filter(|_| before.and_then(|before| before.charged) != charged);
+        if more.is_some_and(|port| self.at_port.get(&port).is_some_and(|&count| count >= self.most_per_port)) {
+            return Err(DropCause::TableFull);
+        }
+        let until = now.saturating_add(self.lock);
+        let (tried, tried_at) = match charged {
+            Some(_) => (before.map_or(0, |before| before.tried).saturating_add(1), now),
+            None => (0, Nanos::ZERO),
+        };
+        let to_source = Some(port);
+        let entry = Connection {
+            conversation,
+            exploration,
+            to_source,
+            to_destination: None,
+            expires: until,
+            guarded: until,
+            tried,
+            tried_at,
+            charged,
+        };
+        self.charge(before.and_then(|before| before.charged), false);
+        self.charge(charged, true);
+        self.table.insert(key, entry);
+        if before.is_none() {
+            self.due.watch(now.saturating_add(self.lock.min(self.age)), key);
+        }
+        Ok(())
+    }
+
+    fn charge(&mut self, port: Option<PortNo>, more: bool) {
+        if let Some(port) = port {
+            let count = self.at_port.entry(port).or_default();
+            *count = if more { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    /// Confirms a connection: `port` leads to its destination.
+    pub(crate) fn confirm(&mut self, now: Nanos, key: Key, port: PortNo) {
+        let expires = now.saturating_add(self.age);
+        if let Some(entry) = self.table.get_mut(&key) {
+            (entry.to_destination, entry.expires, entry.tried) = (Some(port), expires, 0);
+        }
+    }
+
+    /// A frame of the connection passed.
+    pub(crate) fn renew(&mut self, used: Nanos, key: Key) {
+        let expires = used.saturating_add(self.age);
+        if let Some(entry) = self.table.get_mut(&key).filter(|entry| entry.to_destination.is_some()) {
+            entry.expires = entry.expires.max(expires);
+        }
+    }
+
+    /// Takes the ports out of an entry.
+    pub(crate) fn erase(&mut self, key: Key) {
+        if let Some(entry) = self.table.get_mut(&key) {
+            (entry.to_source, entry.to_destination) = (None, None);
+        }
+    }
+
+    /// Connections with a path by this port.
+    pub(crate) fn by_port(&self, port: PortNo) -> Vec<(Key, Connection)> {
+        let uses = |entry: &Connection| entry.to_source == Some(port) || entry.to_destination == Some(port);
+        self.table.iter().filter(|(_, entry)| uses(entry)).map(|(&key, &entry)| (key, entry)).collect()
+    }
+
+    /// Removes what has aged, and returns the connections whose path is gone.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> Vec<Key> {
+        let mut gone = Vec::new();
+        while let Some(key) = self.due.pop_due(now) {
+            let Some(entry) = self.table.get(&key).copied() else { continue };
+            let until = if entry.is_live(now) { entry.expires.max(entry.guarded) } else { entry.guarded };
+            if until <= now {
+                self.charge(entry.charged, false);
+                self.table.remove(&key);
+                gone.push(key);
+            } else {
+                self.due.watch(until, key);
+            }
+        }
+        gone
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Nanos> {
+        self.due.next()
+    }
+}

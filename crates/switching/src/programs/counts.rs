@@ -1,0 +1,53 @@
+//! What a program counts.
+
+use crate::program::{DropCause, RefusedPort, Tables};
+use pathloom_model::PortNo;
+use std::collections::BTreeMap;
+
+/// Counts of events, and the ports that misbehave.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) explorations: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) fails: u64,
+    dropped: [u64; DropCause::ALL.len()],
+    unreadable: u64,
+    refused: BTreeMap<PortNo, (u64, Option<DropCause>)>,
+}
+
+impl Counts {
+    /// A frame was dropped. If its sender is to blame, the port is named.
+    pub(crate) fn dropped(&mut self, port: PortNo, why: DropCause) {
+        let index = DropCause::ALL.iter().position(|&one| one == why).unwrap_or(0);
+        self.dropped[index] += 1;
+        if matches!(why, DropCause::Forged | DropCause::StolenAddress | DropCause::Invalid | DropCause::RateLimited) {
+            self.refuse(port, Some(why));
+        }
+    }
+
+    /// A port was refused something without its frame being dropped, or sent what cannot be read.
+    pub(crate) fn refuse(&mut self, port: PortNo, why: Option<DropCause>) {
+        let (frames, last) = self.refused.entry(port).or_default();
+        *frames += 1;
+        *last = why;
+    }
+
+    pub(crate) fn unreadable(&mut self, port: PortNo) {
+        self.unreadable += 1;
+        self.refuse(port, None);
+    }
+
+    /// The counts; the sizes of tables are for others to fill in.
+    pub(crate) fn tables(&self) -> Tables {
+        let refused = self.refused.iter().map(|(&port, &(frames, last))| RefusedPort { port, frames, last });
+        Tables {
+            explorations: self.explorations,
+            recoveries: self.recoveries,
+            fails: self.fails,
+            dropped: self.dropped,
+            unreadable: self.unreadable,
+            refused: refused.collect(),
+            ..Tables::default()
+        }
+    }
+}

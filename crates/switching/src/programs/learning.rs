@@ -1,0 +1,142 @@
+//! A learning switch: floods what it does not know. It has no defence against loops, so it is for trees alone.
+
+use super::ageing::Ageing;
+use super::counts::Counts;
+use super::memory::Memory;
+use super::settings::Settings;
+use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
+use crate::Stale;
+use pathloom_model::{Body, FiveTuple, Frame, Mac, Nanos, PortNo};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A transparent bridge without a spanning tree (IEEE 802.1D-2004 §7.7 to §7.9): the source of a frame is at the port that it
+/// came in by, a frame to a known station leaves by its port, others leave by all other ports. **On a fabric with a cycle of
+/// cables, a broadcast circulates for ever.** It is the base line for trees, and the simplest [`Program`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LearningSwitch {
+    age: Nanos,
+    most: usize,
+    up: BTreeSet<PortNo>,
+    stations: BTreeMap<Mac, (PortNo, Nanos)>,
+    due: Ageing<Mac>,
+    memory: Memory,
+    counts: Counts,
+}
+
+impl LearningSwitch {
+    /// A switch that knows no station. Of the settings, it uses [`Settings::host_age`], [`Settings::most_hosts`]
+    /// and [`Settings::most_remembered`].
+    pub fn new(settings: &Settings) -> LearningSwitch {
+        LearningSwitch {
+            age: settings.host_age,
+            most: settings.most_hosts,
+            up: BTreeSet::new(),
+            stations: BTreeMap::new(),
+            due: Ageing::new(),
+            memory: Memory::new(settings.most_remembered),
+            counts: Counts::default(),
+        }
+    }
+
+    fn learn(&mut self, now: Nanos, src: Mac, port: PortNo) {
+        let expires = now.saturating_add(self.age);
+        let before = self.stations.get(&src).copied();
+        if before.is_none() && self.stations.len() >= self.most {
+            return;
+        }
+        self.stations.insert(src, (port, expires));
+        if before.is_none() {
+            self.due.watch(expires, src);
+        }
+        if before.is_some_and(|(old, _)| old != port) {
+            self.memory.forget_destination(src);
+        }
+    }
+
+    fn result(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Result<Verdict, DropCause> {
+        if !self.up.contains(&in_port) {
+            return Err(DropCause::PortNotReady);
+        }
+        if !frame.src.is_station() {
+            return Err(DropCause::Invalid);
+        }
+        self.learn(now, frame.src, in_port);
+        let known = self.stations.get(&frame.dst).filter(|(_, expires)| now < *expires).map(|&(port, _)| port);
+        match known {
+            Some(port) if port == in_port => Err(DropCause::WrongPort),
+            Some(port) => {
+                let mut verdict = Verdict::one(port, *frame);
+                if let Body::Ip(headers) = frame.body {
+                    self.memory.note(headers.five_tuple, frame.src, frame.dst);
+                    verdict.remember = Some(headers.five_tuple);
+                }
+                Ok(verdict)
+            }
+            None => {
+                let others = self.up.iter().filter(|&&port| port != in_port);
+                let emissions: Vec<Outgoing> = others.map(|&port| Outgoing { port, frame: *frame }).collect();
+                if emissions.is_empty() {
+                    return Err(DropCause::NoPort);
+                }
+                Ok(Verdict::all(emissions))
+            }
+        }
+    }
+}
+
+impl Program for LearningSwitch {
+    fn decide(&mut self, now: Nanos, in_port: PortNo, frame: &Frame) -> Verdict {
+        self.result(now, in_port, frame).unwrap_or_else(|why| {
+            self.counts.dropped(in_port, why);
+            Verdict::drop(why)
+        })
+    }
+
+    fn handle_timeout(&mut self, now: Nanos) {
+        while let Some(mac) = self.due.pop_due(now) {
+            match self.stations.get(&mac) {
+                Some(&(_, expires)) if now < expires => self.due.watch(expires, mac),
+                _ => {
+                    self.stations.remove(&mac);
+                    self.memory.forget_destination(mac);
+                }
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        self.due.next()
+    }
+
+    fn poll_emission(&mut self) -> Option<Outgoing> {
+        None
+    }
+
+    fn set_port(&mut self, _now: Nanos, port: PortNo, up: bool) {
+        if up {
+            self.up.insert(port);
+        } else if self.up.remove(&port) {
+            self.stations.retain(|_, (its, _)| *its != port);
+            self.memory.forget_all();
+        }
+    }
+
+    fn take_stale(&mut self) -> Stale {
+        self.memory.take_stale()
+    }
+
+    fn credit(&mut self, five_tuple: FiveTuple, used: Used) {
+        if let Some((src, _)) = self.memory.ends(&five_tuple) {
+            let expires = used.last.saturating_add(self.age);
+            self.stations.entry(src).and_modify(|(_, its)| *its = (*its).max(expires));
+        }
+    }
+
+    fn note_unreadable(&mut self, in_port: PortNo) {
+        self.counts.unreadable(in_port);
+    }
+
+    fn tables(&self) -> Tables {
+        Tables { hosts: self.stations.len(), ..self.counts.tables() }
+    }
+}

@@ -1,0 +1,279 @@
+//! Which ports lead to switches and which to hosts, by configuration and by Hello (tcp-path.txt §III.A).
+
+use super::ageing::Ageing;
+use super::budget::Budget;
+use super::settings::{Identity, PortRole, Settings};
+use crate::program::{DropCause, Outgoing};
+use pathloom_model::{Body, Frame, Heard, Hello, Mac, Nanos, PortNo, Tier};
+use std::collections::BTreeMap;
+
+/// Receiver of all frames between switches: a group address of nobody else.
+pub(crate) const SWITCHES: Mac = Mac([0x03, 0x50, 0x41, 0x54, 0x48, 0x00]);
+
+/// What a port is at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum State {
+    Down,
+    /// Up, and nobody knows yet what it leads to.
+    Unsettled,
+    /// A host's. Once a host has spoken, Hello cannot make it a switch's.
+    Host {
+        spoke: bool,
+    },
+    Switch,
+    /// A switch was heard once, or is heard in one direction alone.
+    Silent,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Neighbour {
+    heard: Heard,
+    tier: Option<Tier>,
+    /// First Hello of this start of the neighbour, and the last.
+    since: Nanos,
+    last: Nanos,
+    two_way: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Port {
+    role: PortRole,
+    state: State,
+    up_at: Nanos,
+    neighbour: Option<Neighbour>,
+    budget: Budget,
+}
+
+/// The ports of a switch.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Ports {
+    mac: Mac,
+    tier: Option<Tier>,
+    boot: u64,
+    roles: BTreeMap<PortNo, PortRole>,
+    hello: Option<Nanos>,
+    neighbour_age: Nanos,
+    settle: Nanos,
+    per_s: u32,
+    ports: BTreeMap<PortNo, Port>,
+    next_hello: Option<Nanos>,
+    due: Ageing<PortNo>,
+}
+
+impl Ports {
+    pub(crate) fn new(now: Nanos, identity: Identity, settings: &Settings) -> Ports {
+        Ports {
+            mac: identity.mac,
+            tier: identity.tier,
+            boot: identity.boot,
+            roles: identity.roles,
+            hello: settings.hello,
+            neighbour_age: settings.neighbour_age,
+            settle: settings.settle,
+            per_s: settings.explorations_per_s,
+            ports: BTreeMap::new(),
+            next_hello: settings.hello.map(|period| now.saturating_add(period)),
+            due: Ageing::new(),
+        }
+    }
+
+    pub(crate) fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    pub(crate) fn state(&self, port: PortNo) -> State {
+        self.ports.get(&port).map_or(State::Down, |port| port.state)
+    }
+
+    pub(crate) fn is_host(&self, port: PortNo) -> bool {
+        matches!(self.state(port), State::Host { .. })
+    }
+
+    pub(crate) fn is_switch(&self, port: PortNo) -> bool {
+        self.state(port) == State::Switch
+    }
+
+    /// Ports of hosts, in ascending order.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = PortNo> + '_ {
+        self.ports.iter().filter(|(_, port)| matches!(port.state, State::Host { .. })).map(|(&number, _)| number)
+    }
+
+    /// Ports that lead to switches, in ascending order.
+    pub(crate) fn switches(&self) -> impl Iterator<Item = PortNo> + '_ {
+        self.ports.iter().filter(|(_, port)| port.state == State::Switch).map(|(&number, _)| number)
+    }
+
+    pub(crate) fn neighbour_count(&self) -> usize {
+        self.ports.values().filter(|port| port.neighbour.is_some()).count()
+    }
+
+    fn tier_at(&self, port: PortNo) -> Option<Tier> {
+        let port = self.ports.get(&port)?;
+        let configured = match port.role {
+            PortRole::Switch { tier } => tier,
+            PortRole::Learn | PortRole::Host => None,
+        };
+        port.neighbour.and_then(|neighbour| neighbour.tier).or(configured)
+    }
+
+    /// Whether the switch at a port is known to be of a higher tier.
+    pub(crate) fn is_above(&self, port: PortNo) -> bool {
+        self.tier.zip(self.tier_at(port)).is_some_and(|(own, its)| its > own)
+    }
+
+    /// Whether the switch at a port is known to be of a lower tier.
+    pub(crate) fn is_below(&self, port: PortNo) -> bool {
+        self.tier.zip(self.tier_at(port)).is_some_and(|(own, its)| its < own)
+    }
+
+    /// Takes one of the things that a port may begin this second.
+    pub(crate) fn take_token(&mut self, now: Nanos, port: PortNo) -> bool {
+        self.ports.get_mut(&port).is_some_and(|port| port.budget.take(now))
+    }
+
+    /// A host has sent a frame by this port.
+    pub(crate) fn host_spoke(&mut self, port: PortNo) {
+        if let Some(Port { state: State::Host { spoke }, .. }) = self.ports.get_mut(&port) {
+            *spoke = true;
+        }
+    }
+
+    /// Brings a port up or down. Returns whether a host or switch was lost.
+    pub(crate) fn set(&mut self, now: Nanos, number: PortNo, up: bool, out: &mut Vec<Outgoing>) -> bool {
+        let role = self.roles.get(&number).copied().unwrap_or_default();
+        let budget = Budget::new(self.per_s);
+        let fresh = Port { role, state: State::Down, up_at: now, neighbour: None, budget };
+        let port = self.ports.entry(number).or_insert(fresh);
+        if up == (port.state != State::Down) {
+            return false;
+        }
+        let lost = matches!(port.state, State::Host { .. } | State::Switch);
+        (port.up_at, port.neighbour) = (now, None);
+        port.state = match (up, role) {
+            (false, _) => State::Down,
+            (true, PortRole::Learn) => State::Unsettled,
+            (true, PortRole::Host) => State::Host { spoke: false },
+            (true, PortRole::Switch { .. }) => State::Switch,
+        };
+        match port.state {
+            State::Unsettled => self.due.watch(now.saturating_add(self.settle), number),
+            State::Switch if self.hello.is_some() => self.due.watch(now.saturating_add(self.neighbour_age), number),
+            _ => {}
+        }
+        if up && self.hello.is_some() && role != PortRole::Host {
+            out.push(self.own_hello(number));
+        }
+        lost
+    }
+
+    fn own_hello(&self, number: PortNo) -> Outgoing {
+        let heard = self.ports.get(&number).and_then(|port| port.neighbour).map(|neighbour| neighbour.heard);
+        let hello = Hello { switch: self.mac, port: number, tier: self.tier, boot: self.boot, heard };
+        Outgoing { port: number, frame: Frame { src: self.mac, dst: SWITCHES, body: Body::Hello(hello) } }
+    }
+
+    /// A neighbour says that it is there. Returns whether what the port led to before was lost.
+    ///
+    /// # Errors
+    /// Why the Hello is refused.
+    pub(crate) fn heard(
+        &mut self,
+        now: Nanos,
+        number: PortNo,
+        hello: &Hello,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<bool, DropCause> {
+        let own = Heard { switch: self.mac, port: number, boot: self.boot };
+        let (settle, age) = (self.settle, self.neighbour_age);
+        let port = self.ports.get_mut(&number).ok_or(DropCause::PortNotReady)?;
+        match port.state {
+            State::Down => return Err(DropCause::PortNotReady),
+            State::Host { spoke } if spoke || port.role == PortRole::Host => return Err(DropCause::Forged),
+            _ => {}
+        }
+        if !hello.switch.is_station() {
+            return Err(DropCause::Invalid);
+        }
+        let was_switch = port.state == State::Switch;
+        if hello.switch == own.switch {
+            // A cable from the switch to itself.
+            (port.state, port.neighbour) = (State::Silent, None);
+            return if was_switch { Ok(true) } else { Err(DropCause::Invalid) };
+        }
+        let heard = Heard { switch: hello.switch, port: hello.port, boot: hello.boot };
+        let before = port.neighbour.filter(|neighbour| neighbour.heard == heard);
+        let changed = port.neighbour.is_some() && before.is_none();
+        let two_way = hello.heard == Some(own);
+        let since = before.map_or(now, |neighbour| neighbour.since);
+        let deaf = !two_way && before.is_some_and(|neighbour| neighbour.two_way);
+        port.neighbour = Some(Neighbour { heard, tier: hello.tier, since, last: now, two_way });
+        port.state = match (two_way, port.state) {
+            (true, _) => State::Switch,
+            // A configured port gives a new neighbour time to hear us.
+            (false, State::Switch) if !deaf => State::Switch,
+            (false, State::Unsettled | State::Host { .. }) => State::Unsettled,
+            (false, _) => State::Silent,
+        };
+        if before.is_none() {
+            self.due.watch(now.saturating_add(settle), number);
+            self.due.watch(now.saturating_add(age), number);
+            out.push(self.own_hello(number));
+        }
+        Ok(was_switch && (changed || deaf))
+    }
+
+    /// Sends what Hello is due, and returns the ports whose neighbour is gone.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos, out: &mut Vec<Outgoing>) -> Vec<PortNo> {
+        let mut lost = Vec::new();
+        while let Some(number) = self.due.pop_due(now) {
+            if self.look_at(now, number) {
+                lost.push(number);
+            }
+        }
+        if let (Some(period), Some(at)) = (self.hello, self.next_hello) {
+            if at <= now {
+                let speaking = |port: &Port| {
+                    let host = port.role == PortRole::Host || port.state == State::Host { spoke: true };
+                    port.state != State::Down && !host
+                };
+                let numbers: Vec<PortNo> =
+                    self.ports.iter().filter(|(_, port)| speaking(port)).map(|(&number, _)| number).collect();
+                out.extend(numbers.into_iter().map(|number| self.own_hello(number)));
+                self.next_hello = Some(now.saturating_add(period));
+            }
+        }
+        lost
+    }
+
+    /// Checks the deadlines of a port; returns whether a switch was lost.
+    fn look_at(&mut self, now: Nanos, number: PortNo) -> bool {
+        let (settle, age, hello) = (self.settle, self.neighbour_age, self.hello.is_some());
+        let Some(port) = self.ports.get_mut(&number) else { return false };
+        let was_switch = port.state == State::Switch;
+        let passed = |since: Nanos, span: Nanos| now >= since.saturating_add(span);
+        match port.neighbour {
+            None => match port.state {
+                State::Unsettled if passed(port.up_at, settle) => port.state = State::Host { spoke: false },
+                State::Switch if hello && passed(port.up_at, age) => port.state = State::Silent,
+                _ => {}
+            },
+            Some(neighbour) if hello && passed(neighbour.last, age) => {
+                (port.state, port.neighbour) = (State::Silent, None);
+            }
+            Some(neighbour) => {
+                let one_way = !neighbour.two_way && passed(neighbour.since, settle);
+                if one_way && matches!(port.state, State::Switch | State::Unsettled) {
+                    port.state = State::Silent;
+                }
+                if hello {
+                    self.due.watch(neighbour.last.saturating_add(age), number);
+                }
+            }
+        }
+        was_switch && self.state(number) != State::Switch
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Nanos> {
+        [self.due.next(), self.next_hello].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of whole fabrics of programs. What concerns one table is tested beside it.
+
+mod net;
+mod random;

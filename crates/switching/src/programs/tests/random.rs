@@ -1,0 +1,126 @@
+//! Random fabrics, and random schedules of connections, broadcasts, failures, repairs and restarts, with frames in any order:
+//! no loop, no duplicate at a host, and once the fabric is whole and quiet, every connection works.
+
+use super::net::{identity, tuple, Net};
+use crate::program::Program;
+use crate::programs::{ArpPath, Elephants, Selection, Settings, TcpPath};
+use pathloom_model::{fabric_from_spec, Fabric, LinkId, Nanos, NodeId};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::net::Ipv4Addr;
+
+const FABRICS: [&str; 8] = [
+    "leaf-spine:spines=2,leaves=3,hosts=2",
+    "leaf-spine:spines=3,leaves=2,hosts=1",
+    "diamond",
+    "dumbbell",
+    "parallel-paths:rates=100Mbps/50Mbps,delays=1ms/20ms",
+    "jellyfish:switches=6,ports=4,hosts=6,seed=3",
+    "jellyfish:switches=5,ports=5,hosts=5,seed=7",
+    "fat-tree:k=4",
+];
+
+fn random_address(fabric: &Fabric, rng: &mut Pcg64) -> Ipv4Addr {
+    let all = fabric.attachments();
+    all[rng.random_range(0..all.len())].address
+}
+
+/// One random thing happens.
+fn happen<P: Program + Clone>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
+    let fabric = net.fabric;
+    let cables: Vec<LinkId> = fabric.switch_cables().collect();
+    match rng.random_range(0..10) {
+        0..=3 => {
+            let (src, dst) = (random_address(fabric, rng), random_address(fabric, rng));
+            if src != dst {
+                net.open(tuple(src, dst, port), 1 + u32::from(port) % 4);
+            }
+        }
+        4..=5 => net.set_cable(cables[rng.random_range(0..cables.len())], false),
+        6 => {
+            let down: Vec<LinkId> = net.down.iter().copied().collect();
+            if let Some(&cable) = down.get(rng.random_range(0..down.len().max(1))) {
+                net.set_cable(cable, true);
+            }
+        }
+        7 => {
+            let switches = fabric.switches();
+            net.boot(switches[rng.random_range(0..switches.len())]);
+        }
+        8 => net.flush_caches(),
+        _ => net.want_more(),
+    }
+}
+
+/// Runs one schedule; an error says what went wrong.
+pub(crate) fn schedule<P: Program + Clone>(
+    fabric: &Fabric,
+    seed: u64,
+    make: impl Fn(Nanos, &Fabric, NodeId, u64) -> P,
+) -> Result<u64, String> {
+    let mut rng = Pcg64::seed_from_u64(seed);
+    let longest = [Nanos::from_micros(20), Nanos::from_millis(2), Nanos::from_millis(60)][rng.random_range(0..3)];
+    let mut net = Net::new(fabric, seed, longest, make);
+    let end = net.now + Nanos::from_secs(1);
+    net.run(end);
+    for step in 0..rng.random_range(3..14u16) {
+        happen(&mut net, &mut rng, 1000 + step);
+        let times = [1, 10, 100][rng.random_range(0..3)];
+        let pause = Nanos(rng.random_range(1..=longest.0 * times));
+        let end = net.now + pause;
+        net.run(end);
+    }
+    let down: Vec<LinkId> = net.down.iter().copied().collect();
+    down.into_iter().for_each(|cable| net.set_cable(cable, true));
+    let end = net.now + Nanos::from_secs(rng.random_range(2..30));
+    net.run(end);
+    net.want_more();
+    let all = fabric.attachments();
+    net.open(tuple(all[0].address, all[all.len() - 1].address, 3500), 3);
+    let end = net.now + Nanos::from_secs(40);
+    net.run(end);
+    if let Some(violation) = net.violations.first() {
+        return Err(format!("seed {seed} on {}: {violation}", fabric.spec()));
+    }
+    if let Some(stuck) = net.sessions().find(|one| one.acked < one.wanted) {
+        return Err(format!("seed {seed} on {}: does not work: {stuck:?}", fabric.spec()));
+    }
+    Ok(net.frames)
+}
+
+fn settings(seed: u64) -> Settings {
+    Settings { hello: (seed % 2 == 0).then_some(Nanos::from_secs(5)), ..Settings::default() }
+}
+
+/// The program that a seed draws.
+pub(crate) fn case(fabrics: &[Fabric], seed: u64) -> Result<u64, String> {
+    let fabric = &fabrics[(seed % fabrics.len() as u64) as usize];
+    let settings = settings(seed);
+    match seed / 8 % 4 {
+        0 => schedule(fabric, seed, |now, fabric, node, boot| {
+            ArpPath::new(now, identity(fabric, node, boot, false), settings.clone())
+        }),
+        1 => schedule(fabric, seed, |now, fabric, node, boot| {
+            let settings = Settings { descend_only: true, ..settings.clone() };
+            TcpPath::elephants(now, identity(fabric, node, boot, false), settings, Elephants::default())
+        }),
+        _ => schedule(fabric, seed, |now, fabric, node, boot| {
+            TcpPath::new(now, identity(fabric, node, boot, false), settings.clone(), Selection::AllTcp)
+        }),
+    }
+}
+
+pub(crate) fn fabrics() -> Vec<Fabric> {
+    FABRICS.iter().map(|spec| fabric_from_spec(spec).unwrap()).collect()
+}
+
+fn check(seeds: std::ops::Range<u64>) {
+    let fabrics = fabrics();
+    let wrong: Vec<String> = seeds.filter_map(|seed| case(&fabrics, seed).err()).take(5).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn random_schedules_have_no_loop_and_no_duplicate_and_end_well() {
+    check(0..200);
+}
