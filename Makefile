@@ -30,6 +30,7 @@ test: lint test-rust test-python  ## Lint, and every test but the lab's; CI runs
 test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
 	$(call say,Large fabrics and long runs)
 	cargo test --release --package pathloom-sim -- --ignored
+	cargo test --release --package pathloom-switching -- --ignored
 	pytest -m long
 	$(call say,A minute of random faults)
 	pathloom bench faults --seed 1 --schedules 4000

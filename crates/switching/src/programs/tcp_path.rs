@@ -14,9 +14,9 @@ use pathloom_model::{
 /// A switch with TCP-Path or TFE.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TcpPath {
-    base: ArpPath,
+    pub(crate) base: ArpPath,
     selection: Selection,
-    connections: Connections,
+    pub(crate) connections: Connections,
 }
 
 fn is_syn(headers: &Headers) -> bool {

@@ -1,4 +1,5 @@
 //! Tests of whole fabrics of programs. What concerns one table is tested beside it.
 
+mod exhaustive;
 mod net;
 mod random;

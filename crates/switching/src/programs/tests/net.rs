@@ -1,11 +1,12 @@
 //! A fabric of programs and simple hosts, with frames that take any time and any order, and the judge of what they do.
 
 use crate::program::{Outgoing, Program, Used};
-use crate::programs::{Identity, PortRole};
+use crate::programs::connections::Key;
+use crate::programs::{ArpPath, Identity, PortRole, TcpPath};
 use crate::Stale;
 use pathloom_model::{
-    Arp, Body, Carried, Fabric, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, NodeId, PathMessage, PortNo, PROTO_TCP,
-    TCP_ACK, TCP_SYN,
+    Arp, Body, Carried, Fabric, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, NodeId, PathKind, PathMessage, PortNo,
+    PROTO_TCP, TCP_ACK, TCP_SYN,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -88,14 +89,15 @@ pub(crate) struct Net<'a, P> {
     pub(crate) rng: Pcg64,
     longest: Nanos,
     memory: BTreeMap<(NodeId, FiveTuple, PortNo), PortNo>,
-    /// Switches that have passed a frame on, and on which links.
-    passed: BTreeSet<(Origin, NodeId)>,
+    /// Switches that have passed an exploration on, and links by which a frame has left.
+    explored: BTreeSet<(Origin, NodeId)>,
+    left_by: BTreeSet<(Origin, LinkId)>,
     /// What went wrong.
     pub(crate) violations: Vec<String>,
     pub(crate) frames: u64,
 }
 
-impl<'a, P: Program + Clone> Net<'a, P> {
+impl<'a, P: Inspect> Net<'a, P> {
     /// All switches start at once. A frame takes up to `longest` on each link.
     pub(crate) fn new(
         fabric: &'a Fabric,
@@ -119,7 +121,8 @@ impl<'a, P: Program + Clone> Net<'a, P> {
             rng: Pcg64::seed_from_u64(seed),
             longest,
             memory: BTreeMap::new(),
-            passed: BTreeSet::new(),
+            explored: BTreeSet::new(),
+            left_by: BTreeSet::new(),
             violations: Vec::new(),
             frames: 0,
         };
@@ -187,6 +190,9 @@ impl<'a, P: Program + Clone> Net<'a, P> {
             self.violations.push(format!("{node:?} has no port {:?}", out.port));
             return;
         };
+        if !self.left_by.insert((origin, link)) {
+            self.violations.push(format!("{node:?} sent {origin:?} by {:?} twice: {:?}", out.port, out.frame));
+        }
         if self.down.contains(&link) || self.down.contains(&LinkId(link.0 & !1)) {
             return;
         }
@@ -336,7 +342,6 @@ impl<'a, P: Program + Clone> Net<'a, P> {
                     self.violations.push(format!("{to:?} forgot to take back what it let be remembered: {fresh:?}"));
                 }
             }
-            self.note(to, origin, &frame);
             self.send(to, Outgoing { port: out, frame }, origin);
             return;
         }
@@ -347,8 +352,8 @@ impl<'a, P: Program + Clone> Net<'a, P> {
             assert_eq!(only.frame, frame, "only frames that are not changed are remembered");
             self.memory.insert((to, tuple, port), only.port);
         }
-        if !verdict.emissions.is_empty() {
-            self.note(to, origin, &frame);
+        if !verdict.emissions.is_empty() && is_exploration(&frame) && !self.explored.insert((origin, to)) {
+            self.violations.push(format!("{to:?} took {origin:?} for new twice: {frame:?}"));
         }
         let ports: BTreeSet<PortNo> = verdict.emissions.iter().map(|out| out.port).collect();
         assert_eq!(ports.len(), verdict.emissions.len(), "a port twice: {verdict:?}");
@@ -360,12 +365,6 @@ impl<'a, P: Program + Clone> Net<'a, P> {
             self.serial += 1;
             let new = answered || probe;
             self.send(to, out, if new { Origin::Switch(self.serial) } else { origin });
-        }
-    }
-
-    fn note(&mut self, node: NodeId, origin: Origin, frame: &Frame) {
-        if !self.passed.insert((origin, node)) {
-            self.violations.push(format!("{node:?} passed {origin:?} on twice: {frame:?}"));
         }
     }
 
@@ -395,6 +394,34 @@ impl<'a, P: Program + Clone> Net<'a, P> {
         }
     }
 
+    /// Checks that the ways of this moment have no loop: to each host, and along each connection from each port.
+    pub(crate) fn check_ways(&mut self) {
+        let hosts: Vec<Mac> = self.hosts.keys().map(|&ip| mac_of(ip)).collect();
+        let tuples: Vec<FiveTuple> =
+            self.sessions().flat_map(|session| [session.tuple, session.tuple.reverse()]).collect();
+        for &start in self.fabric.switches() {
+            for &mac in &hosts {
+                self.follow(start, PortNo(0), |program, now, _| program.way_to(now, mac));
+            }
+            for &tuple in &tuples {
+                for port in 1..=self.fabric.node(start).ports.len() as u32 {
+                    self.follow(start, PortNo(port), |program, now, in_port| program.way_of(now, tuple, in_port));
+                }
+            }
+        }
+    }
+
+    fn follow(&mut self, start: NodeId, in_port: PortNo, way: impl Fn(&P, Nanos, PortNo) -> Option<PortNo>) {
+        let (mut node, mut in_port) = (start, in_port);
+        for _ in 0..=self.fabric.switches().len() {
+            let Some(program) = self.programs.get(&node) else { return };
+            let Some(port) = way(program, self.now, in_port) else { return };
+            let Some(link) = self.fabric.out_link(node, port) else { return };
+            (node, in_port) = (self.fabric.link(link).to, self.fabric.link(link).to_port);
+        }
+        self.violations.push(format!("there is a loop of ways that begins at {start:?}"));
+    }
+
     fn timers(&mut self) {
         let due: Vec<NodeId> = self
             .programs
@@ -421,6 +448,41 @@ impl<'a, P: Program + Clone> Net<'a, P> {
             .map(|(ip, index, _)| (ip, index))
             .collect();
         due.into_iter().for_each(|(ip, index)| self.attempt(ip, index));
+    }
+}
+
+/// Whether a frame is flooded.
+fn is_exploration(frame: &Frame) -> bool {
+    matches!(frame.body, Body::Path(message) if matches!(message.kind, PathKind::Request | PathKind::RecoveryRequest))
+}
+
+/// What tests see of a program's tables.
+pub(crate) trait Inspect: Program + Clone {
+    /// The port that the default forwarding takes to a host.
+    fn way_to(&self, now: Nanos, mac: Mac) -> Option<PortNo>;
+
+    /// The port by which a frame of a connection leaves that came in by `in_port`.
+    fn way_of(&self, now: Nanos, tuple: FiveTuple, in_port: PortNo) -> Option<PortNo>;
+}
+
+impl Inspect for ArpPath {
+    fn way_to(&self, now: Nanos, mac: Mac) -> Option<PortNo> {
+        self.hosts.port(now, mac)
+    }
+
+    fn way_of(&self, _: Nanos, _: FiveTuple, _: PortNo) -> Option<PortNo> {
+        None
+    }
+}
+
+impl Inspect for TcpPath {
+    fn way_to(&self, now: Nanos, mac: Mac) -> Option<PortNo> {
+        self.base.hosts.port(now, mac)
+    }
+
+    fn way_of(&self, now: Nanos, tuple: FiveTuple, in_port: PortNo) -> Option<PortNo> {
+        let way = self.connections.get(Key::of(tuple))?.way(now, tuple)?;
+        (way.0 == in_port).then_some(way.1)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Random fabrics, and random schedules of connections, broadcasts, failures, repairs and restarts, with frames in any order:
 //! no loop, no duplicate at a host, and once the fabric is whole and quiet, every connection works.
 
-use super::net::{identity, tuple, Net};
-use crate::program::Program;
+use super::net::{identity, tuple, Inspect, Net};
 use crate::programs::{ArpPath, Elephants, Selection, Settings, TcpPath};
 use pathloom_model::{fabric_from_spec, Fabric, LinkId, Nanos, NodeId};
 use rand::{RngExt, SeedableRng};
@@ -26,7 +25,7 @@ fn random_address(fabric: &Fabric, rng: &mut Pcg64) -> Ipv4Addr {
 }
 
 /// One random thing happens.
-fn happen<P: Program + Clone>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
+fn happen<P: Inspect>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
     let fabric = net.fabric;
     let cables: Vec<LinkId> = fabric.switch_cables().collect();
     match rng.random_range(0..10) {
@@ -47,13 +46,18 @@ fn happen<P: Program + Clone>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) 
             let switches = fabric.switches();
             net.boot(switches[rng.random_range(0..switches.len())]);
         }
+        8 if rng.random() => {
+            // One direction of a cable is dead, and no port knows.
+            let cable = cables[rng.random_range(0..cables.len())];
+            net.down.insert(cable.reverse());
+        }
         8 => net.flush_caches(),
         _ => net.want_more(),
     }
 }
 
 /// Runs one schedule; an error says what went wrong.
-pub(crate) fn schedule<P: Program + Clone>(
+pub(crate) fn schedule<P: Inspect>(
     fabric: &Fabric,
     seed: u64,
     make: impl Fn(Nanos, &Fabric, NodeId, u64) -> P,
@@ -69,9 +73,11 @@ pub(crate) fn schedule<P: Program + Clone>(
         let pause = Nanos(rng.random_range(1..=longest.0 * times));
         let end = net.now + pause;
         net.run(end);
+        net.check_ways();
     }
     let down: Vec<LinkId> = net.down.iter().copied().collect();
     down.into_iter().for_each(|cable| net.set_cable(cable, true));
+    net.down.clear();
     let end = net.now + Nanos::from_secs(rng.random_range(2..30));
     net.run(end);
     net.want_more();
@@ -88,24 +94,26 @@ pub(crate) fn schedule<P: Program + Clone>(
     Ok(net.frames)
 }
 
-fn settings(seed: u64) -> Settings {
-    Settings { hello: (seed % 2 == 0).then_some(Nanos::from_secs(5)), ..Settings::default() }
+/// What a seed draws: with or without Hello, and if with it, perhaps with ports that learn what they lead to.
+fn settings(seed: u64) -> (Settings, bool) {
+    let hello = (seed / 32 % 3 > 0).then_some(Nanos::from_secs(5));
+    (Settings { hello, ..Settings::default() }, seed / 32 % 3 > 1)
 }
 
 /// The program that a seed draws.
 pub(crate) fn case(fabrics: &[Fabric], seed: u64) -> Result<u64, String> {
     let fabric = &fabrics[(seed % fabrics.len() as u64) as usize];
-    let settings = settings(seed);
+    let (settings, learn) = settings(seed);
     match seed / 8 % 4 {
         0 => schedule(fabric, seed, |now, fabric, node, boot| {
-            ArpPath::new(now, identity(fabric, node, boot, false), settings.clone())
+            ArpPath::new(now, identity(fabric, node, boot, learn), settings.clone())
         }),
         1 => schedule(fabric, seed, |now, fabric, node, boot| {
             let settings = Settings { descend_only: true, ..settings.clone() };
-            TcpPath::elephants(now, identity(fabric, node, boot, false), settings, Elephants::default())
+            TcpPath::elephants(now, identity(fabric, node, boot, learn), settings, Elephants::default())
         }),
         _ => schedule(fabric, seed, |now, fabric, node, boot| {
-            TcpPath::new(now, identity(fabric, node, boot, false), settings.clone(), Selection::AllTcp)
+            TcpPath::new(now, identity(fabric, node, boot, learn), settings.clone(), Selection::AllTcp)
         }),
     }
 }
@@ -120,7 +128,23 @@ fn check(seeds: std::ops::Range<u64>) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The same schedules with switches that let late copies pass.
+#[test]
+fn without_the_drop_of_late_copies_hosts_receive_duplicates() {
+    let fabrics = fabrics();
+    let caught = (0..64).filter(|&seed| {
+        let settings = Settings { late_copies_pass: true, ..settings(seed).0 };
+        let fabric = &fabrics[(seed % 2) as usize];
+        let result = schedule(fabric, seed, |now, fabric, node, boot| {
+            TcpPath::new(now, identity(fabric, node, boot, false), settings.clone(), Selection::AllTcp)
+        });
+        result.is_err_and(|why| why.contains("twice"))
+    });
+    let caught = caught.count();
+    assert!(caught > 50, "{caught} of 64 schedules show it");
+}
+
 #[test]
 fn random_schedules_have_no_loop_and_no_duplicate_and_end_well() {
-    check(0..200);
+    check(0..10_000);
 }
