@@ -29,6 +29,12 @@ pub enum ParseError {
         /// What stands there.
         found: u64,
     },
+    /// Another version of the frames between switch programs.
+    #[error("the frame is of version {found} of the path protocol, not of 1")]
+    PathVersion {
+        /// Its version byte.
+        found: u8,
+    },
     /// Another version of OpenFlow.
     #[error("the message is of wire version {found}, not of 4 (OpenFlow 1.3)")]
     Version {

@@ -1,8 +1,9 @@
-//! Frames, as far as a controller reads and writes them.
+//! Frames, as far as controllers and switches read and write them.
 
 mod ethernet;
 mod headers;
 pub mod mptcp;
+pub mod path;
 
 pub use ethernet::Ethernet;
 pub use headers::headers;

@@ -91,7 +91,7 @@ impl ArpPath {
         }
         match self.ports.state(in_port) {
             State::Down | State::Unsettled | State::Silent => Err(DropCause::PortNotReady),
-            State::Host { .. } => {
+            State::Host => {
                 let tagged = matches!(frame.body, Body::Ip(Headers { tag: Some(DEFAULT_TAG), .. }));
                 if matches!(frame.body, Body::Path(_)) || tagged || frame.dst == SWITCHES {
                     return Err(DropCause::Forged);
@@ -99,7 +99,6 @@ impl ArpPath {
                 if !frame.src.is_station() || frame.src == self.ports.mac() || disagrees(frame) {
                     return Err(DropCause::Invalid);
                 }
-                self.ports.host_spoke(in_port);
                 if self.hosts.claim(now, frame.src, in_port)? {
                     self.memory.forget_destination(frame.src);
                 }

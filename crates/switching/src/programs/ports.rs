@@ -16,10 +16,7 @@ pub(crate) enum State {
     Down,
     /// Up, and nobody knows yet what it leads to.
     Unsettled,
-    /// A host's. Once a host has spoken, Hello cannot make it a switch's.
-    Host {
-        spoke: bool,
-    },
+    Host,
     Switch,
     /// A switch was heard once, or is heard in one direction alone.
     Silent,
@@ -44,6 +41,12 @@ struct Port {
     budget: Budget,
 }
 
+impl Port {
+    fn learns(&self) -> bool {
+        self.role == PortRole::Learn && self.state != State::Down
+    }
+}
+
 /// The ports of a switch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Ports {
@@ -57,6 +60,9 @@ pub(crate) struct Ports {
     per_s: u32,
     ports: BTreeMap<PortNo, Port>,
     next_hello: Option<Nanos>,
+    /// Next Hello on ports that learn what they lead to. It comes often: a neighbour that starts must hear us within
+    /// `settle`, even if we do not hear it, or it would take us for a host.
+    next_search: Option<Nanos>,
     due: Ageing<PortNo>,
 }
 
@@ -73,6 +79,7 @@ impl Ports {
             per_s: settings.explorations_per_s,
             ports: BTreeMap::new(),
             next_hello: settings.hello.map(|period| now.saturating_add(period)),
+            next_search: None,
             due: Ageing::new(),
         }
     }
@@ -86,7 +93,7 @@ impl Ports {
     }
 
     pub(crate) fn is_host(&self, port: PortNo) -> bool {
-        matches!(self.state(port), State::Host { .. })
+        matches!(self.state(port), State::Host)
     }
 
     pub(crate) fn is_switch(&self, port: PortNo) -> bool {
@@ -95,7 +102,7 @@ impl Ports {
 
     /// Ports of hosts, in ascending order.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = PortNo> + '_ {
-        self.ports.iter().filter(|(_, port)| matches!(port.state, State::Host { .. })).map(|(&number, _)| number)
+        self.ports.iter().filter(|(_, port)| matches!(port.state, State::Host)).map(|(&number, _)| number)
     }
 
     /// Ports that lead to switches, in ascending order.
@@ -131,13 +138,6 @@ impl Ports {
         self.ports.get_mut(&port).is_some_and(|port| port.budget.take(now))
     }
 
-    /// A host has sent a frame by this port.
-    pub(crate) fn host_spoke(&mut self, port: PortNo) {
-        if let Some(Port { state: State::Host { spoke }, .. }) = self.ports.get_mut(&port) {
-            *spoke = true;
-        }
-    }
-
     /// Brings a port up or down. Returns whether a host or switch was lost.
     pub(crate) fn set(&mut self, now: Nanos, number: PortNo, up: bool, out: &mut Vec<Outgoing>) -> bool {
         let role = self.roles.get(&number).copied().unwrap_or_default();
@@ -147,18 +147,21 @@ impl Ports {
         if up == (port.state != State::Down) {
             return false;
         }
-        let lost = matches!(port.state, State::Host { .. } | State::Switch);
+        let lost = matches!(port.state, State::Host | State::Switch);
         (port.up_at, port.neighbour) = (now, None);
         port.state = match (up, role) {
             (false, _) => State::Down,
             (true, PortRole::Learn) => State::Unsettled,
-            (true, PortRole::Host) => State::Host { spoke: false },
+            (true, PortRole::Host) => State::Host,
             (true, PortRole::Switch { .. }) => State::Switch,
         };
         match port.state {
             State::Unsettled => self.due.watch(now.saturating_add(self.settle), number),
             State::Switch if self.hello.is_some() => self.due.watch(now.saturating_add(self.neighbour_age), number),
             _ => {}
+        }
+        if up && self.hello.is_some() && role == PortRole::Learn && self.next_search.is_none() {
+            self.next_search = Some(now.saturating_add(Nanos(self.settle.0 / 2)));
         }
         if up && self.hello.is_some() && role != PortRole::Host {
             out.push(self.own_hello(number));
@@ -188,17 +191,17 @@ impl Ports {
         let port = self.ports.get_mut(&number).ok_or(DropCause::PortNotReady)?;
         match port.state {
             State::Down => return Err(DropCause::PortNotReady),
-            State::Host { spoke } if spoke || port.role == PortRole::Host => return Err(DropCause::Forged),
+            State::Host if port.role == PortRole::Host => return Err(DropCause::Forged),
             _ => {}
         }
         if !hello.switch.is_station() {
             return Err(DropCause::Invalid);
         }
-        let was_switch = port.state == State::Switch;
+        let (was_switch, was_host) = (port.state == State::Switch, port.state == State::Host);
         if hello.switch == own.switch {
             // A cable from the switch to itself.
             (port.state, port.neighbour) = (State::Silent, None);
-            return if was_switch { Ok(true) } else { Err(DropCause::Invalid) };
+            return if was_switch || was_host { Ok(true) } else { Err(DropCause::Invalid) };
         }
         let heard = Heard { switch: hello.switch, port: hello.port, boot: hello.boot };
         let before = port.neighbour.filter(|neighbour| neighbour.heard == heard);
@@ -211,7 +214,7 @@ impl Ports {
             (true, _) => State::Switch,
             // A configured port gives a new neighbour time to hear us.
             (false, State::Switch) if !deaf => State::Switch,
-            (false, State::Unsettled | State::Host { .. }) => State::Unsettled,
+            (false, State::Unsettled | State::Host) => State::Unsettled,
             (false, _) => State::Silent,
         };
         if before.is_none() {
@@ -219,7 +222,7 @@ impl Ports {
             self.due.watch(now.saturating_add(age), number);
             out.push(self.own_hello(number));
         }
-        Ok(was_switch && (changed || deaf))
+        Ok(was_host || was_switch && (changed || deaf))
     }
 
     /// Sends what Hello is due, and returns the ports whose neighbour is gone.
@@ -230,19 +233,24 @@ impl Ports {
                 lost.push(number);
             }
         }
-        if let (Some(period), Some(at)) = (self.hello, self.next_hello) {
-            if at <= now {
-                let speaking = |port: &Port| {
-                    let host = port.role == PortRole::Host || port.state == State::Host { spoke: true };
-                    port.state != State::Down && !host
-                };
-                let numbers: Vec<PortNo> =
-                    self.ports.iter().filter(|(_, port)| speaking(port)).map(|(&number, _)| number).collect();
-                out.extend(numbers.into_iter().map(|number| self.own_hello(number)));
+        if let Some(period) = self.hello {
+            if self.next_hello.is_some_and(|at| at <= now) {
+                self.say_hello(out, |port| port.role != PortRole::Host);
                 self.next_hello = Some(now.saturating_add(period));
+            } else if self.next_search.is_some_and(|at| at <= now) {
+                self.say_hello(out, Port::learns);
+            }
+            if self.next_search.is_some_and(|at| at <= now) {
+                let searching = self.ports.values().any(Port::learns);
+                self.next_search = searching.then_some(now.saturating_add(Nanos(self.settle.0 / 2)));
             }
         }
         lost
+    }
+
+    fn say_hello(&self, out: &mut Vec<Outgoing>, to: impl Fn(&Port) -> bool) {
+        let ports = self.ports.iter().filter(|(_, port)| port.state != State::Down && to(port));
+        out.extend(ports.map(|(&number, _)| self.own_hello(number)));
     }
 
     /// Checks the deadlines of a port; returns whether a switch was lost.
@@ -253,7 +261,7 @@ impl Ports {
         let passed = |since: Nanos, span: Nanos| now >= since.saturating_add(span);
         match port.neighbour {
             None => match port.state {
-                State::Unsettled if passed(port.up_at, settle) => port.state = State::Host { spoke: false },
+                State::Unsettled if passed(port.up_at, settle) => port.state = State::Host,
                 State::Switch if hello && passed(port.up_at, age) => port.state = State::Silent,
                 _ => {}
             },
@@ -274,6 +282,6 @@ impl Ports {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Nanos> {
-        [self.due.next(), self.next_hello].into_iter().flatten().min()
+        [self.due.next(), self.next_hello, self.next_search].into_iter().flatten().min()
     }
 }

@@ -20,7 +20,8 @@ pub struct Identity {
 /// What a port is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PortRole {
-    /// A switch if Hello comes within [`Settings::settle`], a host otherwise.
+    /// A switch from the first Hello on, a host if none comes within [`Settings::settle`]. Whoever is at the port may so
+    /// become a switch: only for hosts that are trusted.
     #[default]
     Learn,
     /// A host. Hello and messages are refused.

@@ -85,7 +85,9 @@ pub(crate) struct Net<'a, P> {
     place: BTreeMap<NodeId, Ipv4Addr>,
     flights: BTreeMap<(Nanos, u32), Flight>,
     serial: u32,
+    /// Cables that are cut, by one direction, and links that lose all frames while their ports are up.
     pub(crate) down: BTreeSet<LinkId>,
+    pub(crate) dead: BTreeSet<LinkId>,
     pub(crate) rng: Pcg64,
     longest: Nanos,
     memory: BTreeMap<(NodeId, FiveTuple, PortNo), PortNo>,
@@ -118,6 +120,7 @@ impl<'a, P: Inspect> Net<'a, P> {
             flights: BTreeMap::new(),
             serial: 0,
             down: BTreeSet::new(),
+            dead: BTreeSet::new(),
             rng: Pcg64::seed_from_u64(seed),
             longest,
             memory: BTreeMap::new(),
@@ -193,7 +196,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         if !self.left_by.insert((origin, link)) {
             self.violations.push(format!("{node:?} sent {origin:?} by {:?} twice: {:?}", out.port, out.frame));
         }
-        if self.down.contains(&link) || self.down.contains(&LinkId(link.0 & !1)) {
+        if self.dead.contains(&link) || self.down.contains(&LinkId(link.0 & !1)) {
             return;
         }
         let (to, port) = (self.fabric.link(link).to, self.fabric.link(link).to_port);

@@ -49,7 +49,7 @@ fn happen<P: Inspect>(net: &mut Net<'_, P>, rng: &mut Pcg64, port: u16) {
         8 if rng.random() => {
             // One direction of a cable is dead, and no port knows.
             let cable = cables[rng.random_range(0..cables.len())];
-            net.down.insert(cable.reverse());
+            net.dead.insert(cable.reverse());
         }
         8 => net.flush_caches(),
         _ => net.want_more(),
@@ -77,7 +77,7 @@ pub(crate) fn schedule<P: Inspect>(
     }
     let down: Vec<LinkId> = net.down.iter().copied().collect();
     down.into_iter().for_each(|cable| net.set_cable(cable, true));
-    net.down.clear();
+    net.dead.clear();
     let end = net.now + Nanos::from_secs(rng.random_range(2..30));
     net.run(end);
     net.want_more();
@@ -96,8 +96,9 @@ pub(crate) fn schedule<P: Inspect>(
 
 /// What a seed draws: with or without Hello, and if with it, perhaps with ports that learn what they lead to.
 fn settings(seed: u64) -> (Settings, bool) {
-    let hello = (seed / 32 % 3 > 0).then_some(Nanos::from_secs(5));
-    (Settings { hello, ..Settings::default() }, seed / 32 % 3 > 1)
+    let learn = seed / 32 % 24 == 23;
+    let hello = (learn || seed / 32 % 2 == 1).then_some(Nanos::from_secs(5));
+    (Settings { hello, ..Settings::default() }, learn)
 }
 
 /// The program that a seed draws.
