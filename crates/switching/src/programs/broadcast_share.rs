@@ -33,3 +33,43 @@ impl BroadcastShare {
         pairs / 2.0 * self.request_bytes / self.flow_bytes * self.exploring
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percent(spines: u32, leaves: u32, flow_bytes: f64, exploring: f64) -> f64 {
+        BroadcastShare { spines, leaves, request_bytes: 64.0, flow_bytes, exploring }.ratio() * 100.0
+    }
+
+    /// Worked out by hand from equation 3. The cells of Table 2 are not in the text of the paper; what the text says of them is
+    /// checked below.
+    #[test]
+    fn follows_the_formula() {
+        // 4 · 3 / 2 · 64 / 1,900,000 = 384 / 1,900,000
+        assert!((percent(4, 4, 1.90e6, 1.0) - 0.020_210_526_315_789_47).abs() < 1e-15);
+        // 384 / 2,970,000
+        assert!((percent(4, 4, 2.97e6, 1.0) - 0.012_929_292_929_292_93).abs() < 1e-15);
+        // 16 · 31 / 2 · 64 · 0.05 / 1,900,000 = 793.6 / 1,900,000
+        assert!((percent(16, 32, 1.90e6, 0.05) - 0.041_768_421_052_631_58).abs() < 1e-15);
+    }
+
+    #[test]
+    fn is_the_quotient_of_both_loads() {
+        for (spines, leaves) in [(4, 4), (8, 16), (128, 128)] {
+            let share = BroadcastShare { spines, leaves, request_bytes: 64.0, flow_bytes: 1.9e6, exploring: 0.05 };
+            let quotient = share.broadcast_bytes_per_flow() / share.data_bytes_per_flow();
+            assert!((share.ratio() - quotient).abs() < 1e-15);
+        }
+    }
+
+    /// "The ratio is almost 20 times lower for TFE than for TCP-Path and stays at the 1 % threshold even for a 128 leaf switch
+    /// scenario" (§V.D.2).
+    #[test]
+    fn agrees_with_what_the_text_says_of_table_2() {
+        let whole = percent(128, 128, 1.90e6, 1.0);
+        let elephants = percent(128, 128, 1.90e6, 0.05);
+        assert!((whole / elephants - 20.0).abs() < 1e-9);
+        assert!((elephants - 1.0).abs() < 0.5 && (percent(128, 128, 2.97e6, 0.05) - 1.0).abs() < 0.5);
+    }
+}

@@ -46,12 +46,12 @@ impl TcpPath {
                 self.message(now, in_port, message)
             }
             (Body::Ip(headers), Entrance::Host) if !frame.dst.is_group() && self.takes(headers) => {
-                self.from_host(now, in_port, frame, headers)
+                self.host_frame(now, in_port, frame, headers)
             }
             (Body::Ip(headers), Entrance::Switch)
                 if self.selection.has(headers) && headers.tag != Some(DEFAULT_TAG) =>
             {
-                self.from_switch(now, in_port, frame, headers)
+                self.fabric_frame(now, in_port, frame, headers)
             }
             _ => self.base.forward(now, in_port, from, frame),
         }
@@ -64,7 +64,7 @@ impl TcpPath {
     }
 
     /// A frame of a selected connection from a host.
-    fn from_host(
+    fn host_frame(
         &mut self,
         now: Nanos,
         in_port: PortNo,
@@ -194,7 +194,7 @@ impl TcpPath {
     }
 
     /// A frame of a selected connection between switches: it has a path, or goes no further (§III.C).
-    fn from_switch(
+    fn fabric_frame(
         &mut self,
         now: Nanos,
         in_port: PortNo,

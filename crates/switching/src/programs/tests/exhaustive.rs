@@ -20,7 +20,7 @@ const NOW: Nanos = Nanos::from_secs(100);
 const STEPS: u8 = 4;
 const SYN: u8 = 0;
 const SYN_ACK: u8 = 1;
-const DATA: u8 = 2;
+// Data is 2.
 const ACK: u8 = 3;
 /// Frames that switches make.
 const NO_HOST: u8 = u8::MAX;

@@ -75,11 +75,14 @@ struct Host {
     received: BTreeSet<u32>,
 }
 
+/// Starts a program: time, fabric, switch, number of the start.
+type Make<'a, P> = Box<dyn Fn(Nanos, &Fabric, NodeId, u64) -> P + 'a>;
+
 pub(crate) struct Net<'a, P> {
     pub(crate) fabric: &'a Fabric,
     pub(crate) now: Nanos,
     pub(crate) programs: BTreeMap<NodeId, P>,
-    make: Box<dyn Fn(Nanos, &Fabric, NodeId, u64) -> P + 'a>,
+    make: Make<'a, P>,
     boots: u64,
     hosts: BTreeMap<Ipv4Addr, Host>,
     place: BTreeMap<NodeId, Ipv4Addr>,
@@ -206,7 +209,7 @@ impl<'a, P: Inspect> Net<'a, P> {
     }
 
     /// A host sends a frame.
-    pub(crate) fn from_host(&mut self, ip: Ipv4Addr, frame: Frame) {
+    pub(crate) fn host_sends(&mut self, ip: Ipv4Addr, frame: Frame) {
         let Some(attachment) = self.fabric.attachment(ip) else { return };
         self.serial += 1;
         let origin = Origin::Host(self.serial);
@@ -252,11 +255,11 @@ impl<'a, P: Inspect> Net<'a, P> {
                 target_mac: Mac::ZERO,
                 target_ip: tuple.dst,
             };
-            return self.from_host(ip, Frame { src: mac_of(ip), dst: Mac::BROADCAST, body: Body::Arp(arp) });
+            return self.host_sends(ip, Frame { src: mac_of(ip), dst: Mac::BROADCAST, body: Body::Arp(arp) });
         };
         let tcp_flags = if established { TCP_ACK } else { TCP_SYN };
         let body = Body::Ip(Headers { tcp_flags, ..Headers::plain(tuple) });
-        self.from_host(ip, Frame { src: mac_of(ip), dst, body });
+        self.host_sends(ip, Frame { src: mac_of(ip), dst, body });
     }
 
     fn at_host(&mut self, ip: Ipv4Addr, frame: Frame, origin: Origin) {
@@ -281,7 +284,7 @@ impl<'a, P: Inspect> Net<'a, P> {
                         target_mac: arp.sender_mac,
                         target_ip: arp.sender_ip,
                     };
-                    self.from_host(ip, Frame { src: mac, dst: arp.sender_mac, body: Body::Arp(reply) });
+                    self.host_sends(ip, Frame { src: mac, dst: arp.sender_mac, body: Body::Arp(reply) });
                 }
                 self.wake(ip, arp.sender_ip);
             }
@@ -321,7 +324,7 @@ impl<'a, P: Inspect> Net<'a, P> {
         };
         if let Some(tcp_flags) = answer {
             let body = Body::Ip(Headers { tcp_flags, ..Headers::plain(back) });
-            self.from_host(ip, Frame { src: mac_of(ip), dst: frame.src, body });
+            self.host_sends(ip, Frame { src: mac_of(ip), dst: frame.src, body });
         }
     }
 

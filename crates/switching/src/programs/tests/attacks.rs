@@ -1,0 +1,314 @@
+//! What a host cannot do, and what bad input leads to: one switch with hosts at ports 1 and 2 and switches at 3 and 4.
+
+use super::net::{mac_of, tuple};
+use crate::program::{DropCause, Program, Verdict};
+use crate::programs::{Elephants, Identity, PortRole, Selection, Settings, TcpPath};
+use pathloom_model::{
+    Arp, Body, Carried, Conversation, Frame, Headers, Heard, Hello, Mac, Nanos, PathKind, PathMessage, PortNo,
+    LONG_FLOW_DSCP, TCP_ACK, TCP_SYN,
+};
+use std::net::Ipv4Addr;
+
+const NOW: Nanos = Nanos::from_secs(100);
+const OWN: Mac = Mac([6, 0, 0, 0, 0, 1]);
+const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 0, 9, 9);
+const H1: PortNo = PortNo(1);
+const H2: PortNo = PortNo(2);
+const S3: PortNo = PortNo(3);
+const S4: PortNo = PortNo(4);
+
+fn switch_with(settings: Settings, selection: Selection) -> TcpPath {
+    let neighbour = PortRole::Switch { tier: None };
+    let roles = [(H1, PortRole::Host), (H2, PortRole::Host), (S3, neighbour), (S4, neighbour)].into();
+    let identity = Identity { mac: OWN, tier: None, boot: 1, roles };
+    let mut switch = TcpPath::new(NOW, identity, Settings { quiet: Nanos::ZERO, ..settings }, selection);
+    [H1, H2, S3, S4].into_iter().for_each(|port| switch.set_port(NOW, port, true));
+    while switch.poll_emission().is_some() {}
+    switch
+}
+
+fn switch() -> TcpPath {
+    switch_with(Settings::default(), Selection::AllTcp)
+}
+
+fn segment(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, tcp_flags: u8) -> Frame {
+    let headers = Headers { tcp_flags, ..Headers::plain(tuple(src, dst, src_port)) };
+    Frame { src: mac_of(src), dst: mac_of(dst), body: Body::Ip(headers) }
+}
+
+fn broadcast(src: Mac) -> Frame {
+    let arp = Arp { request: true, sender_mac: src, sender_ip: A, target_mac: Mac::ZERO, target_ip: FAR };
+    Frame { src, dst: Mac::BROADCAST, body: Body::Arp(arp) }
+}
+
+fn message(kind: PathKind, conversation: Conversation, exploration: u64, carried: Carried) -> Frame {
+    let message = PathMessage { kind, conversation, exploration, hops: 1, carried };
+    Frame { src: Mac([6; 6]), dst: Mac([3, 0x50, 0x41, 0x54, 0x48, 0]), body: Body::Path(message) }
+}
+
+/// A SYN of a far host to `dst`, as it comes from another switch.
+fn request(dst: Ipv4Addr, src_port: u16, exploration: u64) -> Frame {
+    let frame = segment(FAR, dst, src_port, TCP_SYN);
+    let conversation = Conversation::of(frame.src, frame.dst, tuple(FAR, dst, src_port));
+    message(PathKind::Request, conversation, exploration, Carried::from_body(frame.body).unwrap())
+}
+
+fn ports(verdict: &Verdict) -> Vec<u32> {
+    verdict.emissions.iter().map(|out| out.port.0).collect()
+}
+
+/// A connection from host A to the far host, confirmed by way of port 3. Returns its exploration.
+fn connect(switch: &mut TcpPath, src_port: u16) -> u64 {
+    let verdict = switch.decide(NOW, H1, &segment(A, FAR, src_port, TCP_SYN));
+    assert_eq!(ports(&verdict), [3, 4, 2], "the silent host port is tried as well: {verdict:?}");
+    let Body::Path(sent) = verdict.emissions[0].frame.body else { panic!("{verdict:?}") };
+    let answer = segment(FAR, A, src_port, TCP_SYN | TCP_ACK);
+    let Body::Ip(headers) = answer.body else { unreachable!() };
+    let back = Headers { five_tuple: tuple(A, FAR, src_port).reverse(), ..headers };
+    let reply = PathMessage { kind: PathKind::Reply, carried: Carried::Ip(back), ..sent };
+    let frame = Frame { src: Mac([6; 6]), dst: verdict.emissions[0].frame.dst, body: Body::Path(reply) };
+    let verdict = switch.decide(NOW, S3, &frame);
+    assert_eq!(ports(&verdict), [1]);
+    assert_eq!(verdict.emissions[0].frame.body, Body::Ip(back));
+    sent.exploration
+}
+
+#[test]
+fn data_takes_the_confirmed_path_and_may_be_remembered() {
+    let mut switch = switch_with(Settings { hello: None, ..Settings::default() }, Selection::AllTcp);
+    connect(&mut switch, 5);
+    let verdict = switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK));
+    assert_eq!((ports(&verdict), verdict.remember), (vec![3], Some(tuple(A, FAR, 5))));
+    assert_eq!((switch.tables().connections, switch.tables().confirmed), (2, 2));
+    // Frames that were forwarded from memory keep the entry.
+    let last = NOW.saturating_add(Nanos::from_secs(9));
+    switch.credit(tuple(A, FAR, 5), crate::Used { last, packets: 1, bytes: 66 });
+    switch.handle_timeout(NOW.saturating_add(Nanos::from_secs(18)));
+    assert_eq!(switch.tables().connections, 2);
+    switch.take_stale();
+    switch.handle_timeout(NOW.saturating_add(Nanos::from_secs(19)));
+    assert_eq!(switch.tables().connections, 0);
+    let mut both = vec![tuple(A, FAR, 5), tuple(A, FAR, 5).reverse()];
+    both.sort();
+    assert!(matches!(switch.take_stale(), crate::Stale::Flows(flows) if flows == both));
+}
+
+#[test]
+fn a_host_cannot_speak_as_a_switch() {
+    let mut switch = switch();
+    let hello = Hello { switch: Mac([6; 6]), port: H1, tier: None, boot: 1, heard: None };
+    let own = Heard { switch: OWN, port: H1, boot: 1 };
+    let conversation = Conversation::of(mac_of(A), mac_of(FAR), tuple(A, FAR, 5));
+    let forged = [
+        Frame { src: Mac([6; 6]), dst: Mac::BROADCAST, body: Body::Hello(hello) },
+        Frame { src: Mac([6; 6]), dst: Mac::BROADCAST, body: Body::Hello(Hello { heard: Some(own), ..hello }) },
+        message(PathKind::Fail, conversation, 0, Carried::Nothing),
+        message(PathKind::RecoveryRequest, conversation, u64::MAX, Carried::Nothing),
+        request(B, 5, u64::MAX),
+    ];
+    connect(&mut switch, 5);
+    for frame in &forged {
+        assert_eq!(switch.decide(NOW, H2, frame).dropped, Some(DropCause::Forged), "{frame:?}");
+    }
+    let mut tagged = segment(B, FAR, 6, TCP_ACK);
+    tagged.body = Body::Ip(Headers { tag: Some(4094), ..Headers::plain(tuple(B, FAR, 6)) });
+    assert_eq!(switch.decide(NOW, H2, &tagged).dropped, Some(DropCause::Forged));
+    let refused = switch.tables().refused;
+    assert_eq!((refused[0].port, refused[0].frames, refused[0].last), (H2, 6, Some(DropCause::Forged)));
+    assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK))), [3], "the connection stands");
+}
+
+#[test]
+fn an_address_belongs_to_the_first_port_until_it_ages() {
+    let mut switch = switch();
+    connect(&mut switch, 5);
+    let stolen = [segment(A, FAR, 5, TCP_ACK), segment(A, FAR, 6, TCP_SYN), broadcast(mac_of(A))];
+    for frame in &stolen {
+        assert_eq!(switch.decide(NOW, H2, frame).dropped, Some(DropCause::StolenAddress));
+    }
+    // Nor can the address of a host at another switch be taken.
+    let far = message(
+        PathKind::Request,
+        Conversation::hosts(mac_of(FAR), Mac::BROADCAST, FAR, A),
+        7,
+        Carried::from_body(broadcast(mac_of(FAR)).body).unwrap(),
+    );
+    assert_eq!(ports(&switch.decide(NOW, S3, &far)), [1, 2, 4]);
+    assert_eq!(switch.decide(NOW, H2, &broadcast(mac_of(FAR))).dropped, Some(DropCause::StolenAddress));
+    // An exploration of a local host that another switch claims to have begun.
+    let claimed = message(
+        PathKind::Request,
+        Conversation::hosts(mac_of(A), Mac::BROADCAST, A, FAR),
+        u64::MAX,
+        Carried::from_body(broadcast(mac_of(A)).body).unwrap(),
+    );
+    assert_eq!(switch.decide(NOW, S4, &claimed).dropped, Some(DropCause::StolenAddress));
+    let later = NOW.saturating_add(Nanos::from_secs(21));
+    switch.handle_timeout(later);
+    assert!(switch.decide(later, H2, &segment(A, FAR, 7, TCP_SYN)).dropped.is_none());
+    for src in [Mac::ZERO, Mac::BROADCAST, OWN] {
+        let frame = Frame { src, ..broadcast(src) };
+        assert_eq!(switch.decide(NOW, H1, &frame).dropped, Some(DropCause::Invalid));
+    }
+    let lie = Frame { src: mac_of(B), ..broadcast(mac_of(A)) };
+    assert_eq!(switch.decide(NOW, H2, &lie).dropped, Some(DropCause::Invalid));
+}
+
+#[test]
+fn no_table_grows_past_its_limit() {
+    let settings = Settings { most_connections: 20, most_connections_per_port: 5, ..Settings::default() };
+    let mut switch = switch_with(Settings { most_hosts_per_port: 3, most_hosts: 10, ..settings }, Selection::AllTcp);
+    for src_port in 0..2000 {
+        switch.decide(NOW, H1, &segment(A, FAR, src_port, TCP_SYN));
+        switch.decide(NOW, H1, &segment(A, FAR, src_port, TCP_ACK));
+    }
+    assert_eq!(switch.tables().connections, 5);
+    assert_eq!(switch.tables().refused[0].port, H1);
+    for src_port in 0..2000 {
+        switch.decide(NOW, S3, &request(A, src_port, 1000 + u64::from(src_port)));
+    }
+    assert_eq!(switch.tables().connections, 20);
+    for host in 0..100 {
+        let src = mac_of(Ipv4Addr::new(10, 1, 0, host));
+        let mut frame = broadcast(src);
+        let Body::Arp(arp) = &mut frame.body else { unreachable!() };
+        arp.sender_mac = src;
+        switch.decide(NOW, H2, &frame);
+    }
+    assert_eq!(switch.tables().hosts, 4, "one at port 1, three at port 2");
+    // Limits that are reached leave others alone: all of it ages.
+    let later = NOW.saturating_add(Nanos::from_secs(21));
+    switch.handle_timeout(later);
+    assert_eq!((switch.tables().connections, switch.tables().hosts), (0, 0));
+    assert_eq!(switch.decide(later, H1, &segment(A, FAR, 5, TCP_SYN)).dropped, None);
+}
+
+#[test]
+fn explorations_of_a_port_are_limited_and_then_take_the_default_way() {
+    let mut switch = switch_with(Settings { explorations_per_s: 10, ..Settings::default() }, Selection::AllTcp);
+    let far = Conversation::hosts(mac_of(FAR), Mac::BROADCAST, FAR, A);
+    let carried = Carried::from_body(broadcast(mac_of(FAR)).body).unwrap();
+    switch.decide(NOW, S3, &message(PathKind::Request, far, 7, carried));
+    let explored = |verdict: &Verdict| matches!(verdict.emissions[0].frame.body, Body::Path(_));
+    let verdicts: Vec<Verdict> =
+        (0..50).map(|src_port| switch.decide(NOW, H1, &segment(A, FAR, src_port, TCP_SYN))).collect();
+    assert_eq!(verdicts.iter().filter(|verdict| explored(verdict)).count(), 20);
+    let Body::Ip(headers) = verdicts[49].emissions[0].frame.body else { panic!("{:?}", verdicts[49]) };
+    assert_eq!((ports(&verdicts[49]), headers.tag), (vec![3], Some(4094)));
+    assert_eq!(switch.tables().refused[0].last, Some(DropCause::RateLimited));
+    let other = switch.decide(NOW, H2, &segment(B, FAR, 1, TCP_SYN));
+    assert!(explored(&other), "other ports keep their share");
+}
+
+#[test]
+fn a_five_tuple_belongs_to_the_first_stations() {
+    let mut switch = switch();
+    let exploration = connect(&mut switch, 5);
+    // Host B uses the address of A with its own network card.
+    let mut syn = segment(A, FAR, 5, TCP_SYN);
+    syn.src = mac_of(B);
+    assert_eq!(switch.decide(NOW, H2, &syn).dropped, Some(DropCause::NoRoute), "it takes the default forwarding");
+    let five_tuple = tuple(A, FAR, 5);
+    let conversation = Conversation::of(mac_of(B), mac_of(FAR), five_tuple);
+    let carried = Carried::from_body(segment(A, FAR, 5, TCP_SYN).body).unwrap();
+    let frame = message(PathKind::Request, conversation, exploration + 100, carried);
+    assert_eq!(switch.decide(NOW, S4, &frame).dropped, Some(DropCause::StolenAddress));
+    assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK))), [3]);
+}
+
+#[test]
+fn messages_that_contradict_themselves_go_no_further() {
+    let mut switch = switch();
+    let good = request(A, 5, 9);
+    let Body::Path(inside) = good.body else { unreachable!() };
+    let change = |change: &dyn Fn(&mut PathMessage)| {
+        let mut message = inside;
+        change(&mut message);
+        Frame { body: Body::Path(message), ..good }
+    };
+    let wrong = [
+        change(&|message| message.carried = Carried::Nothing),
+        change(&|message| message.conversation.five_tuple.src_port += 1),
+        change(&|message| message.conversation.src = Mac::BROADCAST),
+        change(&|message| message.conversation.dst = Mac::BROADCAST),
+        change(&|message| message.conversation.five_tuple.proto = 17),
+        change(&|message| message.carried = Carried::Ip(Headers::plain(message.conversation.five_tuple))),
+    ];
+    for frame in &wrong {
+        assert_eq!(switch.decide(NOW, S3, frame).dropped, Some(DropCause::Invalid), "{frame:?}");
+    }
+    let tired = change(&|message| message.hops = 200);
+    assert_eq!(switch.decide(NOW, S3, &tired).dropped, Some(DropCause::TooManyHops));
+    switch.note_unreadable(S3);
+    assert_eq!(switch.tables().unreadable, 1);
+    assert!(switch.decide(NOW, S3, &good).dropped.is_none());
+    assert_eq!(switch.decide(NOW, S4, &good).dropped, Some(DropCause::LateCopy));
+    assert_eq!(switch.tables().connections, 1);
+}
+
+#[test]
+fn a_lost_port_breaks_its_paths_and_the_source_edge_explores_again() {
+    let mut switch = switch();
+    connect(&mut switch, 5);
+    switch.set_port(NOW, S3, false);
+    let out = switch.poll_emission().unwrap();
+    let Body::Path(recovery) = out.frame.body else { panic!("{out:?}") };
+    assert_eq!((out.port, recovery.kind), (S4, PathKind::RecoveryRequest));
+    let reply = PathMessage { kind: PathKind::RecoveryReply, ..recovery };
+    switch.decide(NOW, S4, &Frame { body: Body::Path(reply), ..out.frame });
+    assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK))), [4]);
+    assert_eq!(switch.tables().recoveries, 1);
+}
+
+#[test]
+fn a_link_that_works_in_one_direction_is_not_used() {
+    let mut switch = switch();
+    let heard = Heard { switch: OWN, port: S3, boot: 1 };
+    let hello = |port, heard| Hello { switch: Mac([6; 6]), port, tier: None, boot: 4, heard };
+    let frame = |hello: Hello| Frame { src: hello.switch, dst: Mac::BROADCAST, body: Body::Hello(hello) };
+    switch.decide(NOW, S3, &frame(hello(H1, Some(heard))));
+    // The neighbour at port 4 never hears us.
+    switch.decide(NOW, S4, &frame(hello(H2, None)));
+    switch.handle_timeout(NOW.saturating_add(Nanos::from_millis(200)));
+    let now = NOW.saturating_add(Nanos::from_millis(201));
+    assert_eq!(switch.decide(now, S4, &request(A, 9, 9)).dropped, Some(DropCause::PortNotReady));
+    let verdict = switch.decide(now, H1, &segment(A, FAR, 5, TCP_SYN));
+    assert_eq!(ports(&verdict), [3, 2]);
+    // It hears us again.
+    let heard = Heard { switch: OWN, port: S4, boot: 1 };
+    switch.decide(now, S4, &frame(hello(H2, Some(heard))));
+    assert!(switch.decide(now, S4, &request(A, 9, 9)).dropped.is_none());
+}
+
+#[test]
+fn elephants_alone_explore_by_source_port_or_dscp() {
+    let settings = Settings::for_elephants();
+    let mut switch = switch_with(settings, Selection::Elephants(Elephants::default()));
+    let explores = |switch: &mut TcpPath, src_port: u16, dscp: u8| {
+        let mut frame = segment(A, FAR, src_port, TCP_SYN);
+        frame.body = Body::Ip(Headers { dscp, tcp_flags: TCP_SYN, ..Headers::plain(tuple(A, FAR, src_port)) });
+        switch.decide(NOW, H1, &frame).emissions.iter().any(|out| matches!(out.frame.body, Body::Path(_)))
+    };
+    assert!(!explores(&mut switch, 3499, 0));
+    assert!(explores(&mut switch, 3500, 0));
+    assert!(explores(&mut switch, 4500, 0));
+    assert!(!explores(&mut switch, 4501, 0));
+    assert!(explores(&mut switch, 9, LONG_FLOW_DSCP));
+    assert_eq!(switch.tables().connections, 3);
+}
+
+#[test]
+fn nothing_but_its_own_hosts_frames_leaves_in_the_quiet_time() {
+    let mut switch = switch_with(Settings::default(), Selection::AllTcp);
+    let roles = [(H1, PortRole::Host), (S3, PortRole::Switch { tier: None })].into();
+    let identity = Identity { mac: OWN, tier: None, boot: 2, roles };
+    let mut again = TcpPath::new(NOW, identity, Settings::default(), Selection::AllTcp);
+    [H1, S3].into_iter().for_each(|port| again.set_port(NOW, port, true));
+    assert_eq!(again.decide(NOW, S3, &request(A, 5, 9)).dropped, Some(DropCause::Quiet));
+    assert!(again.decide(NOW, H1, &segment(A, FAR, 5, TCP_SYN)).dropped.is_none());
+    let later = NOW.saturating_add(Nanos::from_secs(1));
+    assert!(again.decide(later, S3, &request(A, 5, 9)).dropped.is_none());
+    assert!(switch.decide(NOW, S3, &request(A, 5, 9)).dropped.is_none());
+}
