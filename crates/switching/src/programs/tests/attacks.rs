@@ -249,6 +249,24 @@ fn messages_that_contradict_themselves_go_no_further() {
 }
 
 #[test]
+fn of_two_explorations_from_both_ends_the_higher_number_wins() {
+    let mut switch = switch();
+    let verdict = switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_SYN));
+    let Body::Path(own) = verdict.emissions[0].frame.body else { panic!("{verdict:?}") };
+    // The far host opens the same connection from its end.
+    let conversation = own.conversation.reverse();
+    let headers = Headers { tcp_flags: TCP_SYN, ..Headers::plain(conversation.five_tuple) };
+    let theirs = |exploration| message(PathKind::Request, conversation, exploration, Carried::Ip(headers));
+    let lower = switch.decide(NOW, S3, &theirs(own.exploration - 1));
+    assert_eq!(lower.dropped, Some(DropCause::LateCopy));
+    assert_eq!(ports(&switch.decide(NOW, S3, &theirs(own.exploration + 1))), [1]);
+    // The reply to the exploration that lost comes too late.
+    let reply = PathMessage { kind: PathKind::Reply, ..own };
+    let late = Frame { body: Body::Path(reply), ..theirs(0) };
+    assert_eq!(switch.decide(NOW, S4, &late).dropped, Some(DropCause::NoRoute));
+}
+
+#[test]
 fn a_lost_port_breaks_its_paths_and_the_source_edge_explores_again() {
     let mut switch = switch();
     connect(&mut switch, 5);
@@ -297,6 +315,28 @@ fn elephants_alone_explore_by_source_port_or_dscp() {
     assert!(!explores(&mut switch, 4501, 0));
     assert!(explores(&mut switch, 9, LONG_FLOW_DSCP));
     assert_eq!(switch.tables().connections, 3);
+}
+
+/// A leaf takes what came from above down alone, and a switch whose tier nobody knows everywhere.
+#[test]
+fn a_flood_of_elephants_goes_down_once_it_came_from_above() {
+    use pathloom_model::Tier;
+    let flooded = |own: Option<Tier>, descend_only: bool| {
+        let switch = |tier| PortRole::Switch { tier: Some(tier) };
+        let roles =
+            [(H1, switch(Tier::Core)), (H2, switch(Tier::Core)), (S3, switch(Tier::Tor)), (S4, switch(Tier::Tor))];
+        let identity = Identity { mac: OWN, tier: own, boot: 1, roles: roles.into() };
+        let settings = Settings { quiet: Nanos::ZERO, descend_only, ..Settings::default() };
+        let mut aggregation = TcpPath::new(NOW, identity, settings, Selection::AllTcp);
+        [H1, H2, S3, S4].into_iter().for_each(|port| aggregation.set_port(NOW, port, true));
+        let from_above = ports(&aggregation.decide(NOW, H1, &request(A, 5, 9)));
+        let from_below = ports(&aggregation.decide(NOW, S3, &request(A, 6, 9)));
+        (from_above, from_below)
+    };
+    let everywhere = (vec![2, 3, 4], vec![1, 2, 4]);
+    assert_eq!(flooded(Some(Tier::Aggregation), true), (vec![3, 4], vec![1, 2, 4]));
+    assert_eq!(flooded(Some(Tier::Aggregation), false), everywhere);
+    assert_eq!(flooded(None, true), everywhere);
 }
 
 #[test]
