@@ -50,8 +50,9 @@ pub trait Program {
 pub struct Verdict {
     /// What leaves. Each port is named at most once.
     pub emissions: Vec<Outgoing>,
-    /// If set, further frames of this five-tuple without SYN, FIN and RST that come in by the same port leave as this one does:
-    /// unchanged, by the single port of `emissions`. The frame decided on is an IP frame, and the five-tuple its own.
+    /// If set, further frames of this five-tuple that come in by the same port with the same DSCP and VLAN tag, and without
+    /// SYN, FIN and RST, leave as this one does: unchanged, by the single port of `emissions`. The frame decided on is an IP
+    /// frame, and the five-tuple its own. (The DSCP matters to TFE: a flow that is marked later becomes an elephant.)
     pub remember: Option<FiveTuple>,
     /// Why nothing leaves. Set if and only if `emissions` is empty.
     pub dropped: Option<DropCause>,
