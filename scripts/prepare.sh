@@ -81,6 +81,7 @@ lab)
     ;;
 judges)
     command -v tshark >/dev/null || need_packages "tshark, which judges our OpenFlow messages" tshark
+    command -v promtool >/dev/null || need_packages "promtool, which judges the alarms for Prometheus" prometheus
     command -v chromium >/dev/null || need_packages "Chromium, which judges how reports are laid out" chromium fonts-dejavu-core
     ;;
 *)
