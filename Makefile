@@ -14,7 +14,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build test test-long lab-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel readme lock clean
+.PHONY: help demo build docs test test-long lab-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel readme lock clean
 
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -25,7 +25,13 @@ demo: build  ## Build, compare four schemes on a small FatTree as README.md does
 
 build: .venv/.built  ## Build everything into .venv/; run it as .venv/bin/pathloom
 
-test: lint test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 15 minutes the first time)
+docs: build  ## Build the documentation site into site/; executes the tutorials, fails on any warning (half a minute)
+	$(call say,The documentation$(comma) its links and its tutorials)
+	mkdir -p .venv/ipython/profile_default
+	echo 'c.IPKernelApp.log_level = 40' > .venv/ipython/profile_default/ipython_kernel_config.py
+	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+
+test: lint docs test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 15 minutes the first time)
 
 test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
 	$(call say,Large fabrics and long runs)
@@ -51,8 +57,8 @@ lint-rust: build
 
 lint-python: build
 	$(call say,Python: ruff$(comma) mypy$(comma) stubs)
-	ruff check --quiet python tests scripts benches examples
-	ruff format --check --quiet python tests scripts benches examples
+	ruff check --quiet python tests scripts benches examples docs
+	ruff format --check --quiet python tests scripts benches examples docs
 	mypy
 	cd tests/lab && mypy --config-file ../../pyproject.toml *.py
 	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
@@ -90,13 +96,15 @@ wheel: .venv/.deps  ## Build a wheel into dist/; it needs nothing of this folder
 readme: build  ## Renew what the commands in README.md print, and its picture
 	python scripts/readme.py
 
+COMPILE := --quiet --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
 lock: .venv/.deps  ## Renew requirements.lock from pyproject.toml
 	python -m venv .venv/lock
 	.venv/lock/bin/pip install --quiet pip-tools
-	.venv/lock/bin/pip-compile --quiet --upgrade --extra cluster --extra dev --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file requirements.lock pyproject.toml
+	.venv/lock/bin/pip-compile $(COMPILE) --extra cluster --extra dev --output-file requirements.lock pyproject.toml
 
 clean:  ## Remove all that was built
-	rm -rf .venv target dist
+	rm -rf .venv target dist site
 
 comma := ,
 

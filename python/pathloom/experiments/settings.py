@@ -44,6 +44,15 @@ class Job:
     """What tables call the scheme in this world."""
 
 
+LAB_KEYS = {
+    "hosts": ("newreno", "newreno, as simulated; linux, as the kernel has it; linux/NAME, another congestion control"),
+    "controller": ("none", "pathloom, the native controller, or none: static routes, for spt and ecmp alone"),
+    "pin": ("on", "on: rules send flows where the simulator's switches would; off: the lab's switches choose"),
+    "daemons": ("as many as suit the machine", "processes of Open vSwitch over which the switches are spread"),
+}
+"""The keys of `--lab`: default, and what each sets."""
+
+
 @dataclass(frozen=True)
 class LabSettings:
     """What only the lab has to be told."""

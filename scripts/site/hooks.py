@@ -1,0 +1,62 @@
+"""What mkdocs calls while it builds the site: pages made from the code, and links to files outside `docs/`."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from pathlib import Path
+
+import reference
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from pathloom.fabrics import Fabric
+from pathloom.report.drawing import draw_to_file
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]+)(?=[)#])")
+COLUMNS = re.compile(r"^<!-- columns: (\w+) -->$", re.MULTILINE)
+FABRICS = {
+    "fat-tree": "fat-tree:k=4",
+    "leaf-spine": "leaf-spine:spines=4,leaves=4,hosts=4",
+    "vl2": "vl2:hosts=4",
+    "jellyfish": "jellyfish:switches=12,ports=5,hosts=24",
+    "three-layer": "three-layer:hosts=4",
+    "parallel-paths": "parallel-paths:rates=100Mbps/50Mbps/20Mbps",
+}
+"""What the gallery draws."""
+
+log = logging.getLogger("mkdocs.hooks.pathloom")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages and drawings that are made from the code."""
+    made = {"reference/commands.md": reference.commands_page(), "reference/keys.md": reference.keys_page()}
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, spec in FABRICS.items():
+            picture = Path(folder) / f"{name}.svg"
+            draw_to_file(Fabric(spec), picture)
+            files.append(File.generated(config, f"images/fabrics/{name}.svg", content=picture.read_bytes()))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, "changelog.md", content=changelog))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Fills in columns of tables, and points links that leave `docs/` to the repository."""
+    folder = (Path(config.docs_dir) / page.file.src_uri).parent
+
+    def outside(link: re.Match[str]) -> str:
+        target = (folder / link.group()).resolve()
+        if target.is_relative_to(Path(config.docs_dir)):
+            return link.group()
+        if not target.exists() or not target.is_relative_to(ROOT):
+            log.warning("%s links to %s, which does not exist", page.file.src_uri, link.group())
+        kind = "tree" if target.is_dir() else "blob"
+        return f"{config.repo_url}/{kind}/main/{target.relative_to(ROOT)}" if target.is_relative_to(ROOT) else ""
+
+    return COLUMNS.sub(lambda found: reference.columns(found.group(1)), LINK.sub(outside, markdown))
