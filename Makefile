@@ -47,7 +47,7 @@ lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs
 	$(call say,The lab: namespaces and a private Open vSwitch)
 	pytest tests/lab
 
-lint: lint-rust lint-python  ## Check formatting, warnings, types, stubs, the purity of the pure crates
+lint: lint-rust lint-python  ## Check formatting, warnings, types, stubs, the purity of the pure crates, the prose of the documentation
 
 lint-rust: build
 	$(call say,Rust: formatting$(comma) clippy$(comma) purity)
@@ -56,7 +56,8 @@ lint-rust: build
 	python scripts/purity.py
 
 lint-python: build
-	$(call say,Python: ruff$(comma) mypy$(comma) stubs)
+	$(call say,Python: ruff$(comma) mypy$(comma) stubs; the prose of the documentation)
+	python scripts/site/prose.py
 	ruff check --quiet python tests scripts benches examples docs
 	ruff format --check --quiet python tests scripts benches examples docs
 	mypy

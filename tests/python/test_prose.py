@@ -1,0 +1,68 @@
+"""The check of the documentation's prose."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/site"))
+
+import prose  # noqa: E402
+
+RULES = prose.Rules.read()
+LONG = "This sentence " + "goes on and on " * 8 + "."
+
+
+def found(text: str) -> list[str]:
+    return [message for _, message in prose.findings(text, RULES, RULES.common | {"TCP"})]
+
+
+def test_a_long_sentence_is_found_wherever_it_stands() -> None:
+    for text in (LONG, f"- {LONG}", f"| a | {LONG} |", f"# {LONG}", f"Short.\n{LONG}", f"*Why*: short. {LONG}"):
+        (message,) = found(text)
+        assert "has 34 words" in message
+    # Lines that follow one another are one sentence.
+    assert len(found("This sentence goes on\n" + "and on and on and\n" * 8)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Word " + "word " * 28 + "thirty.",
+        f"```\n{LONG}\n```",
+        f"`{LONG}`",
+        "One sentence of ten words ends here, right at this stop. " * 4,
+        "A `path` ends here, and the next one begins with code. `code` " + "goes on " * 10,
+        "See Fig. 4, e.g. the one with 0.5 of the load, and no other one.",
+    ],
+)
+def test_what_is_short_or_no_prose_is_let_through(text: str) -> None:
+    assert [message for message in found(text) if "words" in message] == []
+
+
+def test_an_abbreviation_must_be_explained() -> None:
+    assert found("TCP and HTTP are known.") == []
+    (message,) = found("An XYZ is not.")
+    assert "«XYZ» is not explained" in message and "docs/glossary.md" in message
+    assert prose.terms("| word | meaning |\n| ABC, DEFs | two |\n| other | not XYZ |") == {"ABC", "DEF"}
+
+
+def test_words_to_avoid_are_found_with_what_to_write() -> None:
+    (message,) = found("In order to send, wait.")
+    assert message == "«in order to»: write to"
+    assert found("The border to cross.") == []
+
+
+def test_cells_of_notebooks_are_read(tmp_path: Path) -> None:
+    cells = [{"cell_type": "markdown", "source": ["Send ", "it."]}, {"cell_type": "code", "source": ["CODE"]}]
+    file = tmp_path / "one.ipynb"
+    file.write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    assert prose.read(file) == "Send it."
+
+
+def test_the_documentation_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    assert prose.main() == 0, capsys.readouterr().err
