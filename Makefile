@@ -6,6 +6,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?= python3
+ARCH ?= x86_64
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # A virtual environment or a find-links of the caller must not leak into ours.
@@ -14,7 +15,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel deb readme lock clean
 
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -38,6 +39,7 @@ test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 its
 	cargo test --release --package pathloom-sim -- --ignored
 	cargo test --release --package pathloom-switching -- --ignored
 	pytest -m long
+	$(MAKE) package-test
 	$(call say,A minute of random faults)
 	pathloom bench faults --seed 1 --schedules 4000
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
@@ -90,19 +92,28 @@ bench-ns3: build  ## Run ns-3 beside it: goodput and queues of TCP, and speed (i
 	$(MAKE) -C benches/ns3
 	python benches/ns3/compare.py
 
-wheel: .venv/.deps  ## Build a wheel into dist/; it needs nothing of this folder
-	$(call say,Building the wheel)
-	maturin build --release --out dist
+wheel: .venv/package/.deps  ## Build a wheel with the controller into dist/, for any Linux with glibc 2.17 or later (ARCH=aarch64 for Arm)
+	$(call say,Building the wheel (about 10 minutes the first time))
+	scripts/package.sh wheel $(ARCH)
+
+deb: .venv/package/.deps  ## Build a Debian package of the controller into dist/ (ARCH=aarch64 for Arm)
+	$(call say,Building the Debian package)
+	scripts/package.sh deb $(ARCH)
+
+package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environment, unpack the Debian package, and try both
+	$(call say,The packages$(comma) installed and tried)
+	pytest tests/packages
 
 readme: build  ## Renew what the commands in README.md print, and its picture
 	python scripts/readme.py
 
 COMPILE := --quiet --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
-lock: .venv/.deps  ## Renew requirements.lock from pyproject.toml
+lock: .venv/.deps  ## Renew requirements.lock from pyproject.toml, and the lock of the packaging tools
 	python -m venv .venv/lock
 	.venv/lock/bin/pip install --quiet pip-tools
 	.venv/lock/bin/pip-compile $(COMPILE) --extra cluster --extra dev --output-file requirements.lock pyproject.toml
+	.venv/lock/bin/pip-compile $(COMPILE) --output-file packaging/requirements.lock packaging/requirements.in
 
 clean:  ## Remove all that was built
 	rm -rf .venv target dist site
@@ -114,6 +125,12 @@ comma := ,
 	PYTHON='$(PYTHON)' scripts/prepare.sh build
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	touch $@
+
+.venv/package/.deps: packaging/requirements.lock .venv/.deps
+	$(call say,Fetching zig and what builds packages with it into .venv/package/)
+	test -x .venv/package/bin/python || $(BIN)/python -m venv .venv/package
+	.venv/package/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement packaging/requirements.lock
 	touch $@
 
 JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock

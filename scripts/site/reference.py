@@ -128,7 +128,7 @@ def control_rows(source: str) -> list[list[str]]:
         for comment, name in re.findall(r"((?:^    ///.*\n)+)    pub (\w+):", fields.group(1), re.MULTILINE)
     }
     default = dict(re.findall(r"(\w+): ([^,\n]+),", defaults.group(1)))
-    keys = {key: field for field, key in re.findall(r"(\w+): spec\.\w+\(\"(\w+)\"", reader.group())}
+    keys = {key: field for field, key in re.findall(r"(\w+)(?::| =) spec\.\w+\(\"(\w+)\"", reader.group())}
     keys |= dict.fromkeys(re.findall(r"spec\.count\(\"(tcam|rules)\"", source), "rule_limit")
     missing = [key for key, field in keys.items() if field not in about or field not in default]
     if missing or not keys:

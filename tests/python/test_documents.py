@@ -6,10 +6,13 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
+import pathloom
 from conftest import Cli
 from pathloom import scheme
 from pathloom.cli import remote
@@ -20,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs/python-schemes.md").read_text(encoding="utf-8")
 COMMANDS = [line.partition(" #")[0] for line in README.splitlines() if line.startswith("pathloom ")]
+QUICKSTART = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
+COMMANDS += [line for line in QUICKSTART.splitlines() if line.startswith("pathloom ")]
 COMMANDS += [line.removeprefix("$ ") for line in GUIDE.splitlines() if line.startswith("$ pathloom ")]
 
 LIVE = [command for command in COMMANDS if command.startswith("pathloom controller ")]
@@ -71,15 +76,16 @@ def test_commands_for_a_controller_are_there() -> None:
         assert done.stdout
 
 
-def test_the_python_of_the_readme_works(tmp_path: Path) -> None:
-    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("page", [README, QUICKSTART], ids=["README", "quickstart"])
+def test_the_python_of_the_first_pages_works(tmp_path: Path, page: str) -> None:
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert code is not None
     done = subprocess.run(
         [sys.executable, "-c", code.group(1)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "size_class" in done.stdout
-    assert (tmp_path / "results/mine/report.html").is_file()
+    assert ("results/mine" in code.group(1)) == (tmp_path / "results/mine/report.html").is_file()
 
 
 def test_the_python_of_the_guide_works(tmp_path: Path) -> None:
@@ -123,3 +129,31 @@ def test_every_target_says_what_it_does() -> None:
 
 def test_ci_runs_every_test() -> None:
     assert "make test" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_the_workflow_runs_the_same_script() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    (job,) = workflow["jobs"].values()
+    assert ".ci/run" in [step.get("run") for step in job["steps"]]
+
+
+def test_version_license_and_address_of_the_project_are_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]["package"]
+    assert citation["version"] == workspace["version"] == pathloom.__version__
+    assert citation["license"] == workspace["license"] == project["license"] == "Apache-2.0"
+    address = project["urls"]["Repository"]
+    assert citation["repository-code"] == address
+    for name in ("mkdocs.yml", "packaging/Containerfile", "packaging/debian/control", "CHANGELOG.md"):
+        found = re.findall(r"https://github\.com/[\w-]+/[\w-]+", (ROOT / name).read_text(encoding="utf-8"))
+        assert set(found) == {address}, name
+
+
+def test_issue_templates_have_what_github_asks_for() -> None:
+    for file in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        template = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if file.stem != "config":
+            assert {"name", "description", "body"} <= set(template), file
+            identities = [field["id"] for field in template["body"]]
+            assert len(identities) == len(set(identities))
