@@ -157,3 +157,13 @@ def test_issue_templates_have_what_github_asks_for() -> None:
             assert {"name", "description", "body"} <= set(template), file
             identities = [field["id"] for field in template["body"]]
             assert len(identities) == len(set(identities))
+
+
+def test_the_container_file_copies_what_exists() -> None:
+    text = (ROOT / "packaging/Containerfile").read_text(encoding="utf-8")
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
+    assert copied
+    assert all((ROOT / name).exists() for line in copied for name in line.split())
+    least = re.search(r'rust-version = "1\.(\d+)"', (ROOT / "Cargo.toml").read_text(encoding="utf-8"))
+    image = re.search(r"^FROM rust:1\.(\d+)", text, re.MULTILINE)
+    assert least is not None and image is not None and int(image[1]) >= int(least[1])
