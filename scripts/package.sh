@@ -43,8 +43,11 @@ deb() {
     trap "rm -rf '$root'" EXIT
     chmod 755 "$root"
     install -D -m 755 "$program" "$root/usr/bin/pathloom-controller"
-    install -D -m 644 LICENSE "$root/usr/share/doc/pathloom-controller/copyright"
-    install -D -m 644 docs/controller.example.toml "$root/usr/share/doc/pathloom-controller/examples/controller.toml"
+    local documents=$root/usr/share/doc/pathloom-controller
+    install -D -m 644 packaging/debian/copyright "$documents/copyright"
+    gzip -9 --no-name < CHANGELOG.md > "$documents/changelog.gz"
+    chmod 644 "$documents/changelog.gz"
+    install -D -m 644 docs/controller.example.toml "$documents/examples/controller.toml"
     install -D -m 644 docs/controller.example.toml "$root/etc/pathloom/controller.toml"
     install -d "$root/lib/systemd/system" "$root/DEBIAN"
     sed 's|/usr/local/bin/|/usr/bin/|' docs/pathloom-controller.service > "$root/lib/systemd/system/pathloom-controller.service"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import gzip
 import os
 import platform
 import re
@@ -92,6 +93,9 @@ def test_the_debian_package_is_complete(tmp_path: Path) -> None:
         assert words[0] == "/usr/bin/pathloom-controller"
         assert (tmp_path / words[-1].lstrip("/")).is_file()
     assert (tmp_path / "DEBIAN/conffiles").read_text() == "/etc/pathloom/controller.toml\n"
+    documents = tmp_path / "usr/share/doc/pathloom-controller"
+    assert "Apache-2.0" in (documents / "copyright").read_text()
+    assert gzip.decompress((documents / "changelog.gz").read_bytes()) == (ROOT / "CHANGELOG.md").read_bytes()
     assert (tmp_path / "DEBIAN/postinst").stat().st_mode & 0o111
     owners = {line.split()[1] for line in call("dpkg-deb", "--contents", package, cwd=tmp_path).splitlines()}
     assert owners == {"root/root"}
