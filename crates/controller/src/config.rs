@@ -1,7 +1,7 @@
 //! The configuration file and its validation.
 
 use crate::addresses::{self, AddressesAt, At};
-use crate::api::{Api, ReadyApi};
+use crate::api::{Api, Paths, ReadyApi, ReadyPaths};
 use crate::current::Current;
 use crate::hosts::HostsConfig;
 use crate::reading::Foreign;
@@ -43,6 +43,9 @@ pub struct Config {
     /// The HTTP API.
     #[serde(default)]
     pub api: Api,
+    /// Where applications on hosts ask for paths.
+    #[serde(default)]
+    pub paths: Paths,
     /// The scheme.
     #[serde(default)]
     pub scheme: Scheme,
@@ -319,6 +322,8 @@ pub struct Ready {
     pub(crate) listen_tls: Option<Current<rustls::ServerConfig>>,
     /// The API, if it is configured.
     pub(crate) api: Option<ReadyApi>,
+    /// The address for applications on hosts, if it is configured.
+    pub(crate) paths: Option<ReadyPaths>,
     /// The configured ports of addresses.
     pub(crate) places: Vec<(Prefix, At)>,
     /// Prefixes of the addresses that hosts may show.
@@ -420,10 +425,11 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     }
     let datapaths = datapaths(&fabric, &config.fabric.datapaths)?;
     let listen_tls = config.listen.tls.as_ref().map(|tls| listen_tls(tls, &fabric, beside)).transpose()?;
-    let api = config.api.load(beside)?;
+    let api = config.api.load(beside, config.paths.search)?;
+    let paths = config.paths.load(beside, api.as_ref())?;
     let places = addresses::places(&fabric, &config.addresses)?;
     let allowed = addresses::prefixes("discovery.prefixes", &config.discovery.prefixes)?;
-    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths, listen_tls, api, places, allowed })
+    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths, listen_tls, api, paths, places, allowed })
 }
 
 fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {

@@ -2,6 +2,7 @@
 //! and benchmarks can drive it as sockets do.
 
 use crate::answers::Answers;
+use crate::assigning::Assigning;
 use crate::clock::Clock;
 use crate::config::{Limits, Sessions};
 use crate::connection::{Connection, ConnectionId, Stage};
@@ -67,6 +68,7 @@ pub struct Hub {
     pub(crate) clock: Clock,
     pub(crate) brain: Brain,
     pub(crate) hosts: Hosts,
+    pub(crate) assigning: Assigning,
     pub(crate) recorder: Option<Recorder>,
     pub(crate) fabric: Option<Arc<Fabric>>,
     datapaths: BTreeMap<u64, NodeId>,
@@ -117,6 +119,7 @@ impl Hub {
             clock: Clock::start(),
             brain,
             hosts: Hosts::new(fabric.clone()),
+            assigning: Assigning::default(),
             recorder: None,
             fabric,
             datapaths,

@@ -8,6 +8,7 @@
 mod addresses;
 mod answers;
 mod api;
+mod assigning;
 pub mod bench;
 pub mod clock;
 pub mod config;
@@ -53,6 +54,6 @@ mod tls_tests;
 mod upkeep;
 mod verify;
 
-pub use api::Api;
+pub use api::{Api, Paths};
 pub use reading::Foreign;
 pub use tls::Tls;

@@ -78,10 +78,12 @@ impl Hub {
             }
             Output::HoldFlow { .. }
             | Output::ReleaseFlow { .. }
-            | Output::PaceFlow { .. }
-            | Output::Assigned { .. }
-            | Output::Claimed { .. }
-            | Output::Released { .. } => self.hosts.carry_out(&output),
+            | Output::PaceFlow { .. } => self.hosts.carry_out(&output),
+            Output::Assigned { request, .. } | Output::Claimed { request, .. } | Output::Released { request, .. } => {
+                if let Some(output) = self.assigning.answered(request, output) {
+                    self.hosts.carry_out(&output);
+                }
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! SIGHUP: reads the configuration again, with the files that it names. Settings that can change at run time take
 //! effect. The others need a restart, which does not affect flows either.
 
-use crate::api::ReadyApi;
+use crate::api::{ReadyApi, ReadyPaths};
 use crate::config::{ConfigError, Ready};
 use crate::current::Current;
 use crate::session::Shared;
@@ -15,6 +15,7 @@ use tokio::signal::unix::Signal;
 pub(crate) struct InUse {
     listen_tls: Option<Current<ServerConfig>>,
     api: Option<ReadyApi>,
+    paths: Option<ReadyPaths>,
     /// The scheme in the file when it was last read. Another one may be in charge.
     scheme: SchemeChange,
 }
@@ -22,7 +23,8 @@ pub(crate) struct InUse {
 impl InUse {
     /// The parts at the start.
     pub(crate) fn new(ready: &Ready) -> InUse {
-        InUse { listen_tls: ready.listen_tls.clone(), api: ready.api.clone(), scheme: scheme_of(ready) }
+        let (listen_tls, api, paths) = (ready.listen_tls.clone(), ready.api.clone(), ready.paths.clone());
+        InUse { listen_tls, api, paths, scheme: scheme_of(ready) }
     }
 
     /// Takes the current certificates and tokens, for new connections and requests. Returns the sections that need a
@@ -45,6 +47,16 @@ impl InUse {
             }
             (None, None) => {}
             _ => left.push("api"),
+        }
+        // Its tokens are those of the API.
+        match (&self.paths, &ready.paths) {
+            (Some(old), Some(new)) => match (&old.tls, &new.tls) {
+                (Some(old), Some(new)) => old.set(new.get()),
+                (None, None) => {}
+                _ => left.push("paths.tls"),
+            },
+            (None, None) => {}
+            _ => left.push("paths"),
         }
         left
     }

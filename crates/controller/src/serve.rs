@@ -2,6 +2,7 @@
 
 use crate::addresses::Learnt;
 use crate::api;
+use crate::assigning::store_changes;
 use crate::clock::Clock;
 use crate::config::{Addresses, Ready};
 use crate::encrypted::{accept_tls, Encryption};
@@ -203,6 +204,7 @@ async fn serve(
     }
     listens.extend(listen_for_agents(&ready, &shared)?);
     listens.extend(listen_for_people(&ready, &shared)?);
+    listens.extend(listen_for_applications(&ready, &shared)?);
     tracing::info!(fabric = ready.fabric.spec(), scheme = ready.scheme.label, "the controller runs");
     // Starts the scheme.
     shared.hub.borrow_mut().tell(Input::Timeout);
@@ -217,6 +219,7 @@ async fn serve(
     }
     tokio::task::spawn_local(keep_time(shared.clone()));
     tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
+    tokio::task::spawn_local(store_changes(shared.clone(), persist.clone()));
     tokio::task::spawn_local(reload(shared.clone(), file, hangup, InUse::new(&ready)));
     tokio::select! {
         _ = terminate.recv() => {}
@@ -280,6 +283,16 @@ fn listen_for_people(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle
             }
         });
     }
+    Ok(Some(tokio::task::spawn_local(api::answer(shared.clone(), questions))))
+}
+
+/// Opens the address at which applications on hosts ask for paths.
+fn listen_for_applications(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
+    let Some(paths) = ready.paths.clone() else { return Ok(None) };
+    let (place, tls) = (paths.address.to_string(), paths.tls.is_some());
+    let (address, questions) =
+        api::start_for_hosts(paths).map_err(|problem| ServeError::Listen { place, problem })?;
+    tracing::info!(%address, tls, "listening for applications that ask for paths");
     Ok(Some(tokio::task::spawn_local(api::answer(shared.clone(), questions))))
 }
 

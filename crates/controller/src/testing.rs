@@ -1,5 +1,6 @@
 //! A whole controller on the loopback, with fake switches, for tests of what people and programs see of it.
 
+use crate::assigning::store_changes;
 use crate::bench::fake::{Common, Fake};
 use crate::bench::load_generator::{connect, Work};
 use crate::config::{check, Ready};
@@ -57,6 +58,8 @@ impl Work for Idle {
 /// A controller that runs as long as the process does.
 pub(crate) struct Lab {
     pub api: SocketAddr,
+    /// Where applications on hosts ask for paths, if that is configured.
+    pub paths: Option<SocketAddr>,
     pub openflow: u16,
     _directory: Directory,
 }
@@ -82,32 +85,48 @@ fn start(directory: Directory, more: &str, connects: impl Fn(u64) -> bool) -> La
     let dpids: Vec<u64> = dpids.filter(|&dpid| connects(dpid)).collect();
     let sessions = dpids.len();
     std::thread::spawn(move || run(ready, &dpids, |places| sender.send(places).unwrap()));
-    let (api, openflow) = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
-    let lab = Lab { api, openflow, _directory: directory };
+    let Places { api, paths, openflow } = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
+    let lab = Lab { api, paths, openflow, _directory: directory };
     if sessions > 0 {
         wait("all sessions stand", || lab.get("/v1/state")["sessions"] == sessions);
     }
     lab
 }
 
-fn run(ready: Ready, dpids: &[u64], told: impl FnOnce((SocketAddr, u16))) {
+/// Where a controller listens.
+struct Places {
+    api: SocketAddr,
+    paths: Option<SocketAddr>,
+    openflow: u16,
+}
+
+fn run(ready: Ready, dpids: &[u64], told: impl FnOnce(Places)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let persist = Persist::new(None);
+        let persist = Persist::new(ready.config.state.directory.clone());
         let shared = Shared::new(hub(&ready, &persist).unwrap().0);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (address, questions) = crate::api::start(ready.api.clone().unwrap()).unwrap();
         shared.hub.borrow_mut().tell(Input::Timeout);
+        for &(prefix, at) in &ready.places {
+            shared.hub.borrow_mut().tell(Input::Place { prefix, at: Some(at) });
+        }
         tokio::task::spawn_local(keep_time(shared.clone()));
-        tokio::task::spawn_local(look_after(shared.clone(), persist));
+        tokio::task::spawn_local(look_after(shared.clone(), persist.clone()));
+        tokio::task::spawn_local(store_changes(shared.clone(), persist));
         tokio::task::spawn_local(crate::api::answer(shared.clone(), questions));
+        let paths = ready.paths.clone().map(|paths| crate::api::start_for_hosts(paths).unwrap());
+        let paths = paths.map(|(address, questions)| {
+            tokio::task::spawn_local(crate::api::answer(shared.clone(), questions));
+            address
+        });
         for &dpid in dpids {
             let ports = ready.fabric.node(ready.datapaths[&dpid]).ports.len() as u32;
             let fake = Fake::new(dpid, ports, Common::default());
             connect(port, fake, Idle, Rc::new(Notify::new()));
         }
-        told((address, port));
+        told(Places { api: address, paths, openflow: port });
         match Encryption::new(&ready) {
             Some(encryption) => accept_tls(listener, encryption, shared).await,
             None => accept_tcp(listener, shared).await,

@@ -10,12 +10,14 @@
 
 mod error;
 mod restart;
+mod listing;
 mod search;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 pub use error::AssignError;
+pub use listing::Listed;
 pub use restart::SavedAssignments;
 
 use crate::places::Places;

@@ -195,6 +195,32 @@ fn claims_and_assignments_expire() {
 }
 
 #[test]
+fn assignments_are_listed_page_by_page_and_by_owner() {
+    let mut setting = Setting::new();
+    let ids: Vec<AssignmentId> = (0..3).map(|_| setting.assign(setting.request(2)).unwrap().assignment).collect();
+    let request = setting.request(1);
+    let other = Owner("other".into());
+    let others = setting.act(|all, at| all.assign(at, other.clone(), request)).unwrap().assignment;
+    setting.claim(ids[1], 1).unwrap();
+    setting.claim(ids[1], 2).unwrap();
+    setting.bind(2);
+    let names = |after, owner: Option<&Owner>| -> Vec<AssignmentId> {
+        setting.all.list(after, owner).map(|listed| listed.id).collect()
+    };
+    assert_eq!(names(None, None), [ids[0], ids[1], ids[2], others]);
+    assert_eq!(names(Some(ids[1]), Some(&me())), [ids[2]]);
+    assert_eq!(names(None, Some(&other)), [others]);
+    let listed = setting.all.get(ids[1]).unwrap();
+    assert_eq!((listed.waiting, listed.connections, listed.until, listed.released), (1, 1, None, false));
+    assert_eq!(listed.paths.iter().map(|(_, users)| *users).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(setting.all.get(ids[0]).unwrap().until, Some(setting.now + setting.limits.lifetime));
+    setting.act(|all, at| all.release(at.now, &me(), ids[1])).unwrap();
+    let listed = setting.all.get(ids[1]).unwrap();
+    assert_eq!((listed.waiting, listed.connections, listed.released), (0, 1, true));
+    assert_eq!(setting.all.get(AssignmentId(1)), None);
+}
+
+#[test]
 fn a_released_assignment_stays_until_its_last_connection_has_ended() {
     let mut setting = Setting::new();
     let id = setting.assign(setting.request(2)).unwrap().assignment;

@@ -1,20 +1,27 @@
 //! Authorisation of requests. All handlers are behind it.
 
+use super::caller::Caller;
 use super::problem::Problem;
+use super::rpc;
 use super::seats::{Busy, Seat};
 use super::tokens::{Role, Tokens};
 use crate::current::Current;
-use axum::body::{to_bytes, Body};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Extension, Request, State};
 use axum::http::{header, HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use data_encoding::BASE64;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Bytes of a call of XML-RPC beyond the limit that are read before it is refused. Many clients hear of a refusal only
+/// after they have sent the whole call.
+const UNUSED_BYTES: usize = 16 << 20;
 /// Maximum number of remembered addresses with refused requests.
 const REMEMBERED: usize = 1024;
 
@@ -26,6 +33,19 @@ pub(crate) struct Door {
     pub body_bytes: usize,
     pub timeout: Duration,
     pub book: Arc<Book>,
+    pub admits: Admits,
+}
+
+/// Who is admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admits {
+    /// Whoever shows a token.
+    Tokens,
+    /// Every host, as the one whose address it has, and whoever shows a token that may change things.
+    Hosts {
+        /// Whether tokens are accepted. Where nothing is encrypted, they would travel in clear.
+        tokens: bool,
+    },
 }
 
 /// Counters. Their locks are held briefly, and only by the API's own thread.
@@ -116,6 +136,7 @@ pub(crate) async fn keep(
     request: Request,
     next: Next,
 ) -> Response {
+    let is_call = request.uri().path() == rpc::PATH && request.method() == Method::POST;
     let response = match door.admit(peer, &seat, request).await {
         Ok((request, _busy)) => next.run(request).await,
         Err(problem) => {
@@ -123,7 +144,9 @@ pub(crate) async fn keep(
             if refused {
                 door.book.refuse(peer.ip(), problem.title);
             }
-            let mut response = problem.into_response();
+            // Clients of XML-RPC understand faults, and this one status.
+            let is_fault = is_call && problem.status != StatusCode::UNAUTHORIZED.as_u16();
+            let mut response = if is_fault { rpc::refuse(&problem) } else { problem.into_response() };
             // The rest of the request is not read.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
@@ -135,33 +158,27 @@ pub(crate) async fn keep(
 
 impl Door {
     async fn admit(&self, peer: SocketAddr, seat: &Arc<Seat>, request: Request) -> Result<(Request, Busy), Problem> {
-        let (shown, token) = shown(request.headers())?;
-        let tokens = self.tokens.get();
-        let Some((name, role)) = tokens.find(&token) else {
-            let problem =
-                Problem::new(StatusCode::UNAUTHORIZED, "the token is not known", "no token like this is in the file");
-            return Err(problem.at("Authorization").way_out("`pathloom controller token` makes one"));
-        };
-        let busy = seat.begin(name)?;
         let method = request.method();
         let changes = method != Method::GET && method != Method::HEAD;
         let looks = request.uri().path().ends_with("/dry-run");
-        if changes && (shown == Shown::Basic || (role < Role::Operate && !looks)) {
-            let detail = format!("{method} changes something, and `{name}` may only look");
-            let problem = Problem::new(StatusCode::FORBIDDEN, "this token may not do that", detail);
-            return Err(problem.at("Authorization").expected("a token of role operate, as a bearer token"));
-        }
-        if changes && !looks {
+        let (name, caller) = self.identify(peer, &request, changes, looks)?;
+        let busy = seat.begin(&name)?;
+        if changes && !looks && caller == Caller::Token {
             tracing::info!(%peer, name, %method, path = request.uri().path(), "the API is told to change something");
         }
+        let unused = if request.uri().path() == rpc::PATH { UNUSED_BYTES } else { 0 };
         let (parts, body) = request.into_parts();
-        let read = tokio::time::timeout(self.timeout, to_bytes(body, self.body_bytes));
+        let read = tokio::time::timeout(self.timeout, read_body(body, self.body_bytes, unused));
         match read.await {
-            Ok(Ok(bytes)) => Ok((Request::from_parts(parts, Body::from(bytes)), busy)),
-            Ok(Err(_)) => {
+            Ok(Some(bytes)) => {
+                let mut request = Request::from_parts(parts, Body::from(bytes));
+                request.extensions_mut().insert(caller);
+                Ok((request, busy))
+            }
+            Ok(None) => {
                 let detail = format!("the body has more than {} bytes, or broke off", self.body_bytes);
                 let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long", detail);
-                Err(problem.way_out("no request of this API needs so much; api.body_bytes is the limit"))
+                Err(problem.way_out("no request of this API needs so much; body_bytes is the limit"))
             }
             Err(_) => {
                 let detail = format!("the body was not there after {} s", self.timeout.as_secs_f64());
@@ -169,6 +186,65 @@ impl Door {
             }
         }
     }
+
+    /// Who sends a request, and the name by which its requests are counted.
+    fn identify(
+        &self,
+        peer: SocketAddr,
+        request: &Request,
+        changes: bool,
+        looks: bool,
+    ) -> Result<(String, Caller), Problem> {
+        if let Admits::Hosts { tokens } = self.admits {
+            if !request.headers().contains_key(header::AUTHORIZATION) {
+                let IpAddr::V4(address) = peer.ip().to_canonical() else {
+                    let detail = format!("{} is no IPv4 address, which all hosts of fabrics have", peer.ip());
+                    return Err(Problem::new(StatusCode::FORBIDDEN, "no host of a fabric", detail));
+                };
+                return Ok((address.to_string(), Caller::Host(address)));
+            }
+            if !tokens {
+                let detail = "nothing is encrypted here, so the token could be read on its way";
+                let problem = Problem::new(StatusCode::FORBIDDEN, "no tokens here", detail);
+                return Err(problem.at("Authorization").way_out("use the address of [api], or set [paths.tls]"));
+            }
+        }
+        let (shown, token) = shown(request.headers())?;
+        let tokens = self.tokens.get();
+        let Some((name, role)) = tokens.find(&token) else {
+            let problem =
+                Problem::new(StatusCode::UNAUTHORIZED, "the token is not known", "no token like this is in the file");
+            return Err(problem.at("Authorization").way_out("`pathloom controller token` makes one"));
+        };
+        if changes && (shown == Shown::Basic || (role < Role::Operate && !looks)) {
+            let detail = format!("{} changes something, and `{name}` may only look", request.method());
+            let problem = Problem::new(StatusCode::FORBIDDEN, "this token may not do that", detail);
+            return Err(problem.at("Authorization").expected("a token of role operate, as a bearer token"));
+        }
+        Ok((name.to_owned(), Caller::Token))
+    }
+}
+
+/// Reads a body of up to `most` bytes; `None` if it is longer or breaks off. Reads up to `unused` more bytes of a longer
+/// one.
+async fn read_body(body: Body, most: usize, unused: usize) -> Option<Bytes> {
+    let mut body = pin!(body);
+    let end = most.saturating_add(unused);
+    if body.size_hint().lower() > end as u64 {
+        return None;
+    }
+    let (mut bytes, mut length) = (Vec::new(), 0);
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let Ok(data) = frame.ok()?.into_data() else { continue };
+        length += data.len();
+        if length > end {
+            return None;
+        }
+        if length <= most {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    (length <= most).then(|| bytes.into())
 }
 
 /// The token of a request, and how it was sent.

@@ -1,6 +1,8 @@
 //! The HTTP API, on its own thread: the controller's state and its reasons, and commands of operators.
 
 mod ask;
+mod assignments;
+mod caller;
 mod document;
 mod door;
 mod parameters;
@@ -9,15 +11,20 @@ mod problem;
 mod queries;
 mod routes;
 mod rows;
+mod rpc;
 mod seats;
 mod server;
 mod settings;
 #[cfg(test)]
+mod assigning_tests;
+#[cfg(test)]
 mod tests;
 mod tokens;
+mod xml_rpc;
 
-pub use settings::Api;
+pub use settings::{Api, Paths};
 
 pub(crate) use ask::answer;
-pub(crate) use server::start;
-pub(crate) use settings::ReadyApi;
+pub(crate) use server::{start, start_for_hosts};
+pub(crate) use settings::{ReadyApi, ReadyPaths};
+pub(crate) use tokens::Tokens;

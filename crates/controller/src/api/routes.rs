@@ -1,6 +1,7 @@
 //! The addresses of the API.
 
 use super::ask::Asker;
+use super::assignments;
 use super::document::Everywhere;
 use super::door::Book;
 use super::parameters::{
@@ -10,6 +11,7 @@ use super::parameters::{
 use super::predict::{explain, try_scheme, AnnouncedRow, DryRunRow};
 use super::problem::Problem;
 use super::queries::FlowName;
+use super::rpc;
 use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
 use crate::hub::Hub;
 use crate::metrics::in_plain_text;
@@ -22,7 +24,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use pathloom_control::{DrainError, Input, SchemeChange, Target};
+use pathloom_control::{DrainError, Input, PathSearch, SchemeChange, Target};
 use pathloom_model::{Fabric, FiveTuple, LinkId, NodeId, PortNo};
 use pathloom_scheme::{Detection, Scheme};
 use serde::de::DeserializeOwned;
@@ -35,12 +37,14 @@ const PAGE: &str = include_str!("page.html");
 
 /// Shared state of handlers.
 #[derive(Clone)]
-struct Api {
-    asker: Asker,
-    book: Arc<Book>,
+pub(super) struct Api {
+    pub asker: Asker,
+    pub book: Arc<Book>,
+    /// How paths are searched for applications that do not say.
+    pub search: PathSearch,
 }
 
-type Answer<T> = Result<Json<T>, Problem>;
+pub(super) type Answer<T> = Result<Json<T>, Problem>;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -71,13 +75,19 @@ type Answer<T> = Result<Json<T>, Problem>;
         scheme,
         set_scheme,
         dry_run,
-        fall_back
+        fall_back,
+        assignments::assignments,
+        assignments::assign,
+        assignments::assignment,
+        assignments::release,
+        assignments::claim,
+        rpc::call
     )
 )]
 struct Document;
 
 /// The whole API.
-pub(crate) fn router(asker: Asker, book: Arc<Book>) -> Router {
+pub(super) fn router(api: Api) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/openapi.json", get(document))
@@ -99,10 +109,24 @@ pub(crate) fn router(asker: Asker, book: Arc<Book>) -> Router {
         .route("/v1/scheme", get(scheme).put(set_scheme))
         .route("/v1/scheme/dry-run", post(dry_run))
         .route("/v1/scheme/fall-back", post(fall_back))
+        .merge(assigning())
         .fallback(nowhere)
         .method_not_allowed_fallback(no_such_method)
         .layer(axum::middleware::from_fn(readable))
-        .with_state(Api { asker, book })
+        .with_state(api)
+}
+
+/// What applications on hosts may use: path assignments alone.
+pub(super) fn host_router(api: Api) -> Router {
+    assigning()
+        .fallback(nowhere)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(axum::middleware::from_fn(readable))
+        .with_state(api)
+}
+
+fn assigning() -> Router<Api> {
+    assignments::router().merge(rpc::router())
 }
 
 async fn nowhere(uri: axum::http::Uri) -> Problem {
@@ -175,7 +199,7 @@ fn is_text(path: &str) -> bool {
 }
 
 impl Api {
-    async fn ask<T: Send + 'static>(
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut Hub) -> Option<T> + Send + 'static,
     ) -> Result<T, Problem> {
@@ -188,7 +212,7 @@ impl Api {
     }
 }
 
-fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
+pub(super) fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Problem> {
     let wrong = |problem: String| {
         let problem = Problem::bad(format!("the body cannot be read: {problem}")).at("body");
         problem.expected("a JSON object").way_out("/openapi.json says which")

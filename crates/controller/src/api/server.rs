@@ -2,10 +2,11 @@
 //! delay.
 
 use super::ask::{channel, Asker, Questions};
-use super::door::{keep, Book, Closed, Door};
-use super::routes::router;
+use super::door::{keep, Admits, Book, Closed, Door};
+use super::routes::{host_router, router, Api};
 use super::seats::{Seat, Seated, Seats};
-use super::settings::ReadyApi;
+use super::settings::{ReadyApi, ReadyPaths};
+use crate::current::Current;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::Router;
@@ -28,20 +29,62 @@ const IDLE: u32 = 6;
 /// token.
 const HEADER_BYTES: usize = 32 << 10;
 
+/// How one address is served.
+struct Service {
+    app: Router,
+    book: Arc<Book>,
+    tls: Option<Current<rustls::ServerConfig>>,
+    connections: usize,
+    timeout: Duration,
+    header_timeout: Duration,
+}
+
 /// Starts the API; returns the address on which it listens, and the receiving end of its requests.
 ///
 /// # Errors
 /// It cannot listen there, or cannot start a thread.
 pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
-    let listener = std::net::TcpListener::bind(ready.address)?;
+    launch("api", ready.address, |asker| {
+        let book = Arc::new(Book::default());
+        let ReadyApi { tokens, tls, connections, body_bytes, timeout, header_timeout, search, .. } = ready;
+        let door = Door { tokens, body_bytes, timeout, book: book.clone(), admits: Admits::Tokens };
+        let app = router(Api { asker, book: book.clone(), search });
+        let app = app.layer(axum::middleware::from_fn_with_state(door, keep));
+        Service { app, book, tls, connections, timeout, header_timeout }
+    })
+}
+
+/// Starts the address at which applications on hosts ask for paths; returns as [`start`] does.
+///
+/// # Errors
+/// As [`start`].
+pub(crate) fn start_for_hosts(ready: ReadyPaths) -> io::Result<(SocketAddr, Questions)> {
+    launch("paths", ready.address, |asker| {
+        let book = Arc::new(Book::default());
+        let ReadyPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search } = ready;
+        let admits = Admits::Hosts { tokens: tls.is_some() || address.ip().is_loopback() };
+        let door = Door { tokens, body_bytes, timeout, book: book.clone(), admits };
+        let app = host_router(Api { asker, book: book.clone(), search });
+        let app = app.layer(axum::middleware::from_fn_with_state(door, keep));
+        Service { app, book, tls, connections, timeout, header_timeout }
+    })
+}
+
+fn launch(
+    name: &str,
+    address: SocketAddr,
+    make: impl FnOnce(Asker) -> Service,
+) -> io::Result<(SocketAddr, Questions)> {
+    let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let (asker, questions) = channel();
+    let service = make(asker);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()?;
-    std::thread::Builder::new().name("api".into()).spawn(move || {
+    std::thread::Builder::new().name(name.into()).spawn(move || {
         runtime.block_on(async {
             match TcpListener::from_std(listener) {
-                Ok(listener) => accept(listener, ready, asker).await,
+                Ok(listener) => accept(listener, service).await,
                 Err(problem) => tracing::error!(%problem, "the API does not run"),
             }
         });
@@ -49,11 +92,8 @@ pub(crate) fn start(ready: ReadyApi) -> io::Result<(SocketAddr, Questions)> {
     Ok((address, questions))
 }
 
-async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
-    let book = Arc::new(Book::default());
-    let ReadyApi { tokens, tls, connections, body_bytes, timeout: patience, header_timeout, .. } = ready;
-    let door = Door { tokens, body_bytes, timeout: patience, book: book.clone() };
-    let app = router(asker, book.clone()).layer(axum::middleware::from_fn_with_state(door, keep));
+async fn accept(listener: TcpListener, service: Service) {
+    let Service { app, book, tls, connections, timeout: patience, header_timeout } = service;
     let seats = Seats::new(connections);
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -64,6 +104,8 @@ async fn accept(listener: TcpListener, ready: ReadyApi, asker: Asker) {
                 continue;
             }
         };
+        // Answers are short, and callers wait for them.
+        let _ = stream.set_nodelay(true);
         while seats.should_wait() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -1,8 +1,9 @@
-//! Settings of the API: its address and its limits per client.
+//! Settings of the API and of the address for applications on hosts: where they listen, and their limits per client.
 
 use super::tokens::Tokens;
 use crate::current::Current;
 use crate::tls::Tls;
+use pathloom_control::PathSearch;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -59,11 +60,12 @@ pub(crate) struct ReadyApi {
     pub body_bytes: usize,
     pub timeout: Duration,
     pub header_timeout: Duration,
+    pub search: PathSearch,
 }
 
 impl Api {
     /// Reads the files that the settings name; `None` if no API is configured.
-    pub(crate) fn load(&self, beside: &Path) -> Result<Option<ReadyApi>, String> {
+    pub(crate) fn load(&self, beside: &Path, search: PathSearch) -> Result<Option<ReadyApi>, String> {
         let Some(address) = self.address else { return Ok(None) };
         let tokens = self.tokens.as_ref().ok_or("api.tokens: a file of tokens is needed for api.address")?;
         let tokens = Tokens::read(&beside.join(tokens)).map_err(|problem| format!("api.tokens: {problem}"))?;
@@ -83,6 +85,75 @@ impl Api {
         }
         let tokens = Current::new(Arc::new(tokens));
         let Api { connections, body_bytes, timeout, header_timeout, .. } = *self;
-        Ok(Some(ReadyApi { address, tokens, tls, connections, body_bytes, timeout, header_timeout }))
+        Ok(Some(ReadyApi { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
+    }
+}
+
+/// Where applications on hosts ask for paths, without a token; there is no such place without an address.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Paths {
+    /// Address and port. Who connects here acts for the host whose address it has.
+    pub address: Option<SocketAddr>,
+    /// Certificates, for HTTPS. With them, or on a loopback address, the tokens of `api.tokens` are accepted too.
+    pub tls: Option<Tls>,
+    /// How paths are searched for applications that do not say, here and in the API.
+    pub search: PathSearch,
+    /// Connections at a time.
+    pub connections: usize,
+    /// Longest body of a request.
+    pub body_bytes: usize,
+    /// How long a client may take for a request, and for reading a part of the answer.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub timeout: Duration,
+    /// How long a connection may exist without a request, TLS handshake and headers included.
+    #[serde(deserialize_with = "crate::duration::read")]
+    pub header_timeout: Duration,
+}
+
+impl Default for Paths {
+    fn default() -> Paths {
+        Paths {
+            address: None,
+            tls: None,
+            search: PathSearch::default(),
+            connections: 256,
+            body_bytes: 16 << 10,
+            timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// An address for applications that can be served.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadyPaths {
+    pub address: SocketAddr,
+    /// Those of the API; none if there is no API.
+    pub tokens: Current<Tokens>,
+    pub tls: Option<Current<rustls::ServerConfig>>,
+    pub connections: usize,
+    pub body_bytes: usize,
+    pub timeout: Duration,
+    pub header_timeout: Duration,
+    pub search: PathSearch,
+}
+
+impl Paths {
+    /// Reads the files that the settings name; `None` without an address.
+    pub(crate) fn load(&self, beside: &Path, api: Option<&ReadyApi>) -> Result<Option<ReadyPaths>, String> {
+        let Some(address) = self.address else { return Ok(None) };
+        if self.tls.as_ref().is_some_and(|tls| tls.bind_names || !tls.names.is_empty()) {
+            return Err("paths.tls: bind_names and names are for switches, under listen.tls".into());
+        }
+        let tls = self.tls.as_ref().map(|tls| tls.load(beside)).transpose();
+        let tls = tls.map_err(|problem| format!("paths.tls.{problem}"))?.map(Current::new);
+        let times = [self.timeout, self.header_timeout];
+        if self.connections == 0 || self.body_bytes == 0 || times.iter().any(Duration::is_zero) {
+            return Err("paths: connections, body_bytes, timeout and header_timeout must be more than 0".into());
+        }
+        let tokens = api.map_or_else(|| Current::new(Arc::default()), |api| api.tokens.clone());
+        let Paths { search, connections, body_bytes, timeout, header_timeout, .. } = *self;
+        Ok(Some(ReadyPaths { address, tokens, tls, connections, body_bytes, timeout, header_timeout, search }))
     }
 }

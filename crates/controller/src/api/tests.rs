@@ -18,6 +18,13 @@ fn announce(lab: &Lab, src_port: u16) -> Value {
     answer
 }
 
+/// Assigns paths; gives the name of the assignment.
+fn assign(lab: &Lab) -> String {
+    let (status, row) = lab.change("POST", "/v1/assignments", r#"{"src": "10.0.0.1", "dst": "10.0.7.1", "count": 2}"#);
+    assert_eq!(status, 201, "{row}");
+    row["id"].to_string()
+}
+
 #[test]
 fn nobody_is_let_in_without_a_token_and_nobody_changes_things_with_one_to_look() {
     let lab = standing("");
@@ -58,6 +65,8 @@ fn all_that_is_documented_is_there_and_nothing_is_fetched_from_elsewhere() {
         let link = if path.contains("links") { "e0_0:3" } else { "" };
         let path = path.replace("{name}", "e0_0").replace("{id}", link).replace("{flow}", &flow);
         for method in methods.as_object().unwrap().keys() {
+            // A new assignment each time, because one of the methods releases it.
+            let path = path.replace("{assignment}", &assign(&lab));
             match method.as_str() {
                 "get" => drop(lab.get(&path)),
                 other => {

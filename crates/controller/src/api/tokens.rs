@@ -50,7 +50,8 @@ impl Tokens {
         Ok(tokens)
     }
 
-    fn parse(text: &str) -> Result<Tokens, String> {
+    /// Reads lines `ROLE NAME TOKEN`.
+    pub(crate) fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens: Vec<Token> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -39,7 +39,6 @@ pub(crate) async fn drive<W: Work>(
     let mut buffer = vec![0; 256 << 10];
     let (mut filled, mut out) = (0, Vec::new());
     fake.hello(&mut out);
-    let mut begun = false;
     loop {
         if !out.is_empty() {
             stream.write_all(&out).await?;
@@ -47,10 +46,7 @@ pub(crate) async fn drive<W: Work>(
         }
         tokio::select! {
             biased;
-            () = go.notified(), if !begun => {
-                begun = true;
-                work.begin(&mut out);
-            }
+            () = go.notified() => work.begin(&mut out),
             read = stream.read(&mut buffer[filled..]) => match read? {
                 0 => return Err(io::Error::other("the controller closed the connection")),
                 count => {

@@ -6,6 +6,7 @@
 //! the last of its rules has arrived. Times are those of the generator, so they include both ways through the kernel.
 
 mod answers;
+mod claims;
 pub(crate) mod fake;
 mod inside;
 mod learning;
@@ -20,7 +21,7 @@ use report::Row;
 use std::time::Duration;
 
 const USAGE: &str = "\
-usage: pathloom-controller-bench [--work answers|paths|all] [--switches 1,16,80,320] [--outstanding 1,128]
+usage: pathloom-controller-bench [--work answers|paths|claims|all] [--switches 1,16,80,320] [--outstanding 1,128]
                                  [--duration 2s] [--schemes spt,ofpt] [--no-rivals] [--json -]
 Rivals are measured beside it in the same run where they are installed: ovs-testcontroller, and os-ken (in the Python that
 PATHLOOM_OSKEN_PYTHON names, or that of judges/ beside this program, or python3).";
@@ -30,6 +31,7 @@ PATHLOOM_OSKEN_PYTHON names, or that of judges/ beside this program, or python3)
 pub(crate) struct Plan {
     answers: bool,
     paths: bool,
+    claims: bool,
     switches: Vec<usize>,
     outstanding: Vec<usize>,
     duration: Duration,
@@ -43,6 +45,7 @@ impl Default for Plan {
         Plan {
             answers: true,
             paths: true,
+            claims: true,
             switches: vec![1, 16, 80, 320],
             outstanding: vec![1, 128],
             duration: Duration::from_secs(2),
@@ -81,6 +84,9 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     if plan.paths {
         paths::measure(&plan, &mut done)?;
     }
+    if plan.claims {
+        claims::measure(&plan, &mut done)?;
+    }
     if plan.json {
         println!("{}", serde_json::json!({ "schema": 1, "rows": rows }));
     }
@@ -111,11 +117,12 @@ fn read(words: &[&str]) -> Result<Plan, String> {
                 plan.duration = Duration::from_nanos(time.0);
             }
             "--work" => {
-                (plan.answers, plan.paths) = match value {
-                    "answers" => (true, false),
-                    "paths" => (false, true),
-                    "all" => (true, true),
-                    _ => return Err(format!("--work {value}: answers, paths or all was expected")),
+                (plan.answers, plan.paths, plan.claims) = match value {
+                    "answers" => (true, false, false),
+                    "paths" => (false, true, false),
+                    "claims" => (false, false, true),
+                    "all" => (true, true, true),
+                    _ => return Err(format!("--work {value}: answers, paths, claims or all was expected")),
                 }
             }
             _ => return Err(format!("{key} is not known here\n{USAGE}")),

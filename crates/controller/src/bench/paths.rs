@@ -116,7 +116,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// The first packet of the next flow, from a host of this ToR to one of another.
-    fn open(&mut self, now: Instant, out: &mut Vec<u8>) {
+    pub(super) fn open(&mut self, now: Instant, out: &mut Vec<u8>) {
         {
             let mut counts = self.counts.borrow_mut();
             if self.hosts.is_empty() || counts.left == 0 {
@@ -165,20 +165,34 @@ impl Work for Opening {
     }
 
     fn message(&mut self, read: Instant, kind: u8, body: &[u8], out: &mut Vec<u8>) {
+        if self.note(read, kind, body) {
+            self.open(read, out);
+        }
+    }
+}
+
+impl Opening {
+    /// Whether there are hosts here, whose flows may be opened.
+    pub(super) fn has_hosts(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+
+    /// Notes a message; returns whether it finished a path.
+    pub(super) fn note(&mut self, read: Instant, kind: u8, body: &[u8]) -> bool {
         // The rule at the source ToR is the last of a path, because it is sent when all others are confirmed.
         if kind != Kind::FLOW_MOD || self.hosts.is_empty() || body.get(16) != Some(&FLOW_TABLE) {
-            return;
+            return false;
         }
         let header = Header { version: VERSION, kind, length: 0, xid: 0 };
-        let Ok(Message::FlowMod(flow)) = Message::parse(header, body) else { return };
+        let Ok(Message::FlowMod(flow)) = Message::parse(header, body) else { return false };
         let matches = flow.matches;
         let on_path = flow.command == FlowCommand::Add && !flow.instructions.apply.is_empty();
-        let (Some(src), Some(dst), true) = (matches.ipv4_src, matches.ipv4_dst, on_path) else { return };
-        let (Some(src_port), Some(dst_port)) = (matches.tcp_src, matches.tcp_dst) else { return };
+        let (Some(src), Some(dst), true) = (matches.ipv4_src, matches.ipv4_dst, on_path) else { return false };
+        let (Some(src_port), Some(dst_port)) = (matches.tcp_src, matches.tcp_dst) else { return false };
         let five_tuple = FiveTuple { src: src.0, dst: dst.0, proto: PROTO_TCP, src_port, dst_port };
-        let Some(sent) = self.sent.remove(&five_tuple) else { return };
+        let Some(sent) = self.sent.remove(&five_tuple) else { return false };
         self.counts.borrow_mut().finish(sent, read);
-        self.open(read, out);
+        true
     }
 }
 
@@ -240,7 +254,7 @@ pub(crate) fn run(
 }
 
 /// Waits until no message has come for a while.
-async fn quiet(common: &Common) {
+pub(super) async fn quiet(common: &Common) {
     loop {
         let before = common.messages.get();
         tokio::time::sleep(QUIET).await;

@@ -2,6 +2,7 @@
 
 use super::learning::Learning;
 use super::path_per_flow::PathPerFlow;
+use crate::api::{answer, start_for_hosts, Paths, ReadyPaths, Tokens};
 use crate::config::{Limits, Sessions};
 use crate::hub::{Brain, Hub};
 use crate::serve::{accept_tcp, keep_time, look_after};
@@ -10,21 +11,24 @@ use pathloom_control::{Config, Controller, Input};
 use pathloom_model::fabric_from_spec;
 use pathloom_scheme::{Detection, Scheme};
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpSocket;
 
 /// Maximum number of flows per host; high, because the load comes from few hosts.
 const FLOWS_PER_HOST: u32 = 10_000_000;
+/// The token of the load generator. A measured controller listens on the loopback and ends with its parent.
+pub(super) const TOKEN: &str = "00000000000000000000000000000000";
 
-/// Serves `learning` or `fabric:SCHEME:FABRIC`, prints the port, and runs until its parent process is gone.
+/// Serves `learning` or `fabric:SCHEME:FABRIC`, prints its ports, and runs until its parent process is gone.
 pub(crate) fn run(what: &str) -> Result<(), String> {
     // When the parent process is gone, standard input is closed.
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         std::process::exit(0);
     });
-    serve(what, |port| {
-        println!("{port}");
+    serve(what, |port, second| {
+        println!("{port} {}", second.map_or(String::new(), |second| second.to_string()));
         let _ = std::io::stdout().flush();
     })
 }
@@ -33,7 +37,15 @@ pub(crate) fn run(what: &str) -> Result<(), String> {
 #[cfg(test)]
 pub(crate) fn on_a_thread(what: &'static str) -> u16 {
     let (sender, receiver) = std::sync::mpsc::channel();
-    std::thread::spawn(move || serve(what, |port| sender.send(port).unwrap()).unwrap());
+    std::thread::spawn(move || serve(what, |port, _| sender.send(port).unwrap()).unwrap());
+    receiver.recv().unwrap()
+}
+
+/// The same for a fabric. Returns the ports for switches and for applications that ask for paths.
+#[cfg(test)]
+pub(crate) fn both_on_a_thread(what: &'static str) -> (u16, u16) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || serve(what, |port, second| sender.send((port, second.unwrap())).unwrap()).unwrap());
     receiver.recv().unwrap()
 }
 
@@ -72,7 +84,16 @@ pub(super) fn routes_first_packets(scheme: &str) -> Result<bool, String> {
     Ok(matches!(central(scheme)?.needs().detection, Detection::Label | Detection::Any { .. }))
 }
 
-fn serve(what: &str, ready: impl FnOnce(u16)) -> Result<(), String> {
+/// The address for applications, where the load generator asks for any host.
+fn paths() -> Result<ReadyPaths, String> {
+    let tokens = Arc::new(Tokens::parse(&format!("operate bench {TOKEN}\n"))?);
+    let paths = Paths { address: Some(([127, 0, 0, 1], 0).into()), ..Paths::default() };
+    let ready = paths.load(Path::new(""), None)?.ok_or("no address")?;
+    ready.tokens.set(tokens);
+    Ok(ready)
+}
+
+fn serve(what: &str, ready: impl FnOnce(u16, Option<u16>)) -> Result<(), String> {
     let shared = Shared::new(hub(what)?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|problem| problem.to_string())?;
@@ -84,7 +105,12 @@ fn serve(what: &str, ready: impl FnOnce(u16)) -> Result<(), String> {
             Ok::<_, std::io::Error>((listener.local_addr()?.port(), listener))
         };
         let (port, listener) = listen().map_err(|problem| problem.to_string())?;
-        ready(port);
+        let second = if what == "learning" { None } else { Some(start_for_hosts(paths()?).map_err(|problem| problem.to_string())?) };
+        let second = second.map(|(address, questions)| {
+            tokio::task::spawn_local(answer(shared.clone(), questions));
+            address.port()
+        });
+        ready(port, second);
         shared.hub.borrow_mut().tell(Input::Timeout);
         tokio::task::spawn_local(keep_time(shared.clone()));
         tokio::task::spawn_local(look_after(shared.clone(), crate::persist::Persist::new(None)));

@@ -63,7 +63,7 @@ impl Rival {
         let mut command = (self.command)(port);
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(child) = quiet.spawn() else { return Start::Absent };
-        let mut subject = Subject { child, port };
+        let mut subject = Subject { child, port, second_port: None };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if subject.child.try_wait().ok().flatten().is_some() {
@@ -85,6 +85,8 @@ pub(crate) struct Subject {
     child: Child,
     /// Port of the loopback it listens on.
     port: u16,
+    /// Port for applications that ask for paths, if it has one.
+    second_port: Option<u16>,
 }
 
 impl Subject {
@@ -98,9 +100,10 @@ impl Subject {
         if let Some(out) = child.stdout.take() {
             let _ = BufReader::new(out).read_line(&mut line);
         }
-        match line.trim().parse() {
-            Ok(port) => Ok(Subject { child, port }),
-            Err(_) => {
+        let mut ports = line.split_whitespace().map(str::parse);
+        match ports.next() {
+            Some(Ok(port)) => Ok(Subject { child, port, second_port: ports.next().and_then(Result::ok) }),
+            _ => {
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(format!("the controller for {what} did not start"))
@@ -111,6 +114,11 @@ impl Subject {
     /// Its port, and its number among the processes.
     pub(crate) fn place(&self) -> (u16, u32) {
         (self.port, self.child.id())
+    }
+
+    /// Its port for applications that ask for paths.
+    pub(crate) fn second_port(&self) -> Option<u16> {
+        self.second_port
     }
 
     /// Its memory.

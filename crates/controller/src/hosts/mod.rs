@@ -10,6 +10,7 @@ mod words;
 pub(crate) use door::{accept_tcp, accept_unix};
 pub use words::{Said, Told, VERSION};
 
+use crate::assigning::owner_of;
 use crate::newcomers::Newcomers;
 use crate::quiet::{subject, Quiet};
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
@@ -396,7 +397,7 @@ impl Hosts {
         }
         self.last += 1;
         self.requests.insert(self.last, (id, request));
-        Some((self.last, Owner(format!("host {src}"))))
+        Some((self.last, owner_of(src)))
     }
 
     /// Sends an application the answer to its request.
@@ -446,8 +447,8 @@ impl Agent {
     }
 }
 
-/// Names of the switches of a path, from ToR to ToR.
-fn names<'a>(fabric: &'a Fabric, path: &Path) -> Vec<&'a str> {
+/// Names of the switches of a path, from ToR to ToR; none where both hosts are at one ToR.
+pub(crate) fn names<'a>(fabric: &'a Fabric, path: &Path) -> Vec<&'a str> {
     let first = path.links().first().map(|&link| fabric.link(link).from);
     let switches = first.map(|first| path.switches(fabric, first)).unwrap_or_default();
     switches.into_iter().map(|node| fabric.node(node).name.as_str()).collect()

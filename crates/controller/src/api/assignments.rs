@@ -1,0 +1,318 @@
+//! Path assignments over HTTP, in JSON. [`super::rpc`] has the same in XML-RPC.
+
+use super::caller::Caller;
+use super::parameters::{paging, whole, whole_or_none, Paging};
+use super::problem::Problem;
+use super::queries::Cut;
+use super::routes::{body, Answer, Api};
+use super::rows::{seconds, Page};
+use crate::assigning::{switch_names, ToBeStored};
+use crate::hub::Hub;
+use axum::body::Bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Extension, Path, Query, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Listed, PathRequest, PathSearch};
+use pathloom_model::{Fabric, Nanos};
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use utoipa::{IntoParams, ToSchema};
+
+/// The routes of assignments.
+pub(super) fn router() -> Router<Api> {
+    Router::new()
+        .route("/v1/assignments", get(assignments).post(assign))
+        .route("/v1/assignments/{assignment}", get(assignment).delete(release))
+        .route("/v1/assignments/{assignment}/claims", post(claim))
+}
+
+/// An assignment.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code)] // It describes.
+pub(super) struct AssignmentInPath {
+    /// Its id.
+    #[param(minimum = 1, maximum = 2147483647)]
+    assignment: u32,
+}
+
+/// How paths are searched.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum SearchRow {
+    /// The loop-free paths of fewest hops.
+    BreadthFirst,
+    /// Paths that share no cable.
+    EdgeDisjoint,
+}
+
+impl From<PathSearch> for SearchRow {
+    fn from(search: PathSearch) -> SearchRow {
+        match search {
+            PathSearch::BreadthFirst => SearchRow::BreadthFirst,
+            PathSearch::EdgeDisjoint => SearchRow::EdgeDisjoint,
+        }
+    }
+}
+
+impl From<SearchRow> for PathSearch {
+    fn from(search: SearchRow) -> PathSearch {
+        match search {
+            SearchRow::BreadthFirst => PathSearch::BreadthFirst,
+            SearchRow::EdgeDisjoint => PathSearch::EdgeDisjoint,
+        }
+    }
+}
+
+/// Paths that an application asks for.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    /// Address of the sending host.
+    #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
+    src: Ipv4Addr,
+    /// Address of the receiving host.
+    #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
+    dst: Ipv4Addr,
+    /// Number of paths. Fewer are assigned where there are no more.
+    #[serde(deserialize_with = "whole")]
+    #[schema(minimum = 1, maximum = 64)]
+    count: u32,
+    /// How to search; `paths.search` of the configuration if it is left out.
+    search: Option<SearchRow>,
+    /// Seconds for which the assignment is kept while nobody uses it; `control.assignments.lifetime` if it is left out.
+    #[serde(default, deserialize_with = "whole_or_none")]
+    #[schema(minimum = 1, maximum = 86400)]
+    lifetime_s: Option<u64>,
+}
+
+/// A path of an assignment.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AssignedPathRow {
+    /// Its switches, from ToR to ToR; none where both hosts are at one ToR.
+    switches: Vec<String>,
+    /// Claims and connections that have it.
+    users: u32,
+}
+
+/// An assignment.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct AssignmentRow {
+    id: u32,
+    #[schema(value_type = String)]
+    src: Ipv4Addr,
+    #[schema(value_type = String)]
+    dst: Ipv4Addr,
+    search: SearchRow,
+    /// Paths asked for.
+    asked: u32,
+    /// Paths found, in the order in which they are claimed.
+    paths: Vec<AssignedPathRow>,
+    /// Claims whose connection has not come yet.
+    waiting: usize,
+    /// Connections on its paths.
+    connections: usize,
+    /// When it expires if nobody uses it, in seconds since 1970; none while there are claims or connections.
+    expires_s: Option<f64>,
+    /// Whether it only waits for its connections to end.
+    released: bool,
+}
+
+impl AssignmentRow {
+    fn new(fabric: &Fabric, listed: Listed) -> AssignmentRow {
+        let Listed { id, request, paths, waiting, connections, until, released, .. } = listed;
+        let path = |(path, users)| AssignedPathRow { switches: switch_names(fabric, &path), users };
+        let PathRequest { src, dst, count: asked, search, .. } = request;
+        let (search, expires_s) = (search.into(), until.map(seconds));
+        let paths = paths.into_iter().map(path).collect();
+        AssignmentRow { id: id.0, src, dst, search, asked, paths, waiting, connections, expires_s, released }
+    }
+}
+
+/// A connection that an application is about to open.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Claim {
+    /// Address of the sending host, which opens the connection.
+    #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
+    src: Ipv4Addr,
+    /// Address of the receiving host.
+    #[schema(value_type = String, format = Ipv4, example = "10.0.7.1")]
+    dst: Ipv4Addr,
+    /// Source port of the connection.
+    #[serde(deserialize_with = "whole")]
+    #[schema(minimum = 1)]
+    src_port: u16,
+}
+
+/// The path that a connection will take.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ClaimedRow {
+    /// Its switches, from ToR to ToR.
+    switches: Vec<String>,
+}
+
+/// An assignment by its name in a path.
+fn name(path: Result<Path<String>, PathRejection>) -> Result<AssignmentId, Problem> {
+    let text = path.map_or_else(|problem| problem.body_text(), |Path(text)| text);
+    let digits = (1..=10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|&number: &u32| digits && number > 0);
+    number.map(AssignmentId).ok_or_else(|| {
+        Problem::bad(format!("`{text}` names no assignment")).at("assignment").expected("its id, 1 to 2147483647")
+    })
+}
+
+/// The assignments that the caller may see, oldest first.
+#[utoipa::path(get, path = "/v1/assignments", params(Paging), responses((status = 200, body = Page<AssignmentRow>)))]
+pub(super) async fn assignments(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    asked: Result<Query<Paging>, QueryRejection>,
+) -> Answer<Page<AssignmentRow>> {
+    let Cut { limit, after } = paging(asked)?;
+    let after = after.map(|after| AssignmentId(u32::try_from(after).unwrap_or(u32::MAX)));
+    let rows = move |hub: &mut Hub| {
+        let fabric = hub.fabric.clone()?;
+        let owner = caller.sees();
+        let mut listed = hub.assignments()?.list(after, owner.as_ref());
+        let items: Vec<_> = listed.by_ref().take(limit).map(|one| AssignmentRow::new(&fabric, one)).collect();
+        let next = items.last().filter(|_| listed.next().is_some()).map(|row| row.id.to_string());
+        Some(Page { items, next })
+    };
+    api.ask(rows).await.map(Json)
+}
+
+/// An assignment.
+#[utoipa::path(get, path = "/v1/assignments/{assignment}", params(AssignmentInPath), responses((status = 200, body = AssignmentRow), (status = 404, body = Problem)))]
+pub(super) async fn assignment(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+) -> Answer<AssignmentRow> {
+    let id = name(path)?;
+    api.ask(move |hub| Some(row(hub, caller, id))).await?.map(Json)
+}
+
+fn row(hub: &mut Hub, caller: Caller, id: AssignmentId) -> Result<AssignmentRow, Problem> {
+    let listed = hub.assignment(id).ok_or_else(|| refused(&AssignError::Unknown(id)))?;
+    if caller.sees().is_some_and(|owner| owner != listed.owner) {
+        return Err(refused(&AssignError::NotYours(id)));
+    }
+    let fabric = hub.fabric.clone().ok_or_else(|| Problem::unknown("this controller has no fabric"))?;
+    Ok(AssignmentRow::new(&fabric, listed))
+}
+
+/// Assigns paths between two hosts to an application.
+///
+/// It claims one of them for each connection that it opens.
+#[utoipa::path(post, path = "/v1/assignments", request_body = Asked, responses((status = 201, body = AssignmentRow), (status = 409, body = Problem)))]
+pub(super) async fn assign(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    bytes: Bytes,
+) -> Result<(StatusCode, Json<AssignmentRow>), Problem> {
+    let Asked { src, dst, count, search, lifetime_s } = body(&bytes)?;
+    let search = search.map_or(api.search, PathSearch::from);
+    let lifetime = lifetime_s.map(|seconds| Nanos(seconds.saturating_mul(1_000_000_000)));
+    let id = api.assign(caller, PathRequest { src, dst, count, search, lifetime }).await?.assignment;
+    let row = api.ask(move |hub| Some(row(hub, caller, id))).await??;
+    Ok((StatusCode::CREATED, Json(row)))
+}
+
+/// Claims the next path of an assignment for a connection that is about to be opened.
+///
+/// The first packet of the connection must come within `control.assignments.claim_timeout`.
+#[utoipa::path(post, path = "/v1/assignments/{assignment}/claims", params(AssignmentInPath), request_body = Claim, responses((status = 201, body = ClaimedRow), (status = 409, body = Problem)))]
+pub(super) async fn claim(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+    bytes: Bytes,
+) -> Result<(StatusCode, Json<ClaimedRow>), Problem> {
+    let id = name(path)?;
+    let Claim { src, dst, src_port } = body(&bytes)?;
+    let switches = api.claim(caller, id, ClaimKey { src, dst, src_port }).await?;
+    Ok((StatusCode::CREATED, Json(ClaimedRow { switches })))
+}
+
+/// Releases an assignment: it accepts no more claims. Connections keep their paths.
+#[utoipa::path(delete, path = "/v1/assignments/{assignment}", params(AssignmentInPath), responses((status = 200, body = AssignmentRow), (status = 404, body = Problem)))]
+pub(super) async fn release(
+    State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
+    path: Result<Path<String>, PathRejection>,
+) -> Answer<AssignmentRow> {
+    let id = name(path)?;
+    let before = api.ask(move |hub| Some(row(hub, caller, id))).await??;
+    api.release(caller, id).await?;
+    // It is gone unless connections stand.
+    let row = api.ask(move |hub| Some(row(hub, caller, id).ok())).await?;
+    Ok(Json(row.unwrap_or(AssignmentRow { waiting: 0, connections: 0, expires_s: None, released: true, ..before })))
+}
+
+/// A request that the controller refuses.
+fn refused(problem: &AssignError) -> Problem {
+    use AssignError as E;
+    let (status, title) = match problem {
+        E::Count { .. } | E::Lifetime { .. } | E::SameHost { .. } | E::Port => {
+            (StatusCode::BAD_REQUEST, "the request makes no sense")
+        }
+        E::UnknownAddress { .. } | E::Unknown(_) => (StatusCode::NOT_FOUND, "there is no such thing"),
+        E::NotYours(_) => (StatusCode::FORBIDDEN, "this is another host's assignment"),
+        E::NoPath { .. } | E::OtherEnds { .. } | E::PortTaken { .. } => {
+            (StatusCode::CONFLICT, "it cannot be done as things stand")
+        }
+        E::OwnerFull { .. } | E::Full { .. } | E::TooManyClaims { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "there are too many")
+        }
+    };
+    Problem::new(status, title, problem.to_string())
+}
+
+impl Api {
+    /// Assigns paths, and waits until that is stored.
+    pub(super) async fn assign(&self, caller: Caller, request: PathRequest) -> Result<Assigned, Problem> {
+        let owner = caller.acts_for(request.src)?;
+        let asked = move |hub: &mut Hub| Some((hub.assign_paths(owner, request)?, hub.assigning.to_be_stored()));
+        let (answer, stored) = self.ask(asked).await?;
+        let assigned = answer.map_err(|problem| refused(&problem))?;
+        wait_for(stored).await;
+        Ok(assigned)
+    }
+
+    /// Claims a path; gives the names of its switches.
+    pub(super) async fn claim(
+        &self,
+        caller: Caller,
+        id: AssignmentId,
+        key: ClaimKey,
+    ) -> Result<Vec<String>, Problem> {
+        caller.acts_for(key.src)?;
+        let asked = move |hub: &mut Hub| {
+            let fabric = hub.fabric.clone()?;
+            let Some(owner) = caller.uses(hub, id) else { return Some(Err(AssignError::Unknown(id))) };
+            Some(hub.claim_path(owner, id, key)?.map(|path| switch_names(&fabric, &path)))
+        };
+        self.ask(asked).await?.map_err(|problem| refused(&problem))
+    }
+
+    /// Releases an assignment, and waits until that is stored.
+    pub(super) async fn release(&self, caller: Caller, id: AssignmentId) -> Result<(), Problem> {
+        let asked = move |hub: &mut Hub| {
+            let Some(owner) = caller.uses(hub, id) else { return Some((Err(AssignError::Unknown(id)), None)) };
+            Some((hub.release_paths(owner, id)?, hub.assigning.to_be_stored()))
+        };
+        let (answer, stored) = self.ask(asked).await?;
+        answer.map_err(|problem| refused(&problem))?;
+        wait_for(stored).await;
+        Ok(())
+    }
+}
+
+async fn wait_for(stored: Option<ToBeStored>) {
+    if let Some(stored) = stored {
+        stored.wait().await;
+    }
+}

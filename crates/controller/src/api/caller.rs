@@ -1,0 +1,47 @@
+//! Who sends a request, as far as path assignments depend on it.
+
+use super::problem::Problem;
+use crate::assigning::owner_of;
+use crate::hub::Hub;
+use axum::http::StatusCode;
+use pathloom_control::{AssignmentId, Owner};
+use std::net::Ipv4Addr;
+
+/// Who sends a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Caller {
+    /// A host without a token. It acts for its own address alone.
+    Host(Ipv4Addr),
+    /// Somebody with a token, who may act for any host.
+    Token,
+}
+
+impl Caller {
+    /// Whether it may ask for paths from an address; gives the owner as which it does.
+    pub(super) fn acts_for(self, src: Ipv4Addr) -> Result<Owner, Problem> {
+        match self {
+            Caller::Host(own) if own != src => {
+                let detail = format!("{src} is not the address of the caller, {own}");
+                let problem = Problem::new(StatusCode::FORBIDDEN, "this is another host's address", detail);
+                Err(problem.at("src").expected(own.to_string()).way_out("a token of role operate allows any address"))
+            }
+            _ => Ok(owner_of(src)),
+        }
+    }
+
+    /// The owner as which it uses an assignment. Whether that is the assignment's owner, the controller decides.
+    pub(super) fn uses(self, hub: &mut Hub, id: AssignmentId) -> Option<Owner> {
+        match self {
+            Caller::Host(own) => Some(owner_of(own)),
+            Caller::Token => hub.assignment(id).map(|listed| listed.owner),
+        }
+    }
+
+    /// The owner whose assignments it may see; `None` for all.
+    pub(super) fn sees(self) -> Option<Owner> {
+        match self {
+            Caller::Host(own) => Some(owner_of(own)),
+            Caller::Token => None,
+        }
+    }
+}

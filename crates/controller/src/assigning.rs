@@ -1,0 +1,166 @@
+//! Path assignments as the API's handlers see them: a request goes to the controller, and its answer is there at once.
+//! (Agents of hosts send the same requests over their own connections, see [`crate::hosts`].)
+
+use crate::hosts::names;
+use crate::hub::Hub;
+use crate::persist::Persist;
+use crate::session::Shared;
+use pathloom_control::{
+    AssignError, Assigned, AssignmentId, Assignments, ClaimKey, Input, Listed, Output, Owner, PathRequest,
+};
+use pathloom_model::{Fabric, Path};
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{watch, Notify};
+
+/// Marks the numbers of requests that are answered here. Those of agents count from 1.
+const OURS: u64 = 1 << 63;
+/// Shortest time between two times that the state is stored because assignments changed.
+const STORE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Answers to requests, and how far changes of assignments are stored.
+pub(crate) struct Assigning {
+    last: u64,
+    answer: Option<Output>,
+    /// Changes of assignments so far.
+    changes: u64,
+    /// Wakes the task that stores them.
+    changed: Rc<Notify>,
+    /// The changes that are stored.
+    stored: watch::Sender<u64>,
+    /// Whether the state is stored at all.
+    keeps: bool,
+}
+
+impl Default for Assigning {
+    fn default() -> Assigning {
+        let (changed, stored) = (Rc::default(), watch::channel(0).0);
+        Assigning { last: OURS, answer: None, changes: 0, changed, stored, keeps: false }
+    }
+}
+
+/// A change that is to be stored before a caller is told that it was made.
+pub(crate) struct ToBeStored {
+    change: u64,
+    stored: watch::Receiver<u64>,
+}
+
+impl ToBeStored {
+    /// Waits until the change is stored.
+    pub(crate) async fn wait(mut self) {
+        // An error means that the controller is stopping, which stores the state too.
+        let _ = self.stored.wait_for(|&stored| stored >= self.change).await;
+    }
+}
+
+impl Assigning {
+    /// Notes the answer to a request: keeps it if the request came from here, otherwise gives it back.
+    pub(crate) fn answered(&mut self, request: u64, output: Output) -> Option<Output> {
+        let changed = matches!(output, Output::Assigned { answer: Ok(_), .. } | Output::Released { answer: Ok(()), .. });
+        if changed {
+            self.changes += 1;
+            self.changed.notify_one();
+        }
+        if request < OURS {
+            return Some(output);
+        }
+        if request == self.last {
+            self.answer = Some(output);
+        }
+        None
+    }
+
+    /// What to wait for until all changes made so far are stored; `None` if nothing is stored.
+    pub(crate) fn to_be_stored(&self) -> Option<ToBeStored> {
+        self.keeps.then(|| ToBeStored { change: self.changes, stored: self.stored.subscribe() })
+    }
+}
+
+/// Owner of the assignments of a host. Whoever may act for the host, by its address, by its agent or by a token, acts as
+/// this owner.
+pub(crate) fn owner_of(host: Ipv4Addr) -> Owner {
+    Owner(format!("host {host}"))
+}
+
+/// Stores the state soon after assignments have changed, so that a controller that is killed forgets none that it has
+/// answered.
+pub(crate) async fn store_changes(shared: Shared, persist: Persist) {
+    if !persist.keeps() {
+        return;
+    }
+    let changed = {
+        let assigning = &mut shared.hub.borrow_mut().assigning;
+        assigning.keeps = true;
+        assigning.changed.clone()
+    };
+    loop {
+        changed.notified().await;
+        {
+            let mut hub = shared.hub.borrow_mut();
+            let snapshot = hub.controller().map(|controller| controller.snapshot());
+            snapshot.iter().for_each(|snapshot| persist.save(snapshot));
+            let changes = hub.assigning.changes;
+            hub.assigning.stored.send_replace(changes);
+        }
+        tokio::time::sleep(STORE_INTERVAL).await;
+    }
+}
+
+impl Hub {
+    /// Sends the controller a request and takes its answer; `None` if no fabric is controlled.
+    fn request(&mut self, input: impl FnOnce(u64) -> Input) -> Option<Output> {
+        self.controller()?;
+        self.assigning.last = OURS | self.assigning.last.wrapping_add(1);
+        self.assigning.answer = None;
+        let input = input(self.assigning.last);
+        self.tell(input);
+        self.assigning.answer.take()
+    }
+
+    /// Assigns paths to an owner.
+    pub(crate) fn assign_paths(&mut self, owner: Owner, paths: PathRequest) -> Option<Result<Assigned, AssignError>> {
+        match self.request(|request| Input::AssignPaths { request, owner, paths })? {
+            Output::Assigned { answer, .. } => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Claims the next path of an assignment.
+    pub(crate) fn claim_path(
+        &mut self,
+        owner: Owner,
+        assignment: AssignmentId,
+        connection: ClaimKey,
+    ) -> Option<Result<Path, AssignError>> {
+        match self.request(|request| Input::ClaimPath { request, owner, assignment, connection })? {
+            Output::Claimed { answer, .. } => {
+                answer.map(|claimed| claimed.paths.into_iter().next()).transpose()
+            }
+            _ => None,
+        }
+    }
+
+    /// Releases an assignment.
+    pub(crate) fn release_paths(&mut self, owner: Owner, assignment: AssignmentId) -> Option<Result<(), AssignError>> {
+        match self.request(|request| Input::ReleasePaths { request, owner, assignment })? {
+            Output::Released { answer, .. } => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// All assignments.
+    pub(crate) fn assignments(&mut self) -> Option<&Assignments> {
+        Some(self.controller()?.assignments())
+    }
+
+    /// An assignment by its name.
+    pub(crate) fn assignment(&mut self, id: AssignmentId) -> Option<Listed> {
+        self.assignments()?.get(id)
+    }
+}
+
+/// Names of the switches of a path, as [`crate::hosts::names`], as an owned copy.
+pub(crate) fn switch_names(fabric: &Fabric, path: &Path) -> Vec<String> {
+    names(fabric, path).into_iter().map(str::to_owned).collect()
+}
