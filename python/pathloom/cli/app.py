@@ -23,6 +23,7 @@ from pathloom.cli import (
     lists,
     reproduce,
     sweep,
+    streams,
 )
 from pathloom.cli.encoding import as_text, is_text
 from pathloom.cli.options import show_help_if_alone
@@ -47,6 +48,8 @@ app.add_typer(lists.schemes, name="scheme")
 app.add_typer(lists.transports, name="transport")
 app.add_typer(lists.traffic, name="traffic")
 app.add_typer(lab.app, name="lab")
+app.add_typer(streams.app, name="streams")
+app.command("assign")(streams.assign)
 app.command("controller", context_settings=controller.VERBATIM)(controller.controller)
 bench.app.command("controller", context_settings=controller.VERBATIM)(controller.bench_controller)
 app.add_typer(bench.app, name="bench")

@@ -1,0 +1,170 @@
+"""`pathloom streams` and `pathloom assign`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pathloom import _core
+from pathloom.cli import console
+from pathloom.cli.options import JsonOption, show_help_if_alone
+from pathloom.errors import bad_input
+from pathloom.words import rate_text, time_text
+
+if TYPE_CHECKING:
+    from pathloom.streams import Route
+
+app = typer.Typer(
+    help="Parallel TCP streams: how many of them a path can use.",
+    invoke_without_command=True,
+    callback=show_help_if_alone,
+)
+
+MOST_STREAMS = 100_000
+
+
+@app.command("fit")
+def fit_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.csv", help="Columns streams,bandwidth,latency,seconds: 4,50Mbps,60ms,377.1")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="PICTURE", help="Draw the fit: FILE.png.")] = None,
+    json: JsonOption = None,
+) -> None:
+    """Fit `a` of n = max(1, a·B·R) to measured transfer times."""
+    from pathloom.streams import fit, predicted, read_measurements
+    from pathloom.streams.picture import check_picture, draw
+
+    if out is not None:
+        check_picture(out)
+    fitted = fit(read_measurements(file))
+    if out is not None:
+        draw(fitted, out)
+    rows = [(one, predicted(fitted.mean, one.rate_bps, one.latency_s)) for one in fitted.best]
+    if json is not None:
+        content = {
+            "schema": 1,
+            "a": fitted.mean,
+            "a_least_squares": fitted.least_squares,
+            "best": [
+                {
+                    "rate_bps": one.rate_bps,
+                    "latency_s": one.latency_s,
+                    "streams": one.streams,
+                    "predicted": number,
+                }
+                for one, number in rows
+            ],
+        }
+        console.put_json(json, content)
+        return
+    headings = ["bandwidth", "latency", "best streams", "predicted"]
+    texts = [
+        [rate_text(one.rate_bps), time_text(one.latency_s), str(one.streams), f"{number:.1f}"] for one, number in rows
+    ]
+    console.table(None, headings, texts)
+    print(f"\na = {fitted.mean:.4g} (mean, as published), {fitted.least_squares:.4g} (least squares)")
+    print("streams per Mbit/s of bandwidth and per ms of latency")
+    if out is not None:
+        print(f"Picture: {out}")
+
+
+@app.command()
+def advise(
+    path: Annotated[
+        list[str],
+        typer.Option(
+            "--path",
+            metavar="RATE,LATENCY",
+            help="A path: 100Mbps,20ms. Links that it shares with others follow: 100Mbps,20ms,s1-s2=100Mbps.",
+        ),
+    ],
+    a: Annotated[float, typer.Option("--a", help="Streams per Mbit/s and ms; `pathloom streams fit` measures it.")],
+    policy: Annotated[
+        str, typer.Option("--policy", help="optimal, round-robin, single, or max-flow (over shared links).")
+    ] = "optimal",
+    streams: Annotated[
+        int | None, typer.Option("--streams", help="Streams in all; by default as many as the paths can use.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Say how many streams to open, and how to spread them over the paths."""
+    from pathloom.streams import POLICIES, apportion, optimum, ratio, throughput_bps
+
+    if not 0 < a < math.inf:
+        raise bad_input(f"--a {a:g}: expected a number above 0, such as 0.001495")
+    known = next((known for known in POLICIES if known == policy), None)
+    if known is None:
+        raise bad_input(f"--policy `{policy}`: expected one of {', '.join(POLICIES)}")
+    if streams is not None and not 1 <= streams <= MOST_STREAMS:
+        raise bad_input(f"--streams {streams}: expected 1 to {MOST_STREAMS}")
+    routes = [_route(text) for text in path]
+    shares = ratio(known, routes, a)
+    usable = [optimum(a, route.rate_bps, route.latency_s) for route in routes]
+    total = streams or min(sum(usable), MOST_STREAMS)
+    counts = apportion(shares, total)
+    if json is not None:
+        rows = zip(routes, counts, usable, shares, strict=True)
+        content: dict[str, Any] = {
+            "schema": 1,
+            "a": a,
+            "policy": policy,
+            "streams": total,
+            "throughput_bps": throughput_bps(shares, routes),
+            "paths": [
+                {
+                    "rate_bps": route.rate_bps,
+                    "latency_s": route.latency_s,
+                    "streams": count,
+                    "usable": most,
+                    "share": share / sum(shares),
+                }
+                for route, count, most, share in rows
+            ],
+        }
+        console.put_json(json, content)
+        return
+    texts = [
+        [f"path {number}", rate_text(route.rate_bps), time_text(route.latency_s), str(count), str(most)]
+        for number, (route, count, most) in enumerate(zip(routes, counts, usable, strict=True), 1)
+    ]
+    console.table(None, ["", "rate", "latency", "streams", "can use"], texts)
+    print(f"\n{total} streams in the ratio {':'.join(str(count) for count in counts)} ({policy})")
+
+
+def _route(text: str) -> Route:
+    """A path of `advise`: RATE,LATENCY and its shared links."""
+    from pathloom.streams import Route
+    from pathloom.streams.model import parse_rate_bps
+
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) < 2:
+        raise bad_input(f"--path `{text}`: expected RATE,LATENCY such as 100Mbps,20ms")
+    links = {}
+    for part in parts[2:]:
+        name, equals, rate = part.partition("=")
+        if not name or not equals:
+            raise bad_input(f"--path `{text}`: `{part}` is no shared link; expected NAME=RATE such as s1-s2=100Mbps")
+        links[name] = parse_rate_bps(rate)
+    try:
+        return Route(parse_rate_bps(parts[0]), _core.parse_time_s(parts[1]), links)
+    except _core.PathloomError as error:
+        raise bad_input(f"--path `{text}`: {error}") from None
+
+
+def assign(
+    controller: Annotated[str, typer.Argument(metavar="CONTROLLER", help="Address of the controller.")],
+    port: Annotated[int, typer.Argument(metavar="PORT", help="Port of [paths] in its configuration.")],
+    src_ip: Annotated[str, typer.Argument(metavar="SRC_IP", help="Address of the sending host: this one.")],
+    src_mac: Annotated[str, typer.Argument(metavar="SRC_MAC", help="Its hardware address.")],
+    dst_ip: Annotated[str, typer.Argument(metavar="DST_IP", help="Address of the receiving host.")],
+    path_num: Annotated[int, typer.Argument(metavar="PATHS", help="Number of paths.")],
+) -> None:
+    """Ask a controller for paths between two hosts; print the number of paths found and the id of the assignment."""
+    from pathloom.streams.service import Service
+
+    found, assignment = Service(controller, port).assign(src_ip, src_mac, dst_ip, path_num)
+    print(found, assignment)
