@@ -131,8 +131,9 @@ def test_shared_links_count_in_max_flow_alone() -> None:
 def test_streams_are_as_near_to_the_shares_as_can_be(streams: int) -> None:
     counts = apportion([4, 1, 5, 1], streams)
     assert sum(counts) == streams
+    assert min(counts) >= (streams >= 4)
     for count, share in zip(counts, (4, 1, 5, 1), strict=True):
-        assert abs(count - share / 11 * streams) < 1.0
+        assert count == 1 or abs(count - share / 11 * streams) < 1.0
 
 
 def test_advice_has_the_agreed_form(capsys: pytest.CaptureFixture[str]) -> None:

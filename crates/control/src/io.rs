@@ -201,6 +201,9 @@ pub enum Input {
         assignment: AssignmentId,
         /// The connection to come.
         connection: ClaimKey,
+        /// Which of the assignment's paths, counted from 0; `None` for the one that the fewest have.
+        #[serde(default)]
+        path: Option<u32>,
     },
     /// An application has no more use for its assignment; answered by [`Output::Released`]. Connections that stand keep their
     /// paths.

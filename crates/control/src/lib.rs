@@ -45,7 +45,8 @@ mod tables;
 mod timers;
 
 pub use assignments::{
-    AssignError, Assigned, AssignmentId, AssignmentLimits, Assignments, ClaimKey, Listed, Owner, PathRequest, PathSearch,
+    AssignError, Assigned, AssignmentId, AssignmentLimits, Assignments, ClaimKey, Listed, Owner, PathRequest,
+    PathSearch,
 };
 pub use config::{Config, Priorities};
 pub use controller::Controller;

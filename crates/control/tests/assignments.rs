@@ -60,7 +60,8 @@ impl Applications {
     fn claim(&mut self, who: &str, assignment: AssignmentId, src_port: u16) -> Result<Path, AssignError> {
         let FiveTuple { src, dst, .. } = self.world.flow.five_tuple;
         let connection = ClaimKey { src, dst, src_port };
-        let answer = self.ask(|request| Input::ClaimPath { request, owner: owner(who), assignment, connection });
+        let answer =
+            self.ask(|request| Input::ClaimPath { request, owner: owner(who), assignment, connection, path: None });
         let Output::Claimed { answer, .. } = answer else { panic!("{answer:?}") };
         answer.map(|mut claimed| claimed.paths.remove(0))
     }

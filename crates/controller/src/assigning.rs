@@ -57,7 +57,8 @@ impl ToBeStored {
 impl Assigning {
     /// Notes the answer to a request: keeps it if the request came from here, otherwise gives it back.
     pub(crate) fn answered(&mut self, request: u64, output: Output) -> Option<Output> {
-        let changed = matches!(output, Output::Assigned { answer: Ok(_), .. } | Output::Released { answer: Ok(()), .. });
+        let changed =
+            matches!(output, Output::Assigned { answer: Ok(_), .. } | Output::Released { answer: Ok(()), .. });
         if changed {
             self.changes += 1;
             self.changed.notify_one();
@@ -132,11 +133,10 @@ impl Hub {
         owner: Owner,
         assignment: AssignmentId,
         connection: ClaimKey,
+        path: Option<u32>,
     ) -> Option<Result<Path, AssignError>> {
-        match self.request(|request| Input::ClaimPath { request, owner, assignment, connection })? {
-            Output::Claimed { answer, .. } => {
-                answer.map(|claimed| claimed.paths.into_iter().next()).transpose()
-            }
+        match self.request(|request| Input::ClaimPath { request, owner, assignment, connection, path })? {
+            Output::Claimed { answer, .. } => answer.map(|claimed| claimed.paths.into_iter().next()).transpose(),
             _ => None,
         }
     }

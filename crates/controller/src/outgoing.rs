@@ -76,9 +76,9 @@ impl Hub {
                     self.timer.notify_one();
                 }
             }
-            Output::HoldFlow { .. }
-            | Output::ReleaseFlow { .. }
-            | Output::PaceFlow { .. } => self.hosts.carry_out(&output),
+            Output::HoldFlow { .. } | Output::ReleaseFlow { .. } | Output::PaceFlow { .. } => {
+                self.hosts.carry_out(&output)
+            }
             Output::Assigned { request, .. } | Output::Claimed { request, .. } | Output::Released { request, .. } => {
                 if let Some(output) = self.assigning.answered(request, output) {
                     self.hosts.carry_out(&output);

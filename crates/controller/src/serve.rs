@@ -290,8 +290,7 @@ fn listen_for_people(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle
 fn listen_for_applications(ready: &Ready, shared: &Shared) -> Result<Option<JoinHandle<()>>, ServeError> {
     let Some(paths) = ready.paths.clone() else { return Ok(None) };
     let (place, tls) = (paths.address.to_string(), paths.tls.is_some());
-    let (address, questions) =
-        api::start_for_hosts(paths).map_err(|problem| ServeError::Listen { place, problem })?;
+    let (address, questions) = api::start_for_hosts(paths).map_err(|problem| ServeError::Listen { place, problem })?;
     tracing::info!(%address, tls, "listening for applications that ask for paths");
     Ok(Some(tokio::task::spawn_local(api::answer(shared.clone(), questions))))
 }

@@ -14,6 +14,7 @@ mod lessor;
 mod mptcp;
 mod mptcp_aware;
 mod ofpt;
+mod parallel_tcp;
 mod path_book;
 mod periodic_moves;
 mod placements;

@@ -17,6 +17,7 @@ const ENTRIES: &[Entry] = &[
     crate::ofpt::ENTRY,
     crate::lessor::ENTRY,
     crate::mptcp_aware::ENTRY,
+    crate::parallel_tcp::ENTRY,
 ];
 
 /// Schemes only for tests of the controller and of the lab.

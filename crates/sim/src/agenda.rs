@@ -33,6 +33,8 @@ pub(crate) enum Event {
     ReceiverTimer { slot: u32, use_count: u32 },
     /// A hold's lease is over.
     LeaseOver { slot: u32, use_count: u32 },
+    /// A transfer over several streams has waited for its paths for long enough.
+    PathsOverdue(u32),
     /// A message of the controller reaches a switch or a host.
     Deliver { output: Box<Output>, session: u32 },
     /// A switch has carried out a message.

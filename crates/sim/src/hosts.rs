@@ -2,6 +2,7 @@
 //! them about their subflows (hold, release, pace).
 
 mod multipath;
+mod streams;
 mod subflow_log;
 
 use crate::agenda::{Agenda, Event, Origin};
@@ -25,6 +26,7 @@ use pathloom_transport::{Segment, SegmentKind, Settings, TransportSpec, HEADER_B
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
+use streams::Streams;
 
 /// All hosts of a run, with their transfers and subflows.
 pub(crate) struct Hosts {
@@ -35,6 +37,7 @@ pub(crate) struct Hosts {
     /// Of each subflow.
     transport: Settings,
     multipaths: Multipaths,
+    streams: Streams,
     closed_subflows: Vec<SubflowOutcome>,
     /// Whether agents announce long transfers to the controller.
     announces: bool,
@@ -68,8 +71,9 @@ impl Hosts {
     /// Hosts that have not started anything.
     pub(crate) fn new(fabric: Arc<Fabric>, transfers: Transfers, settings: HostSettings<'_>) -> Hosts {
         let HostSettings { transport, needs, control, agents, duration, seed } = settings;
-        let (multipaths, transport) =
-            (Multipaths::new(transport.mptcp(), transfers.len()), transport.settings().clone());
+        let (multipaths, streams) =
+            (Multipaths::new(transport.mptcp(), transfers.len()), Streams::new(transport.streams()));
+        let transport = transport.settings().clone();
         Hosts {
             fabric,
             agents,
@@ -84,6 +88,7 @@ impl Hosts {
             marking: Marks::of(&transport) != Marks::Never,
             transport,
             multipaths,
+            streams,
             closed_subflows: Vec::new(),
             duration,
             keeps_going: false,
@@ -183,7 +188,11 @@ impl Hosts {
                 break;
             }
             let Some(segment) = subflow.sender.poll_transmit(nanos) else {
-                if subflow.is_member() && self.feed(slot) {
+                let (is_member, takes_blocks) = (subflow.is_member(), subflow.takes_blocks());
+                if is_member && self.feed(slot) {
+                    continue;
+                }
+                if takes_blocks && self.take_block(now, network, agenda, slot) {
                     continue;
                 }
                 break;
@@ -303,6 +312,9 @@ impl Hosts {
         if is_over {
             self.release(network, slot);
         }
+        if self.has_streams() {
+            self.stream_closed(now, agenda, transfer);
+        }
     }
 
     /// Tells the controller something.
@@ -329,10 +341,14 @@ impl Hosts {
         }
     }
 
-    /// Starts a transfer: all its subflows, or the first one of a connection that others join.
+    /// Starts a transfer: all its subflows, or the first one of a connection that others join, or none before the controller
+    /// has assigned their paths.
     pub(crate) fn start<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, transfer: u32) {
         if self.is_multipath() {
             return self.start_connection(now, network, agenda, transfer);
+        }
+        if self.has_streams() {
+            return self.ask_for_paths(now, agenda, transfer);
         }
         for index in 0..self.transfers.subflows(transfer).len() {
             let ends = self.transfers.subflows(transfer)[index];
@@ -357,7 +373,8 @@ impl Hosts {
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
         // Nobody knows how much of the transfer a member will carry.
         let size = ends.size_bytes.filter(|_| member.is_none());
-        let endpoints = Endpoints { transfer, size, interfaces, member };
+        let takes_blocks = size.is_some() && self.has_streams();
+        let endpoints = Endpoints { transfer, size, interfaces, member, takes_blocks };
         let slot = self.subflows.open_slot(&self.transport, &endpoints);
         let mptcp = Multipaths::option(transfer, member);
         network.open_slot(slot, Headers { mptcp, ..self.headers(transfer, five_tuple) });

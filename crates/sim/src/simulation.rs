@@ -16,6 +16,7 @@ use crate::transfers::{Plan, Transfers};
 use pathloom_control::{Input, Output};
 use pathloom_model::{Damage, Fabric, Fault, FaultKind, LinkId, LinkState, Nanos};
 use pathloom_scheme::Needs;
+use pathloom_transport::TransportSpec;
 use std::sync::Arc;
 
 /// One run of one scheme.
@@ -52,9 +53,10 @@ impl<T: Tap> Simulation<T> {
     ) -> Result<Simulation<T>, SimError> {
         check(&settings, journal.is_some())?;
         let SimSettings { fabric, workload, seed, .. } = &settings;
-        let plan = match settings.transport.mptcp() {
-            None => Plan::single(fabric, workload, *seed),
-            Some(mptcp) => Plan::multipath(fabric, workload, *seed, mptcp)?,
+        let plan = match &settings.transport {
+            TransportSpec::Tcp(_) => Plan::single(fabric, workload, *seed),
+            TransportSpec::Mptcp(mptcp) => Plan::multipath(fabric, workload, *seed, mptcp)?,
+            TransportSpec::Streams(streams) => Plan::parallel(fabric, workload, *seed, streams.streams),
         };
         Simulation::with_plan(settings, tap, journal, plan)
     }
@@ -208,6 +210,7 @@ impl<T: Tap> Simulation<T> {
         match event {
             Event::NextStart => hosts.start_next(at, network, agenda),
             Event::Start(transfer) => hosts.start(at, network, agenda, transfer),
+            Event::PathsOverdue(transfer) => hosts.open_all_streams(at, network, agenda, transfer),
             Event::SenderTimer { slot, use_count } => hosts.sender_timer(at, network, agenda, (slot, use_count)),
             Event::CardReady { slot, use_count } => hosts.card_ready(at, network, agenda, (slot, use_count)),
             Event::ReceiverTimer { slot, use_count } => hosts.receiver_timer(at, network, agenda, (slot, use_count)),
@@ -235,6 +238,8 @@ impl<T: Tap> Simulation<T> {
             Output::HoldFlow { five_tuple, lease, .. } => hosts.hold(now, network, agenda, &five_tuple, lease),
             Output::ReleaseFlow { five_tuple, .. } => hosts.let_go(now, network, agenda, &five_tuple),
             Output::PaceFlow { five_tuple, rate_bps, .. } => hosts.pace(now, network, agenda, &five_tuple, rate_bps),
+            Output::Assigned { request, answer } => hosts.assigned(now, network, agenda, request, answer),
+            Output::Claimed { request, .. } => hosts.claimed(now, network, agenda, request),
             _ => {}
         }
     }

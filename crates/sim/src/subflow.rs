@@ -13,6 +13,8 @@ use pathloom_transport::{Receiver, Sender, Settings};
 
 /// What [`Subflow::member`] is outside MPTCP.
 const NO_MEMBER: u32 = u32::MAX;
+/// [`Subflow::size`] of a stream that takes blocks of its transfer as it goes, until the last block is taken.
+pub(crate) const NOT_KNOWN_YET: u64 = u64::MAX - 1;
 
 pub(crate) struct Subflow {
     pub(crate) sender: Sender,
@@ -61,11 +63,19 @@ pub(crate) struct Endpoints {
     pub(crate) interfaces: [Interface; 2],
     /// Its number in an MPTCP connection, if it is one's.
     pub(crate) member: Option<u32>,
+    /// Whether it takes blocks of its transfer as it goes.
+    pub(crate) takes_blocks: bool,
 }
 
 impl Subflows {
     pub(crate) fn new(settings: &Settings) -> Subflows {
-        let nobody = Endpoints { transfer: u32::MAX, size: Some(0), interfaces: [Interface::NONE; 2], member: None };
+        let nobody = Endpoints {
+            transfer: u32::MAX,
+            size: Some(0),
+            interfaces: [Interface::NONE; 2],
+            member: None,
+            takes_blocks: false,
+        };
         let nobody = Subflow { closed: true, ..Subflow::new(settings, &nobody) };
         Subflows { slots: vec![nobody], free: Vec::new() }
     }
@@ -113,16 +123,16 @@ impl Subflows {
 impl Subflow {
     fn new(settings: &Settings, ends: &Endpoints) -> Subflow {
         Subflow {
-            sender: match ends.member {
-                None => Sender::new(settings, ends.size),
-                Some(_) => Sender::without_data(settings),
+            sender: match ends.member.is_some() || ends.takes_blocks {
+                false => Sender::new(settings, ends.size),
+                true => Sender::without_data(settings),
             },
             receiver: Receiver::new(settings),
             sack_options: None,
             transfer: ends.transfer,
             member: ends.member.unwrap_or(NO_MEMBER),
             taken: 0,
-            size: ends.size.unwrap_or(u64::MAX),
+            size: if ends.takes_blocks { NOT_KNOWN_YET } else { ends.size.unwrap_or(u64::MAX) },
             interfaces: ends.interfaces,
             card: settings.small_queues.then_some([0; 2]),
             card_event: 0,
@@ -141,6 +151,12 @@ impl Subflow {
     #[inline(always)]
     pub(crate) fn is_member(&self) -> bool {
         self.member != NO_MEMBER
+    }
+
+    /// Whether it takes blocks of its transfer as it goes, and there are more.
+    #[inline(always)]
+    pub(crate) fn takes_blocks(&self) -> bool {
+        self.size == NOT_KNOWN_YET
     }
 
     /// The interface that a packet of this subflow is for.

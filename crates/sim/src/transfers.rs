@@ -145,6 +145,24 @@ impl Plan {
         meshed.then_some(plan).ok_or(SimError::NoMesh)
     }
 
+    /// As [`Plan::single`], with so many streams for each transfer, each with an equal part of its bytes and a source port of
+    /// its own; fewer where there are fewer bytes.
+    pub(crate) fn parallel(fabric: &Fabric, workload: &Workload, seed: u64, streams: u32) -> Plan {
+        let single = Plan::single(fabric, workload, seed);
+        let split = |transfer: u32| {
+            let first = single.of(transfer)[0];
+            let most = first.size_bytes.unwrap_or(u64::MAX).max(1);
+            let count = u64::from(streams).min(most);
+            (0..count).map(move |index| {
+                let offset = u64::from(first.src_port - EPHEMERAL.0) + index;
+                let src_port = EPHEMERAL.0 + (offset % u64::from(EPHEMERAL.1)) as u16;
+                let size_bytes = first.size_bytes.map(|size| size / count + u64::from(index < size % count));
+                Ends { src_port, size_bytes, ..first }
+            })
+        };
+        Plan::new((0..workload.flows.len() as u32).map(split))
+    }
+
     fn subflows(&self, transfer: u32) -> Range<usize> {
         self.starts[transfer as usize] as usize..self.starts[transfer as usize + 1] as usize
     }
@@ -251,6 +269,11 @@ impl Transfers {
         self.next as u32 - 1
     }
 
+    /// A transfer starts, although none of its subflows does yet.
+    pub(crate) fn begin(&mut self, transfer: u32, now: Nanos) {
+        self.records[transfer as usize].start.get_or_insert(now);
+    }
+
     /// A subflow of a transfer starts; returns its five-tuple, the first that is not in use.
     pub(crate) fn start(
         &mut self,
@@ -271,6 +294,13 @@ impl Transfers {
         record.five_tuple.get_or_insert(five_tuple);
         record.start.get_or_insert(now);
         five_tuple
+    }
+
+    /// So many subflows of a transfer never start: others have carried its bytes.
+    pub(crate) fn skip(&mut self, transfer: u32, subflows: u32) {
+        let record = &mut self.records[transfer as usize];
+        record.undelivered -= subflows;
+        record.unclosed -= subflows;
     }
 
     /// The last byte of a subflow has arrived. Returns the transfers that may start now, if it was the last of its transfer,

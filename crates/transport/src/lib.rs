@@ -32,6 +32,7 @@ mod rtt;
 mod sack;
 mod sender;
 mod settings;
+pub mod streams;
 mod window;
 
 pub use keys::{transports, TransportKey, TransportName};

@@ -1,6 +1,7 @@
 //! What a transport can be told, and how that is written: `newreno:iw=12KB,min_rto=200ms,…`.
 
 use crate::mptcp::MptcpSettings;
+use crate::streams::StreamSettings;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -124,6 +125,8 @@ pub enum TransportSpec {
     Tcp(Settings),
     /// MPTCP.
     Mptcp(MptcpSettings),
+    /// Several TCP connections per transfer, each on a path of its own. Schemes bring it; no specification names it.
+    Streams(StreamSettings),
 }
 
 impl Default for TransportSpec {
@@ -186,11 +189,13 @@ impl TransportSpec {
     pub fn name(&self) -> &'static str {
         match self {
             TransportSpec::Mptcp(_) => "mptcp",
-            TransportSpec::Tcp(settings) => match settings.congestion {
-                CongestionControl::Cubic => "cubic",
-                CongestionControl::Dctcp { .. } => "dctcp",
-                CongestionControl::NewReno | CongestionControl::Coupled => "newreno",
-            },
+            TransportSpec::Tcp(settings) | TransportSpec::Streams(StreamSettings { tcp: settings, .. }) => {
+                match settings.congestion {
+                    CongestionControl::Cubic => "cubic",
+                    CongestionControl::Dctcp { .. } => "dctcp",
+                    CongestionControl::NewReno | CongestionControl::Coupled => "newreno",
+                }
+            }
         }
     }
 
@@ -199,6 +204,7 @@ impl TransportSpec {
         match self {
             TransportSpec::Tcp(settings) => settings,
             TransportSpec::Mptcp(settings) => &settings.tcp,
+            TransportSpec::Streams(settings) => &settings.tcp,
         }
     }
 
@@ -208,11 +214,18 @@ impl TransportSpec {
     /// # Errors
     /// MPTCP is to have the congestion control of a plain TCP that decides by itself how its window grows.
     pub fn refined_by(self, given: TransportSpec) -> Result<TransportSpec, &'static str> {
-        let TransportSpec::Mptcp(own) = self else { return Ok(given) };
+        let own = match self {
+            TransportSpec::Tcp(_) => return Ok(given),
+            TransportSpec::Mptcp(own) => own,
+            TransportSpec::Streams(own) => {
+                let TransportSpec::Tcp(tcp) = given else { return Err("expected a TCP, which each stream runs") };
+                return Ok(TransportSpec::Streams(StreamSettings { tcp, ..own }));
+            }
+        };
         let tcp = match given {
             TransportSpec::Mptcp(given) => given.tcp,
             TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => tcp,
-            TransportSpec::Tcp(_) => {
+            TransportSpec::Tcp(_) | TransportSpec::Streams(_) => {
                 return Err("expected newreno:… or mptcp:…, whose keys MPTCP's subflows take over")
             }
         };
@@ -223,8 +236,16 @@ impl TransportSpec {
     /// Those of MPTCP, if it is that.
     pub fn mptcp(&self) -> Option<&MptcpSettings> {
         match self {
-            TransportSpec::Tcp(_) => None,
+            TransportSpec::Tcp(_) | TransportSpec::Streams(_) => None,
             TransportSpec::Mptcp(settings) => Some(settings),
+        }
+    }
+
+    /// Those of parallel streams, if it is that.
+    pub fn streams(&self) -> Option<&StreamSettings> {
+        match self {
+            TransportSpec::Streams(settings) => Some(settings),
+            TransportSpec::Tcp(_) | TransportSpec::Mptcp(_) => None,
         }
     }
 }

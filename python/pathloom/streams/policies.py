@@ -46,15 +46,19 @@ def ratio(policy: Policy, routes: Sequence[Route], a: float) -> list[float]:
 
 
 def apportion(shares: Sequence[float], streams: int) -> list[int]:
-    """Whole numbers of streams, as near to the shares as can be (Sainte-Laguë).
+    """Whole numbers of streams: one for each path with a share, then as near to the shares as can be (Sainte-Laguë).
 
     >>> apportion([1, 1, 9], 22), apportion([4, 1, 5, 1], 22), apportion([1, 1], 3)
     ([2, 2, 18], [8, 2, 10, 2], [2, 1])
     """
     counts = [0] * len(shares)
     open_paths = [path for path, share in enumerate(shares) if share > 0]
+
+    def lack(path: int) -> float:
+        return (2 * counts[path] + 1) / shares[path] if counts[path] else -shares[path]
+
     for _ in range(streams if open_paths else 0):
-        counts[min(open_paths, key=lambda path: (2 * counts[path] + 1) / shares[path])] += 1
+        counts[min(open_paths, key=lack)] += 1
     return counts
 
 

@@ -78,6 +78,18 @@ pub enum AssignError {
     /// Port 0 names no connection.
     #[error("0 is no source port; name the port, 1 to 65535, that the connection will come from")]
     Port,
+    /// The assignment has no path of this number.
+    #[error(
+        "assignment {id} has {paths} paths, and path {asked} was asked for, counted from 0; name one of them, or none"
+    )]
+    NoSuchPath {
+        /// The assignment.
+        id: AssignmentId,
+        /// The number, from 0.
+        asked: u32,
+        /// Its paths.
+        paths: u32,
+    },
     /// The connection has a path of another assignment.
     #[error("source port {src_port} has a path of assignment {id}; use another port, or wait until that connection has ended")]
     PortTaken {

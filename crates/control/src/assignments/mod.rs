@@ -9,8 +9,8 @@
 //! is forgotten when its last connection has ended. A claim ends when no first packet has come for it in time.
 
 mod error;
-mod restart;
 mod listing;
+mod restart;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -288,14 +288,16 @@ impl Assignments {
         Ok(Assigned { assignment, paths })
     }
 
-    /// The path for a connection to come: of those that are up, the one that the fewest claims and connections have, and the
-    /// first of these. The same claim again gives the same path, and waits anew.
+    /// The path for a connection to come: the one that is wished for, if it is up; otherwise, of those that are up, the one that
+    /// the fewest claims and connections have, and the first of these. The same claim again gives the same path, and waits
+    /// anew.
     pub(crate) fn claim(
         &mut self,
         at: &Facts<'_>,
         owner: &Owner,
         id: AssignmentId,
         key: ClaimKey,
+        wish: Option<u32>,
     ) -> Result<Path, AssignError> {
         let (src, dst) = self.checked(owner, id, key)?;
         let present = self.claims.get(&key).copied();
@@ -312,8 +314,13 @@ impl Assignments {
         if assignment.claims.len() >= at.limits.most_claims as usize {
             return Err(AssignError::TooManyClaims { id, most: at.limits.most_claims });
         }
+        let paths = assignment.slots.len();
+        if let Some(asked) = wish.filter(|&asked| asked as usize >= paths) {
+            return Err(AssignError::NoSuchPath { id, asked, paths: paths as u32 });
+        }
         let up = assignment.slots.iter().enumerate().filter(|(_, slot)| slot.path.is_up(at.links));
-        let Some((slot, _)) = up.min_by_key(|(_, slot)| slot.users) else {
+        let is_wish = |slot: usize| wish.is_some_and(|wish| wish as usize == slot);
+        let Some((slot, _)) = up.min_by_key(|(index, slot)| (!is_wish(*index), slot.users)) else {
             return Err(AssignError::NoPath { src, dst });
         };
         assignment.slots[slot].users += 1;

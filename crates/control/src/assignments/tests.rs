@@ -41,7 +41,7 @@ impl Setting {
 
     fn claim(&mut self, id: AssignmentId, src_port: u16) -> Result<Path, AssignError> {
         let PathRequest { src, dst, .. } = self.request(1);
-        self.act(|all, at| all.claim(at, &me(), id, ClaimKey { src, dst, src_port }))
+        self.act(|all, at| all.claim(at, &me(), id, ClaimKey { src, dst, src_port }, None))
     }
 
     /// The first packet from a port has come, and the connection has two flows.
@@ -128,14 +128,14 @@ fn bad_requests_are_named() {
     assert_eq!(other, Err(AssignError::Full { most: 1 }));
     let key = ClaimKey { src: good.src, dst: good.dst, src_port: 5 };
     let other = Owner("other".into());
-    assert_eq!(setting.act(|all, at| all.claim(at, &other, id, key)), Err(AssignError::NotYours(id)));
+    assert_eq!(setting.act(|all, at| all.claim(at, &other, id, key, None)), Err(AssignError::NotYours(id)));
     assert_eq!(setting.all.release(SECOND, &other, id), Err(AssignError::NotYours(id)));
     let unknown = AssignmentId(7);
     assert_eq!(setting.claim(unknown, 5), Err(AssignError::Unknown(unknown)));
     assert_eq!(setting.claim(id, 0), Err(AssignError::Port));
     let away = ClaimKey { dst: good.src, ..key };
     let ends = AssignError::OtherEnds { id, src: good.src, dst: good.dst };
-    assert_eq!(setting.act(|all, at| all.claim(at, &me(), id, away)), Err(ends));
+    assert_eq!(setting.act(|all, at| all.claim(at, &me(), id, away, None)), Err(ends));
     setting.all.release(SECOND, &me(), id).unwrap();
     setting.nothing_is_left();
 }
@@ -192,6 +192,22 @@ fn claims_and_assignments_expire() {
     setting.pass(SECOND);
     setting.nothing_is_left();
     assert_eq!(setting.claim(id, 3), Err(AssignError::Unknown(id)));
+}
+
+#[test]
+fn a_claim_may_name_its_path() {
+    let mut setting = Setting::new();
+    let Assigned { assignment: id, paths } = setting.assign(setting.request(3)).unwrap();
+    let PathRequest { src, dst, .. } = setting.request(1);
+    let claim = |setting: &mut Setting, src_port: u16, path: u32| {
+        setting.act(|all, at| all.claim(at, &me(), id, ClaimKey { src, dst, src_port }, Some(path)))
+    };
+    assert_eq!(claim(&mut setting, 1, 2), Ok(paths[2].clone()));
+    assert_eq!(claim(&mut setting, 2, 2), Ok(paths[2].clone()));
+    assert_eq!(claim(&mut setting, 3, 3), Err(AssignError::NoSuchPath { id, asked: 3, paths: 3 }));
+    assert_eq!(setting.claim(id, 4), Ok(paths[0].clone()), "others take what the fewest have");
+    setting.links.set_cable(paths[2].links()[1], false);
+    assert_eq!(claim(&mut setting, 5, 2), Ok(paths[1].clone()), "a dead path is not given");
 }
 
 #[test]

@@ -37,8 +37,8 @@ impl Routes {
                 let answer = self.with_assignments(cx, |all, at| all.assign(at, owner, paths));
                 cx.put(Output::Assigned { request, answer });
             }
-            Input::ClaimPath { request, owner, assignment, connection } => {
-                let answer = self.with_assignments(cx, |all, at| all.claim(at, &owner, assignment, connection));
+            Input::ClaimPath { request, owner, assignment, connection, path } => {
+                let answer = self.with_assignments(cx, |all, at| all.claim(at, &owner, assignment, connection, path));
                 let answer = answer.map(|path| Assigned { assignment, paths: vec![path] });
                 cx.put(Output::Claimed { request, answer });
             }

@@ -145,6 +145,10 @@ pub(super) struct Claim {
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1)]
     src_port: u16,
+    /// Which of the assignment's paths, counted from 0; the one that the fewest have if it is left out.
+    #[serde(default, deserialize_with = "whole_or_none")]
+    #[schema(minimum = 0, maximum = 63)]
+    path: Option<u64>,
 }
 
 /// The path that a connection will take.
@@ -232,8 +236,9 @@ pub(super) async fn claim(
     bytes: Bytes,
 ) -> Result<(StatusCode, Json<ClaimedRow>), Problem> {
     let id = name(path)?;
-    let Claim { src, dst, src_port } = body(&bytes)?;
-    let switches = api.claim(caller, id, ClaimKey { src, dst, src_port }).await?;
+    let Claim { src, dst, src_port, path } = body(&bytes)?;
+    let wish = path.map(|path| u32::try_from(path).unwrap_or(u32::MAX));
+    let switches = api.claim(caller, id, ClaimKey { src, dst, src_port }, wish).await?;
     Ok((StatusCode::CREATED, Json(ClaimedRow { switches })))
 }
 
@@ -256,7 +261,7 @@ pub(super) async fn release(
 fn refused(problem: &AssignError) -> Problem {
     use AssignError as E;
     let (status, title) = match problem {
-        E::Count { .. } | E::Lifetime { .. } | E::SameHost { .. } | E::Port => {
+        E::Count { .. } | E::Lifetime { .. } | E::SameHost { .. } | E::Port | E::NoSuchPath { .. } => {
             (StatusCode::BAD_REQUEST, "the request makes no sense")
         }
         E::UnknownAddress { .. } | E::Unknown(_) => (StatusCode::NOT_FOUND, "there is no such thing"),
@@ -288,12 +293,13 @@ impl Api {
         caller: Caller,
         id: AssignmentId,
         key: ClaimKey,
+        wish: Option<u32>,
     ) -> Result<Vec<String>, Problem> {
         caller.acts_for(key.src)?;
         let asked = move |hub: &mut Hub| {
             let fabric = hub.fabric.clone()?;
             let Some(owner) = caller.uses(hub, id) else { return Some(Err(AssignError::Unknown(id))) };
-            Some(hub.claim_path(owner, id, key)?.map(|path| switch_names(&fabric, &path)))
+            Some(hub.claim_path(owner, id, key, wish)?.map(|path| switch_names(&fabric, &path)))
         };
         self.ask(asked).await?.map_err(|problem| refused(&problem))
     }

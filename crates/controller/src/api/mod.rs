@@ -1,6 +1,8 @@
 //! The HTTP API, on its own thread: the controller's state and its reasons, and commands of operators.
 
 mod ask;
+#[cfg(test)]
+mod assigning_tests;
 mod assignments;
 mod caller;
 mod document;
@@ -15,8 +17,6 @@ mod rpc;
 mod seats;
 mod server;
 mod settings;
-#[cfg(test)]
-mod assigning_tests;
 #[cfg(test)]
 mod tests;
 mod tokens;

@@ -11,8 +11,8 @@ use super::parameters::{
 use super::predict::{explain, try_scheme, AnnouncedRow, DryRunRow};
 use super::problem::Problem;
 use super::queries::FlowName;
-use super::rpc;
 use super::rows::{FlowRow, LinkRow, Page, StateRow, SwitchRow, TupleRow, WhyRow};
+use super::rpc;
 use crate::hub::Hub;
 use crate::metrics::in_plain_text;
 use crate::registry::registry;

@@ -70,11 +70,7 @@ pub(crate) fn start_for_hosts(ready: ReadyPaths) -> io::Result<(SocketAddr, Ques
     })
 }
 
-fn launch(
-    name: &str,
-    address: SocketAddr,
-    make: impl FnOnce(Asker) -> Service,
-) -> io::Result<(SocketAddr, Questions)> {
+fn launch(name: &str, address: SocketAddr, make: impl FnOnce(Asker) -> Service) -> io::Result<(SocketAddr, Questions)> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;

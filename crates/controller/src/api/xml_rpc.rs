@@ -180,7 +180,9 @@ mod tests {
     use super::*;
 
     fn call(params: &str) -> Result<Call, Fault> {
-        read_call(format!("<?xml version='1.0'?><methodCall><methodName>M</methodName>{params}</methodCall>").as_bytes())
+        read_call(
+            format!("<?xml version='1.0'?><methodCall><methodName>M</methodName>{params}</methodCall>").as_bytes(),
+        )
     }
 
     fn value(text: &str) -> Result<Value, Fault> {

@@ -105,7 +105,11 @@ fn serve(what: &str, ready: impl FnOnce(u16, Option<u16>)) -> Result<(), String>
             Ok::<_, std::io::Error>((listener.local_addr()?.port(), listener))
         };
         let (port, listener) = listen().map_err(|problem| problem.to_string())?;
-        let second = if what == "learning" { None } else { Some(start_for_hosts(paths()?).map_err(|problem| problem.to_string())?) };
+        let second = if what == "learning" {
+            None
+        } else {
+            Some(start_for_hosts(paths()?).map_err(|problem| problem.to_string())?)
+        };
         let second = second.map(|(address, questions)| {
             tokio::task::spawn_local(answer(shared.clone(), questions));
             address.port()

@@ -227,7 +227,8 @@ impl Hosts {
             }
             Said::Claim { request, assignment, src, dst, src_port } => {
                 let (request, owner) = self.application(id, request, src)?;
-                Some(Input::ClaimPath { request, owner, assignment, connection: ClaimKey { src, dst, src_port } })
+                let connection = ClaimKey { src, dst, src_port };
+                Some(Input::ClaimPath { request, owner, assignment, connection, path: None })
             }
             Said::ReleasePaths { request, assignment, src } => {
                 let (request, owner) = self.application(id, request, src)?;

@@ -1,0 +1,109 @@
+//! Parallel TCP streams in the simulator: what they come to on several paths, and what becomes of their paths.
+
+use pathloom_control::{Input, Output};
+use pathloom_model::{fabric_from_spec, Fabric, Fault, FaultKind, FaultTarget, Nanos};
+use pathloom_sim::{ControlSettings, Journal, NoTap, Outcome, SimSettings, Simulation};
+use pathloom_workload::{FlowSpec, Start, Workload};
+use std::sync::{Arc, Mutex};
+
+/// Topology A of the paper: four paths of 100 Mbit/s that share nothing.
+const TOPOLOGY_A: &str = "parallel-paths:rates=100Mbps/100Mbps/100Mbps/100Mbps,delays=1us/1us/1us/1us,host_rate=1Gbps";
+
+/// Counts what hosts ask for.
+#[derive(Clone, Default)]
+struct Asked(Arc<Mutex<[usize; 4]>>);
+
+impl Journal for Asked {
+    fn input(&mut self, _: Nanos, input: &Input) {
+        let index = match input {
+            Input::AssignPaths { .. } => 0,
+            Input::ClaimPath { .. } => 1,
+            Input::ReleasePaths { .. } => 2,
+            _ => return,
+        };
+        self.0.lock().unwrap()[index] += 1;
+    }
+
+    fn output(&mut self, _: Nanos, output: &Output) {
+        if matches!(output, Output::Released { answer: Ok(()), .. }) {
+            self.0.lock().unwrap()[3] += 1;
+        }
+    }
+}
+
+fn settings(fabric: Fabric, scheme: &str, sizes: &[u64], faults: Vec<Fault>) -> SimSettings {
+    let spec = pathloom_schemes::parse(scheme).unwrap();
+    let (src, dst) = (fabric.hosts()[0], fabric.hosts()[fabric.hosts().len() - 1]);
+    let start = Start::At(Nanos::from_millis(10));
+    let flow = |&size: &u64| FlowSpec { start: start.clone(), src, dst, size_bytes: Some(size), coflow: None };
+    let flows = sizes.iter().map(flow).collect();
+    SimSettings {
+        workload: Arc::new(Workload { flows, description: String::new(), notes: Vec::new() }),
+        central: spec.central(1),
+        successor: None,
+        transport: spec.transport().clone(),
+        control: ControlSettings::default(),
+        duration: Nanos::from_secs(20),
+        drain: 5,
+        faults,
+        seed: 1,
+        fabric: Arc::new(fabric),
+    }
+}
+
+fn run(settings: SimSettings) -> (Outcome, [usize; 4]) {
+    let asked = Asked::default();
+    let mut simulation = Simulation::with_tap(settings, NoTap, Some(Box::new(asked.clone()))).unwrap();
+    simulation.advance(simulation.end());
+    let outcome = simulation.outcome();
+    assert!(outcome.conserves_packets() && outcome.packets.misdelivered == 0, "{:?}", outcome.packets);
+    let asked = *asked.0.lock().unwrap();
+    (outcome, asked)
+}
+
+fn fct_s(outcome: &Outcome) -> f64 {
+    let flow = &outcome.flows[0];
+    (flow.finish.expect("it finished") - flow.start.unwrap()).as_secs_f64()
+}
+
+#[test]
+fn four_streams_on_four_paths_are_nearly_four_times_as_fast_as_on_one() {
+    let fabric = || fabric_from_spec(TOPOLOGY_A).unwrap();
+    let (all, asked) = run(settings(fabric(), "parallel-tcp", &[100_000_000], Vec::new()));
+    assert_eq!(asked, [1, 4, 1, 1], "assignment, claims, release");
+    let (one, _) = run(settings(fabric(), "parallel-tcp:policy=single", &[100_000_000], Vec::new()));
+    let (all, one) = (fct_s(&all), fct_s(&one));
+    assert!(one / all > 3.8, "{all} s on four paths, {one} s on one");
+}
+
+#[test]
+fn streams_are_as_many_as_there_are_bytes_and_every_transfer_releases_its_paths() {
+    let fabric = fabric_from_spec("fat-tree:k=4,rate=100Mbps").unwrap();
+    let sizes = [1, 3, 100_000, 5_000_000];
+    let (outcome, asked) = run(settings(fabric, "parallel-tcp:streams=8", &sizes, Vec::new()));
+    assert!(outcome.flows.iter().all(|flow| flow.finish.is_some()));
+    assert_eq!(outcome.flows.iter().map(|flow| flow.delivered_bytes).collect::<Vec<_>>(), sizes);
+    assert_eq!(asked, [4, 1 + 3 + 8 + 8, 4, 4]);
+}
+
+#[test]
+fn streams_leave_a_dead_path() {
+    let fabric = fabric_from_spec(TOPOLOGY_A).unwrap();
+    let source = fabric.attachments()[0].tor;
+    let cable = fabric.switch_cables().find(|&link| fabric.link(link).from == source).unwrap();
+    let fault =
+        Fault { at: Nanos::from_secs(1), kind: FaultKind::Carrier { target: FaultTarget::Cable(cable), up: false } };
+    let (outcome, asked) = run(settings(fabric, "parallel-tcp", &[100_000_000], vec![fault]));
+    assert_eq!(asked, [1, 4, 1, 1]);
+    // The stream of the dead path shares another one.
+    assert!((2.0..6.0).contains(&fct_s(&outcome)), "{} s", fct_s(&outcome));
+}
+
+#[test]
+fn without_a_controller_streams_take_the_default_routes() {
+    let fabric = fabric_from_spec(TOPOLOGY_A).unwrap();
+    let fault = Fault { at: Nanos::from_millis(1), kind: FaultKind::ControllerKill };
+    let (outcome, asked) = run(settings(fabric, "parallel-tcp", &[10_000_000], vec![fault]));
+    assert_eq!(asked, [0, 0, 0, 0]);
+    assert!((1.8..2.5).contains(&fct_s(&outcome)), "{} s, of these 1 s without an answer", fct_s(&outcome));
+}
