@@ -27,8 +27,8 @@ FIGURE_5 = {
 """Seconds for 2 GB at 50 Mbit/s by latency in ms, with 1, 2, ... streams."""
 
 TOPOLOGY_B = [
-    Route(50e6, 0.026, {"SW1-SW2": 100e6}),
-    Route(50e6, 0.026, {"SW1-SW2": 100e6}),
+    Route(15e6, 0.090, {"SW1-SW2": 100e6}),
+    Route(10e6, 0.130, {"SW1-SW2": 100e6}),
     Route(100e6, 0.120),
 ]
 

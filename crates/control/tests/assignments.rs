@@ -183,6 +183,39 @@ fn connections_take_the_paths_that_were_claimed_for_them() {
     }
 }
 
+/// Of 10,000 claims, one in ten gets its connection. Some applications release their assignment, the others never do; some
+/// connections say goodbye, the others fall silent.
+#[test]
+fn ten_thousand_claims_leave_no_rule_behind() {
+    let limits = AssignmentLimits { most: 100, most_per_owner: 100, most_claims: 500, ..LIMITS };
+    let config = Config { assignments: limits, ..Config::default() };
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4").unwrap());
+    let mut applications = Applications { world: World::new(fabric, LABEL, config, 1), request: 0 };
+    let mut port = 2000;
+    for round in 0..25 {
+        let Assigned { assignment, .. } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
+        applications.world.traffic(ms(20));
+        let mut opened = Vec::new();
+        for number in 0..400 {
+            port += 1;
+            applications.claim("me", assignment, port).unwrap();
+            if number % 10 == 0 {
+                applications.open(port);
+                opened.push(port);
+            }
+        }
+        applications.world.pass(ms(200));
+        assert_eq!(applications.bound().len(), 2 * opened.len());
+        if round % 2 == 0 {
+            applications.release("me", assignment).unwrap();
+        }
+        opened.iter().for_each(|&port| applications.close(port, round % 3 == 0));
+        applications.world.pass(Nanos::from_secs(15));
+    }
+    applications.world.pass(Nanos::from_secs(30));
+    applications.nothing_is_lost_or_left();
+}
+
 #[test]
 fn a_released_assignment_cuts_no_connection() {
     let mut applications = Applications::fat_tree(LABEL);

@@ -87,6 +87,15 @@ fn streams_are_as_many_as_there_are_bytes_and_every_transfer_releases_its_paths(
 }
 
 #[test]
+fn a_fast_path_carries_more() {
+    let fabric = fabric_from_spec("parallel-paths:rates=100Mbps/20Mbps,delays=1ms,host_rate=1Gbps").unwrap();
+    let scheme = "parallel-tcp:paths=2,streams=2,policy=round-robin";
+    let (outcome, _) = run(settings(fabric, scheme, &[60_000_000], Vec::new()));
+    // 4.2 s if both paths are full all the time, 12.5 s if each carried one half.
+    assert!((4.1..4.8).contains(&fct_s(&outcome)), "{} s", fct_s(&outcome));
+}
+
+#[test]
 fn streams_leave_a_dead_path() {
     let fabric = fabric_from_spec(TOPOLOGY_A).unwrap();
     let source = fabric.attachments()[0].tor;

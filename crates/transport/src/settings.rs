@@ -324,6 +324,16 @@ mod tests {
     }
 
     #[test]
+    fn parallel_streams_keep_what_makes_them_parallel() {
+        let parse = |text: &str| TransportSpec::parse(text).unwrap();
+        let spec = Spec::parse("scheme", "parallel-tcp:streams=7").unwrap();
+        let own = TransportSpec::Streams(StreamSettings::read(&spec, Settings::default()).unwrap());
+        let cubic = own.clone().refined_by(parse("cubic")).unwrap();
+        assert_eq!((cubic.name(), cubic.streams().unwrap().streams), ("cubic", 7));
+        assert!(own.refined_by(parse("mptcp")).unwrap_err().contains("expected a TCP"));
+    }
+
+    #[test]
     fn names_what_is_wrong() {
         let message = |text: &str| TransportSpec::parse(text).unwrap_err().to_string();
         assert!(message("newrno").contains("did you mean `newreno`"));

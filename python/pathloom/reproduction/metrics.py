@@ -186,6 +186,12 @@ def _makespan_share(run: RunData, takes: Takes) -> float | None:
     return 800.0 * float(run.flows["size_bytes"].sum()) / time_s / takes.level if time_s and takes.level else None
 
 
+def _goodput(run: RunData, takes: Takes) -> float | None:
+    """All payload over the time until the last flow is complete, in Mbit/s."""
+    time_s = _makespan(run, takes)
+    return 8e-6 * float(run.flows["size_bytes"].sum()) / time_s if time_s else None
+
+
 def _busy(run: RunData, _takes: Takes) -> float | None:
     """Share of the run that the controller was busy, as modelled, in per cent."""
     return _times(100.0, run.summary["control"]["busy_share"])
@@ -275,6 +281,7 @@ BOUNDS = {
     "worst_share": "at most",
     "shares_at_least": "at most",
     "makespan_share": "at most",
+    "goodput": "at most",
 }
 """What unfinished flows leave of a metric, which counts them with the time they have had."""
 
@@ -304,6 +311,7 @@ METRICS: dict[str, Metric] = {
     "unfinished": _unfinished,
     "makespan": _makespan,
     "makespan_share": _makespan_share,
+    "goodput": _goodput,
     "busy": _busy,
     "messages": _messages,
     "rules_max": _rules_max,
