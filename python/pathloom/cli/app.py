@@ -22,8 +22,8 @@ from pathloom.cli import (
     lab,
     lists,
     reproduce,
-    sweep,
     streams,
+    sweep,
 )
 from pathloom.cli.encoding import as_text, is_text
 from pathloom.cli.options import show_help_if_alone
