@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pathloom.experiments.loading import Loaded, load
     from pathloom.experiments.result import Result
     from pathloom.experiments.settings import Settings
+    from pathloom.experiments.sweep import sweep
+    from pathloom.experiments.sweep_result import SweepResult
     from pathloom.fabrics import (
         Fabric,
         diamond,
@@ -63,6 +65,8 @@ _HOMES = {
     "pathloom.experiments.loading": ["Loaded", "load"],
     "pathloom.experiments.result": ["Result"],
     "pathloom.experiments.settings": ["Settings"],
+    "pathloom.experiments.sweep": ["sweep"],
+    "pathloom.experiments.sweep_result": ["SweepResult"],
     "pathloom.fabrics": [
         "Fabric",
         "diamond",
@@ -101,6 +105,7 @@ __all__ = [
     "SchemeError",
     "SchemeWarning",
     "Settings",
+    "SweepResult",
     "__version__",
     "all_reduce",
     "all_to_all",
@@ -121,6 +126,7 @@ __all__ = [
     "on_off",
     "parallel_paths",
     "run",
+    "sweep",
     "three_layer",
     "vl2",
     "web_search",

@@ -14,6 +14,7 @@ import synthetic
 from pathloom._core import PathloomError
 from pathloom.cli.compare import Delivery, deliver, print_result
 from pathloom.errors import ToolError
+from pathloom.experiments.api import compare
 from pathloom.experiments.folder import PLOT_KINDS, OutFolder, replace_files, write_whole
 from pathloom.experiments.result import FILES, Result
 from pathloom.experiments.stats import ci95
@@ -44,6 +45,18 @@ def test_the_promised_keys_are_there(fabric: Fabric) -> None:
             assert names <= set(row[key]), key
             assert all(isinstance(row[key][name], int | float) for name in names)
         assert [run["run"] for run in row["runs"]] == [1, 2, 3]
+
+
+def test_jains_index_tells_how_even_flows_are(fabric: Fabric) -> None:
+    result = synthetic.result(fabric, {"ecmp": 1.0}, runs=2)
+    row = result.summary["schemes"][0]
+    for run in row["runs"]:
+        values = result.flows.filter(pl.col("run") == run["run"])["throughput"].to_list()
+        squares = sum(value**2 for value in values)
+        assert run["throughput"]["jain"] == pytest.approx(sum(values) ** 2 / (len(values) * squares))
+    assert row["throughput"]["jain"] == pytest.approx(sum(run["throughput"]["jain"] for run in row["runs"]) / 2)
+    cut = synthetic.result(fabric, {"ecmp": 1.0}, runs=1, unfinished=1).summary["schemes"][0]
+    assert cut["throughput"]["jain"] is None, "what unfinished flows come to is not known"
 
 
 def test_summary_figures_follow_from_the_tables(fabric: Fabric) -> None:
@@ -226,6 +239,7 @@ def test_every_file_of_a_result_is_known_by_name(fabric: Fabric, tmp_path: Path)
         synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, flows=16, long_lived=True),
         synthetic.result(Fabric.from_networkx(diamond().to_networkx()), {"ecmp": 1.0}, runs=1),
         synthetic.result(fabric, {"mptcp": 1.0}, runs=1, subflows=True),
+        compare(fabric="diamond", traffic="long-lived", schemes=["ecmp"], duration="10ms", runs=1, series="1ms"),
     ]
     names = {path.name for place, one in enumerate(results) for path in one.save(tmp_path / str(place), PLOT_KINDS)}
     assert names == set(FILES), "else a file of an old result stays beside new ones"

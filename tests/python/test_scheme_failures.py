@@ -68,7 +68,7 @@ def test_what_was_finished_before_it_is_kept_and_marked(cli: Cli, tmp_path: Path
 def test_keep_going_marks_table_report_and_json(cli: Cli, tmp_path: Path, loud: str) -> None:
     schemes = ["--schemes", f"spt,{loud}", "--runs", "3", "--jobs", "2"]
     done = cli("compare", *SMALL, *schemes, "--keep-going", "--out", "out")
-    assert done.code == 0
+    assert done.code == 1, "scripts learn that a scheme's own code failed"
     assert done.err.startswith(f"pathloom: warning: scheme {loud} failed ")
     assert done.err.count("Traceback") == 1 and "RuntimeError: loud 0.25" in done.err
     banner = done.out.splitlines()[0]

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import pathloom
 from conftest import Cli, tree
 from pathloom.experiments.execution import Execution
 from pathloom.experiments.store import claimed
@@ -302,6 +303,25 @@ def test_runs_are_added_until_differences_are_sure(cli: Cli, tmp_path: Path) -> 
     wide = content(tmp_path / "wide")
     fewest = [min(len(row["runs"]) for row in point["schemes"]) for point in wide["points"]]
     assert min(fewest) == 2
+
+
+def test_sweeps_from_python(cli: Cli, tmp_path: Path) -> None:
+    cli("sweep", "s.toml", "--out", "out")
+    settings = {
+        "fabric": "diamond:rate={rate}",
+        "traffic": "hadoop:load={load}",
+        "schemes": ["spt", "ecmp"],
+        "duration": "1s",
+        "runs": 2,
+        "grid": {"load": [0.3, 0.6], "rate": ["10Mbps", "20Mbps"]},
+    }
+    result = pathloom.sweep(settings, tmp_path / "mine", jobs=2)
+    assert numbers(result.json()) == content(tmp_path / "out")
+    result.save(tmp_path / "mine")
+    loaded = pathloom.load(tmp_path / "mine")
+    assert loaded.table.equals(result.table)
+    assert loaded.runs.equals(result.runs)
+    assert pathloom.sweep(tmp_path / "s.toml", tmp_path / "mine").table.equals(result.table)
 
 
 def test_precision_is_read() -> None:

@@ -63,6 +63,7 @@ FILES: list[tuple[Mapping[str, str], list[str]]] = [
     ({'traffic = "long-lived"': ""}, ["traffic is missing"]),
     ({"runs = 1": 'worlds = ["lab"]'}, ["worlds", "simulator alone"]),
     ({"runs = 1": 'fault = "down:c0"'}, ["fault", "down:c0"]),
+    ({"runs = 1": 'series = "1ms"'}, ["series", "compare and run"]),
     ({"runs = 1": 'until = "soon"'}, ["until", "`soon`", "finished"]),
     ({'["ecmp"]': '["missing.py:Own"]'}, ["missing.py", "no such file"]),
     ({'"long-lived"': '"missing.csv:load=0.2"'}, ["missing.csv", "no such file"]),

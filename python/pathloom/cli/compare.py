@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pathloom.cli import Interrupted, console
+from pathloom.cli import EXIT_ERROR, Interrupted, console
 from pathloom.cli.options import (
     IN_PYTHON,
     ControlOption,
@@ -241,7 +241,7 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, jobs: int | No
             wrappers.remove_partial()
             raise
     if result.complete:
-        return 0
+        return EXIT_ERROR if result.troubles else 0
     wrappers.remove_partial()
     if not result.outcomes and folder is not None:
         folder.give_up()

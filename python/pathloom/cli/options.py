@@ -92,7 +92,9 @@ SeriesOption = Annotated[
 ]
 KeepGoingOption = Annotated[
     bool,
-    typer.Option("--keep-going", help="Continue when a scheme in Python fails, and mark the result. Otherwise stop."),
+    typer.Option(
+        "--keep-going", help="Continue when a scheme in Python fails, mark the result, and exit with 1. Otherwise stop."
+    ),
 ]
 SeedOption = Annotated[
     str | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pathloom._core import PathloomError
-from pathloom.cli import Interrupted, console
+from pathloom.cli import EXIT_ERROR, Interrupted, console
 from pathloom.cli.options import ClusterOption, JobsOption, JsonOption, PlotsOption, plot_kinds, whole_number
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.folder import OutFolder
@@ -82,7 +82,7 @@ def sweep(
             deliver(result, folder.path, json, kinds)
     finally:
         folder.give_up()
-    return 0
+    return EXIT_ERROR if result.troubles else 0
 
 
 @contextmanager
@@ -151,7 +151,10 @@ def deliver(result: SweepResult, folder: Path, json: str | None, kinds: Sequence
     """Prints the table, or JSON in its place, and fills the folder."""
     for trouble in result.troubles:
         console.say(f"pathloom: warning: {trouble}")
-    result.save(folder, kinds)
+    try:
+        result.save(folder, kinds)
+    except PathloomError as error:
+        raise bad_input(f"{error}; all runs are kept in {folder}; the same command goes on from here") from None
     if json is not None:
         console.put_json(json, result.json())
     if json != console.STDOUT:

@@ -35,6 +35,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
             **_mean_over(runs, "throughput", "mean"),
             "ci95": ci95(_known(run["throughput"]["mean"] for run in runs)),
             **_lowest_throughputs(flows),
+            "jain": mean(_known(run["throughput"]["jain"] for run in runs)),
         },
         "fct_s": {
             **_mean_over(runs, "fct_s", "mean"),
@@ -76,7 +77,11 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
     return {
         "run": one.job.run,
         "seed": one.job.seed,
-        "throughput": {**_mean_of(flows, "throughput", "mean"), **_lowest_throughputs(flows)},
+        "throughput": {
+            **_mean_of(flows, "throughput", "mean"),
+            **_lowest_throughputs(flows),
+            "jain": _fairness(flows),
+        },
         "fct_s": fct_figures(flows),
         "flows": flow_counts(flows),
         "unfinished": unfinished(flows)["flow"].to_list(),
@@ -176,6 +181,15 @@ def _lowest_throughputs(flows: pl.DataFrame) -> dict[str, float | bool | None]:
     exact, bounds = _values(flows, "throughput")
     least, low = (bounded_percentile(exact, bounds, 0.0, share) for share in (0.0, 0.05))
     return {**_marked("min", *least), **_marked("p5", *low)}
+
+
+def _fairness(flows: pl.DataFrame) -> float | None:
+    """Jain's index of the throughput of flows (DEC-TR-301, 1984), 1/n to 1; None where flows are unfinished."""
+    exact, bounds = _values(flows, "throughput")
+    squares = math.fsum(value * value for value in exact)
+    if bounds or squares == 0:
+        return None
+    return math.fsum(exact) ** 2 / (len(exact) * squares)
 
 
 def _marked(name: str, value: float | None, censored: bool | None) -> dict[str, float | bool | None]:

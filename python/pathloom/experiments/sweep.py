@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from pathloom.errors import bad_input
 from pathloom.experiments.execution import Execution, RunOutcome, Wrappers
 from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme
 from pathloom.experiments.result import Result
-from pathloom.experiments.store import Store
+from pathloom.experiments.store import Store, claimed
 from pathloom.experiments.sweep_plan import Point, SweepPlan, at_point
 from pathloom.experiments.sweep_result import PointResult, SweepResult
 from pathloom.experiments.until import Precision, uncertainty
-from pathloom.experiments.workers import Ended, Progress, Runner, Work, interruptible
+from pathloom.experiments.workers import Ended, Progress, Runner, Threads, Work, default_threads, interruptible
 from pathloom.fabrics import Fabric
 from pathloom.specs import is_python_spec
 
@@ -37,6 +39,49 @@ class Prepared:
     inputs: Inputs
     sure: float | None = None
     """How wide the widest interval is, where that was asked for."""
+
+
+def sweep(
+    settings: Mapping[str, Any] | str | Path,
+    out: str | Path,
+    *,
+    until: str | None = None,
+    jobs: int | None = None,
+) -> SweepResult:
+    """Compares schemes at every point of a grid; see docs/sweeps.md.
+
+    Finished runs are kept in `out`, and calling it again does only what is missing. `SweepResult.save` writes tables,
+    plots and report.
+
+    Args:
+        settings: what a sweep's file holds, with `grid` as a dict of lists; or the path of such a file.
+        out: folder of finished runs.
+        until: `"ci=2%"` adds runs until differences are that sure.
+        jobs: threads; by default one per core. The result does not depend on it.
+
+    Raises:
+        PathloomError: on bad input, or when another process uses the folder.
+        SchemeError: when a scheme written in Python failed.
+        KeyboardInterrupt: after a Ctrl-C.
+
+    """
+    if jobs is not None and jobs < 1:
+        raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
+    plan = SweepPlan.of(settings) if isinstance(settings, Mapping) else SweepPlan.read(Path(settings))
+    precision = Precision.parse(until) if until is not None else None
+    with claimed(Path(out)) as store:
+        ready = Sweep(plan, store, precision)
+        ended = ready.carry_out(Threads(jobs or default_threads()), _unwatched)
+        if ended.failure is not None:
+            raise ended.failure
+        if ended.interrupted:
+            raise KeyboardInterrupt
+        return ready.result()
+
+
+@contextmanager
+def _unwatched(_sweep: Sweep, _works: Sequence[Work]) -> Iterator[Progress]:
+    yield lambda _work, _share: None
 
 
 class Sweep:

@@ -76,6 +76,8 @@ class SweepPlan:
         for combination in itertools.product(*grid.values()):
             at = dict(zip(grid, combination, strict=True))
             points.append(Point(at, _settings(template, at, source)))
+        if "series" in template:
+            raise bad_input(f"{source}: series: is for compare and run; leave it out")
         if any(point.settings.worlds != (SIM,) for point in points):
             raise bad_input(f"{source}: worlds: a sweep runs in the simulator alone; leave it out")
         return cls(template, grid, tuple(points), source)
