@@ -17,7 +17,6 @@ from pathloom.report.drawing import draw_to_file
 
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?<=\]\()((?:\.\./)+[^)#\s]+)(?=[)#])")
-COLUMNS = re.compile(r"^<!-- columns: (\w+) -->$", re.MULTILINE)
 FABRICS = {
     "fat-tree": "fat-tree:k=4",
     "leaf-spine": "leaf-spine:spines=4,leaves=4,hosts=4",
@@ -47,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fills in columns of tables, and points links that leave `docs/` to the repository."""
+    """Points links that leave `docs/` to the repository."""
     folder = (Path(config.docs_dir) / page.file.src_uri).parent
 
     def outside(link: re.Match[str]) -> str:
@@ -59,4 +58,4 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         kind = "tree" if target.is_dir() else "blob"
         return f"{config.repo_url}/{kind}/main/{target.relative_to(ROOT)}" if target.is_relative_to(ROOT) else ""
 
-    return COLUMNS.sub(lambda found: reference.columns(found.group(1)), LINK.sub(outside, markdown))
+    return LINK.sub(outside, markdown)

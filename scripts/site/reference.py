@@ -1,4 +1,4 @@
-"""Reference pages that are made from the code: commands, keys of options, columns of tables."""
+"""Reference pages that are made from the code: commands and keys of options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathloom import _core
 from pathloom.cli import remote
 from pathloom.cli.app import app
 from pathloom.experiments.settings import LAB_KEYS
-from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTROL = ROOT / "crates/sim/src/settings.rs"
@@ -144,9 +143,3 @@ def _default(value: str) -> str:
     """
     time = re.fullmatch(r"Nanos::from_(\w+)\((\d+)\)", value)
     return f"{time[2]}{UNITS[time[1]]}" if time else value.rpartition("::")[2].lower().replace("_", "")
-
-
-def columns(kind: str) -> str:
-    """The columns of `flows.parquet` or `links.parquet`."""
-    schema = {"flows": FLOW_SCHEMA, "links": LINK_SCHEMA}[kind]
-    return table(["column", "type"], ([f"`{name}`", str(kind)] for name, kind in schema.items()))
