@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-IMPURE_CRATES = {"sim", "controller", "python", "testkit"}
+IMPURE_CRATES = {"sim", "controller", "hostd", "python", "testkit"}
 """`sim` drives and writes files through wrappers; `testkit` is used by tests alone."""
 
 ARROWS = {
@@ -31,6 +31,7 @@ ARROWS = {
     "openflow": {"model"},
     "discovery": {"model"},
     "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow", "discovery"},
+    "hostd": {"model"},
     "faults": {"model", "workload", "transport", "scheme", "schemes", "control", "sim"},
     "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim", "faults"},
     "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},

@@ -1,0 +1,239 @@
+//! The agent against lines as the controller writes them.
+
+use super::*;
+use serde_json::{json, Value};
+
+const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 0, 7, 1);
+
+fn flow(src_port: u16) -> FiveTuple {
+    FiveTuple { src: A, dst: B, proto: 6, src_port, dst_port: 5001 }
+}
+
+fn agent() -> Agent {
+    Agent::new(Settings { hosts: vec![A], token: None, max_flows: 4 })
+}
+
+fn lines(agent: &mut Agent) -> Vec<Value> {
+    std::iter::from_fn(|| agent.poll_line()).map(|line| serde_json::from_str(&line).unwrap()).collect()
+}
+
+fn orders(agent: &mut Agent) -> Vec<(u16, Order)> {
+    std::iter::from_fn(|| agent.poll_order()).map(|(flow, order)| (flow.src_port, order)).collect()
+}
+
+fn told(agent: &mut Agent, now: Nanos, line: &Value) {
+    agent.handle_line(now, line.to_string().as_bytes());
+}
+
+fn hold(agent: &mut Agent, now: Nanos, port: u16, lease_ms: u64) {
+    told(agent, now, &json!({"hold": {"flow": flow(port), "lease_ms": lease_ms}}));
+}
+
+fn pace(agent: &mut Agent, now: Nanos, port: u16, rate_bps: Option<u64>) {
+    told(agent, now, &json!({"pace": {"flow": flow(port), "rate_bps": rate_bps}}));
+}
+
+/// An agent with a session whose scheme wants announcements.
+fn welcomed() -> Agent {
+    let mut agent = agent();
+    agent.handle_connected();
+    assert_eq!(lines(&mut agent), [json!({"hello": {"version": 1, "hosts": ["10.0.0.1"]}})]);
+    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
+    agent
+}
+
+#[test]
+fn a_long_flow_is_announced_once_and_its_end_too() {
+    let mut agent = welcomed();
+    agent.handle_long(flow(1));
+    agent.handle_long(flow(1));
+    assert_eq!(lines(&mut agent), [json!({"announce": {"flow": flow(1), "size_bytes": null}})]);
+    agent.handle_closed(flow(1));
+    agent.handle_closed(flow(1));
+    assert_eq!(lines(&mut agent), [json!({"finish": {"flow": flow(1)}})]);
+}
+
+#[test]
+fn flows_are_announced_when_a_scheme_begins_to_want_it_and_to_each_new_session() {
+    let mut agent = agent();
+    agent.handle_long(flow(1));
+    agent.handle_connected();
+    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false}}));
+    assert_eq!(lines(&mut agent).len(), 1, "the hello alone");
+    told(&mut agent, Nanos::ZERO, &json!({"wants": {"announce": true}}));
+    let announced = json!({"announce": {"flow": flow(1), "size_bytes": null}});
+    assert_eq!(lines(&mut agent).first(), Some(&announced));
+    agent.handle_lost(Nanos::ZERO);
+    agent.handle_connected();
+    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": true}}));
+    assert_eq!(lines(&mut agent)[1], announced);
+}
+
+#[test]
+fn the_token_is_shown_in_the_hello() {
+    let mut agent = Agent::new(Settings { hosts: vec![A], token: Some("secret".into()), max_flows: 4 });
+    agent.handle_connected();
+    assert_eq!(lines(&mut agent)[0]["hello"]["token"], "secret");
+}
+
+#[test]
+fn a_hold_ends_with_its_release_or_its_lease() {
+    let mut agent = welcomed();
+    let second = Nanos::from_secs(1);
+    hold(&mut agent, Nanos::ZERO, 1, 1000);
+    hold(&mut agent, Nanos::ZERO, 2, 2000);
+    let held = orders(&mut agent);
+    assert_eq!(held[0], (1, Order { hold_until: Some(second), ..Order::default() }));
+    assert!(agent.has_holds());
+    told(&mut agent, Nanos::ZERO, &json!({"release": {"flow": flow(2)}}));
+    assert_eq!(orders(&mut agent), [(2, Order { released: true, ..Order::default() })]);
+    assert_eq!(agent.poll_timeout(), Some(second));
+    agent.handle_time(second);
+    assert_eq!(orders(&mut agent), [(1, Order { released: true, ..Order::default() })]);
+    assert!(!agent.has_holds());
+    assert_eq!(agent.counts().leases_ended, 1);
+    agent.handle_time(Nanos::from_secs(3));
+    assert!(orders(&mut agent).is_empty(), "the lease of a released flow means nothing");
+}
+
+#[test]
+fn a_renewed_lease_counts_and_none_is_longer_than_the_maximum() {
+    let mut agent = welcomed();
+    hold(&mut agent, Nanos::ZERO, 1, 1000);
+    hold(&mut agent, Nanos::from_millis(900), 1, 1000);
+    orders(&mut agent);
+    agent.handle_time(Nanos::from_millis(1000));
+    assert!(orders(&mut agent).is_empty(), "it was renewed");
+    agent.handle_time(Nanos::from_millis(1900));
+    assert_eq!(orders(&mut agent).len(), 1);
+    hold(&mut agent, Nanos::ZERO, 1, u64::MAX);
+    assert_eq!(orders(&mut agent)[0].1.hold_until, Some(LONGEST_LEASE));
+}
+
+#[test]
+fn a_lost_controller_keeps_paces_for_15_s_and_holds_for_their_leases() {
+    let mut agent = welcomed();
+    pace(&mut agent, Nanos::ZERO, 1, Some(5_000_000));
+    hold(&mut agent, Nanos::ZERO, 2, 3000);
+    orders(&mut agent);
+    let lost = Nanos::from_secs(1);
+    agent.handle_lost(lost);
+    agent.handle_lost(Nanos::from_secs(9)); // A vain attempt to connect does not prolong it.
+    agent.handle_time(Nanos::from_secs(3));
+    assert_eq!(orders(&mut agent), [(2, Order { released: true, ..Order::default() })]);
+    assert_eq!(agent.poll_timeout(), Some(Nanos::from_secs(16)));
+    agent.handle_time(Nanos::from_millis(15_999));
+    assert!(orders(&mut agent).is_empty());
+    agent.handle_time(Nanos::from_secs(16));
+    assert_eq!(orders(&mut agent), [(1, Order::default())]);
+}
+
+#[test]
+fn a_controller_that_comes_back_keeps_paces() {
+    let mut agent = welcomed();
+    agent.handle_long(flow(1));
+    pace(&mut agent, Nanos::ZERO, 1, Some(5_000_000));
+    orders(&mut agent);
+    agent.handle_lost(Nanos::from_secs(1));
+    agent.handle_connected();
+    told(&mut agent, Nanos::from_secs(2), &json!({"welcome": {"version": 1, "announce": true}}));
+    agent.handle_time(Nanos::from_secs(100));
+    assert!(orders(&mut agent).is_empty());
+}
+
+#[test]
+fn orders_of_an_earlier_agent_count_as_those_of_a_lost_controller() {
+    let mut agent = agent();
+    agent.adopt(Nanos::ZERO, flow(1), Order { pace_bps: Some(1), ..Order::default() });
+    agent.adopt(Nanos::ZERO, flow(2), Order { hold_until: Some(Nanos::from_secs(2)), ..Order::default() });
+    agent.handle_time(Nanos::from_secs(2));
+    agent.handle_time(Nanos::from_secs(15));
+    assert_eq!(orders(&mut agent), [(2, Order { released: true, ..Order::default() }), (1, Order::default())]);
+}
+
+#[test]
+fn a_closed_flow_leaves_no_order() {
+    let mut agent = welcomed();
+    agent.handle_long(flow(1));
+    hold(&mut agent, Nanos::ZERO, 1, 1000);
+    agent.handle_closed(flow(1));
+    assert_eq!(orders(&mut agent).last(), Some(&(1, Order { released: true, ..Order::default() })));
+    assert_eq!((agent.sizes(), agent.poll_timeout()), ((0, 0), None));
+}
+
+#[test]
+fn an_order_for_an_unknown_flow_goes_after_a_while() {
+    let mut agent = welcomed();
+    pace(&mut agent, Nanos::ZERO, 1, Some(1));
+    agent.handle_time(Nanos::from_secs(30));
+    assert_eq!(agent.sizes(), (0, 1));
+    agent.handle_time(Nanos::from_secs(31));
+    assert_eq!(agent.sizes(), (0, 0));
+}
+
+#[test]
+fn flows_and_orders_are_bounded_and_only_of_own_hosts() {
+    let mut agent = welcomed();
+    (0..10).for_each(|port| agent.handle_long(flow(port)));
+    (0..10).for_each(|port| pace(&mut agent, Nanos::ZERO, port, Some(1)));
+    assert_eq!((agent.sizes(), agent.counts().beyond_limit), ((4, 4), 12));
+    let foreign = FiveTuple { src: B, ..flow(1) };
+    assert!(agent.handle_announce(ProgramId(1), foreign, None).unwrap_err().contains("10.0.7.1"));
+    let mut agent = welcomed();
+    told(&mut agent, Nanos::ZERO, &json!({"pace": {"flow": foreign, "rate_bps": 1}}));
+    assert!(orders(&mut agent).is_empty());
+}
+
+#[test]
+fn a_program_announces_its_size_and_hears_its_orders() {
+    let mut agent = welcomed();
+    agent.handle_announce(ProgramId(7), flow(1), Some(1000)).unwrap();
+    agent.handle_long(flow(1));
+    assert_eq!(lines(&mut agent), [json!({"announce": {"flow": flow(1), "size_bytes": 1000}})]);
+    hold(&mut agent, Nanos::ZERO, 1, 1000);
+    let (program, line) = agent.poll_program().unwrap();
+    assert_eq!((program, line.contains("lease_ms")), (ProgramId(7), true));
+    agent.handle_finish(ProgramId(8), flow(1));
+    assert!(lines(&mut agent).is_empty(), "it is not the flow of that program");
+    agent.handle_finish(ProgramId(7), flow(1));
+    assert_eq!(lines(&mut agent), [json!({"finish": {"flow": flow(1)}})]);
+}
+
+#[test]
+fn a_program_that_ends_takes_only_flows_that_never_began() {
+    let mut agent = welcomed();
+    agent.handle_announce(ProgramId(7), flow(1), None).unwrap();
+    agent.handle_announce(ProgramId(7), flow(2), None).unwrap();
+    agent.handle_long(flow(2));
+    lines(&mut agent);
+    agent.handle_program_gone(ProgramId(7));
+    assert_eq!(lines(&mut agent), [json!({"finish": {"flow": flow(1)}})]);
+    assert_eq!(agent.sizes().0, 1);
+}
+
+#[test]
+fn lost_events_are_made_good_by_the_list_of_all_flows() {
+    let mut agent = welcomed();
+    agent.handle_long(flow(1));
+    agent.handle_long(flow(2));
+    agent.handle_announce(ProgramId(7), flow(4), None).unwrap();
+    lines(&mut agent);
+    agent.handle_all(&BTreeSet::from([flow(2), flow(3)]));
+    let said = lines(&mut agent);
+    assert_eq!(said[0], json!({"finish": {"flow": flow(1)}}));
+    assert_eq!(said[1]["announce"]["flow"]["src_port"], 3);
+    assert_eq!(said.len(), 2, "an announced transfer that has not begun stays");
+}
+
+#[test]
+fn useless_lines_change_nothing() {
+    let mut agent = welcomed();
+    for line in ["", "{}", "[1]", r#"{"hold": {"flow": 7}}"#, r#"{"later": {}}"#] {
+        agent.handle_line(Nanos::ZERO, line.as_bytes());
+    }
+    assert!(orders(&mut agent).is_empty());
+    assert_eq!(agent.counts().useless_lines, 4);
+    told(&mut agent, Nanos::ZERO, &json!({"refused": {"why": "another connection speaks for its hosts now"}}));
+    assert!(agent.take_refusal().unwrap().contains("another"));
+}

@@ -1,0 +1,317 @@
+//! The kernel by BPF: loads the programs of `bpf/hostd.bpf.c`, attaches them to a cgroup, and reads and writes their
+//! maps.
+//!
+//! Maps and attachments are pinned in a BPF file system. If the agent is killed, the programs stay and let go of
+//! everything by themselves: holds end with their leases, and paces when nobody has moved `alive_until_ns` on. The next
+//! agent takes the maps over and replaces the programs.
+
+use crate::agent::Order;
+use crate::layout::{
+    payload_rate, wire_rate, Event, Flow, KernelOrder, Key, Place, Settings, COUNTERS, MAX_PREFIXES, NO_PACE, UNTOLD,
+};
+use crate::namespaces::Namespace;
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
+use aya::programs::links::FdLink;
+use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, SockOps};
+use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use pathloom_model::{FiveTuple, Nanos};
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The compiled programs; empty if clang was missing.
+static PROGRAMS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hostd.bpf.o"));
+/// Maps that outlive the agent.
+const PINNED: [&str; 6] = ["settings_map", "places", "orders", "limits", "flows", "counters"];
+/// Folder of the pins. The number changes with the layout of the maps.
+const PIN_FOLDER: &str = "pathloom-hostd-1";
+const LINKS: [&str; 2] = ["link-connections", "link-hold"];
+
+#[allow(unsafe_code)]
+mod pod {
+    use super::{Flow, KernelOrder, Key, Place, Pod, Settings};
+    // SAFETY: all are `repr(C)`, of integers, and without padding (tested in `layout.rs`).
+    unsafe impl Pod for Key {}
+    unsafe impl Pod for Place {}
+    unsafe impl Pod for Settings {}
+    unsafe impl Pod for KernelOrder {}
+    unsafe impl Pod for Flow {}
+}
+
+/// Where and how the programs run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The cgroup (version 2) whose processes' connections are seen.
+    pub cgroup: PathBuf,
+    /// A mounted BPF file system.
+    pub pins: PathBuf,
+    /// Acknowledged bytes from which a connection is long.
+    pub threshold_bytes: u64,
+    /// The label as a TOS byte; 0 for none.
+    pub tos: u8,
+    /// Address and length of prefixes of the fabric.
+    pub prefixes: Vec<(u32, u8)>,
+}
+
+/// Something that the programs have seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// A connection has become long; the flag says whether it is labelled.
+    Long(FiveTuple, bool),
+    /// A long connection is closed.
+    Closed(FiveTuple),
+}
+
+type Anyhow<T> = Result<T, Box<dyn Error>>;
+
+/// The loaded programs and their maps.
+pub struct Bpf {
+    ebpf: Ebpf,
+    settings: Array<MapData, Settings>,
+    orders: HashMap<MapData, Key, KernelOrder>,
+    flows: HashMap<MapData, Key, Flow>,
+    counters: PerCpuArray<MapData, u64>,
+    events: RingBuf<MapData>,
+    in_force: Settings,
+    untold: u64,
+    _links: [FdLink; 2],
+}
+
+impl Bpf {
+    /// Whether the programs were compiled at all.
+    pub fn is_built() -> bool {
+        !PROGRAMS.is_empty()
+    }
+
+    /// Loads the programs and attaches them in place of those of an earlier agent. The error is one line.
+    pub fn start(setup: &Setup, places: &[(u64, u32)]) -> Result<Bpf, String> {
+        if !Bpf::is_built() {
+            return Err("this program was built without clang, so it has no BPF programs".into());
+        }
+        Bpf::try_start(setup, places).map_err(|problem| describe(problem.as_ref()))
+    }
+
+    fn try_start(setup: &Setup, places: &[(u64, u32)]) -> Anyhow<Bpf> {
+        let folder = setup.pins.join(PIN_FOLDER);
+        fs::create_dir_all(&folder).map_err(|problem| format!("{}: {problem}", folder.display()))?;
+        let mut loader = EbpfLoader::new();
+        for name in PINNED {
+            loader.map_pin_path(name, folder.join(name));
+        }
+        let mut ebpf = loader.load(PROGRAMS)?;
+        let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| format!("the programs have no map {name}"));
+        let (settings, orders) = (Array::try_from(map("settings_map")?)?, HashMap::try_from(map("orders")?)?);
+        let (flows, counters) = (HashMap::try_from(map("flows")?)?, PerCpuArray::try_from(map("counters")?)?);
+        let events = RingBuf::try_from(map("events")?)?;
+        // The loaded programs hold the maps; until then this process must.
+        let _places = write_places(map("places")?, places)?;
+        let links = attach(&mut ebpf, &setup.cgroup, &folder)?;
+        let mut bpf = Bpf {
+            ebpf,
+            settings,
+            orders,
+            flows,
+            counters,
+            events,
+            in_force: first_settings(setup),
+            untold: 0,
+            _links: links,
+        };
+        bpf.untold = bpf.counter(UNTOLD);
+        bpf.settings.set(0, bpf.in_force, 0)?;
+        Ok(bpf)
+    }
+
+    /// Descriptor that is readable when there are events.
+    pub fn events_fd(&self) -> io::Result<OwnedFd> {
+        self.events.as_fd().try_clone_to_owned()
+    }
+
+    /// Takes the events.
+    pub fn take_events(&mut self) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        while let Some(item) = self.events.next() {
+            if let Some(event) = read_event(&item) {
+                let flow = event.key.five_tuple();
+                seen.push(match event.closed {
+                    0 => Seen::Long(flow, event.flow.labelled != 0),
+                    _ => Seen::Closed(flow),
+                });
+            }
+        }
+        seen
+    }
+
+    /// Whether events were lost since the last call.
+    pub fn lost_events(&mut self) -> bool {
+        let untold = self.counter(UNTOLD);
+        std::mem::replace(&mut self.untold, untold) != untold
+    }
+
+    /// All long flows of now.
+    pub fn flows(&self) -> Vec<(FiveTuple, Flow)> {
+        self.flows.iter().flatten().map(|(key, flow)| (key.five_tuple(), flow)).collect()
+    }
+
+    /// All orders of now.
+    pub fn orders(&self) -> Vec<(FiveTuple, Order)> {
+        let order = |order: KernelOrder| Order {
+            pace_bps: wire_rate(order.pace),
+            hold_until: (order.hold_until_ns > 0).then_some(Nanos(order.hold_until_ns)),
+            released: false,
+        };
+        self.orders.iter().flatten().map(|(key, kept)| (key.five_tuple(), order(kept))).collect()
+    }
+
+    /// Writes an order. A sweep is needed afterwards if it is a release or a pace for a flow that is silent.
+    pub fn order(&mut self, flow: &FiveTuple, order: &Order) -> Result<(), String> {
+        let key = Key::new(flow);
+        let mss = self.flows.get(&key, 0).ok().map(|flow| flow.mss);
+        let kernel = KernelOrder {
+            hold_until_ns: order.hold_until.map_or(0, |until| until.0),
+            pace: payload_rate(order.pace_bps, mss),
+            kick: order.released.into(),
+        };
+        self.orders.insert(key, kernel, 0).map_err(|problem| describe(&problem))
+    }
+
+    /// Removes an order, if it has no effect any more.
+    pub fn forget(&mut self, flow: &FiveTuple) {
+        let key = Key::new(flow);
+        let idle = |order: KernelOrder| order.pace == NO_PACE && order.hold_until_ns == 0 && order.kick == 0;
+        // A connection that had a pace needs the order to get its own limit back; its close removes the order.
+        if self.orders.get(&key, 0).is_ok_and(idle) && self.flows.get(&key, 0).is_err() {
+            let _ = self.orders.remove(&key);
+        }
+    }
+
+    /// Tells the programs whether there are orders and holds, and until when they count.
+    pub fn settings(&mut self, orders: bool, holds: bool, alive_until: Nanos) -> Result<(), String> {
+        let wanted =
+            Settings { orders: orders.into(), holds: holds.into(), alive_until_ns: alive_until.0, ..self.in_force };
+        if wanted != self.in_force {
+            self.settings.set(0, wanted, 0).map_err(|problem| describe(&problem))?;
+            self.in_force = wanted;
+        }
+        Ok(())
+    }
+
+    /// Walks all TCP sockets of a namespace: those older than the programs take part from now on, and orders apply to
+    /// silent ones.
+    pub fn sweep(&mut self, namespace: &Namespace) -> Result<(), String> {
+        let mut walk = || -> Anyhow<()> {
+            let program: &mut Iter = self.ebpf.program_mut("sweep").ok_or("there is no program sweep")?.try_into()?;
+            let id = program.attach()?;
+            let link = program.take_link(id)?;
+            let mut file = namespace.inside(|| link.into_file())??;
+            // The program writes nothing; reading to the end is what runs it.
+            file.read_to_end(&mut Vec::new())?;
+            Ok(())
+        };
+        walk().map_err(|problem| describe(problem.as_ref()))
+    }
+
+    /// The counters of the programs by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        COUNTERS.iter().zip(0..).map(|(&name, index)| (name, self.counter(index))).collect()
+    }
+
+    fn counter(&self, index: u32) -> u64 {
+        self.counters.get(&index, 0).map_or(0, |values| values.iter().sum())
+    }
+}
+
+/// Removes the pins of an earlier agent, and with them its programs. Says whether there were any.
+pub fn clean(pins: &Path) -> io::Result<bool> {
+    let folder = pins.join(PIN_FOLDER);
+    let names = LINKS.iter().chain(&PINNED);
+    for name in names {
+        match fs::remove_file(folder.join(name)) {
+            Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
+            _ => {}
+        }
+    }
+    match fs::remove_dir(&folder) {
+        Ok(()) => Ok(true),
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(problem) => Err(problem),
+    }
+}
+
+fn first_settings(setup: &Setup) -> Settings {
+    let mut prefixes = [[0; 2]; MAX_PREFIXES];
+    for (slot, &(address, length)) in prefixes.iter_mut().zip(&setup.prefixes) {
+        let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+        *slot = [(address & mask).to_be(), mask.to_be()];
+    }
+    Settings {
+        threshold_bytes: setup.threshold_bytes,
+        alive_until_ns: 0,
+        tos: setup.tos.into(),
+        orders: 0,
+        holds: 0,
+        prefix_count: setup.prefixes.len().min(MAX_PREFIXES) as u32,
+        prefixes,
+    }
+}
+
+/// Makes the map of places have these and no others: namespaces of earlier hosts may be gone.
+fn write_places(map: Map, places: &[(u64, u32)]) -> Anyhow<HashMap<MapData, Place, u32>> {
+    let mut map: HashMap<MapData, Place, u32> = HashMap::try_from(map)?;
+    let wanted: Vec<_> =
+        places.iter().map(|&(netns, address)| Place { netns, address: address.to_be(), zero: 0 }).collect();
+    let old: Vec<Place> = map.keys().flatten().filter(|place| !wanted.contains(place)).collect();
+    old.iter().for_each(|place| drop(map.remove(place)));
+    wanted.iter().try_for_each(|place| map.insert(place, 1, 0))?;
+    Ok(map)
+}
+
+/// Loads and attaches the programs beside those of others (a link is never the only one), then removes the attachments of an earlier agent: no connection goes unseen.
+fn attach(ebpf: &mut Ebpf, cgroup: &Path, folder: &Path) -> Anyhow<[FdLink; 2]> {
+    let btf = Btf::from_sys_fs()?;
+    let group = File::open(cgroup).map_err(|problem| format!("cgroup {}: {problem}", cgroup.display()))?;
+    let sweep: &mut Iter = ebpf.program_mut("sweep").ok_or("there is no program sweep")?.try_into()?;
+    sweep.load("tcp", &btf)?;
+    let hold: &mut CgroupSkb = ebpf.program_mut("hold").ok_or("there is no program hold")?.try_into()?;
+    hold.load()?;
+    let id = hold.attach(&group, CgroupSkbAttachType::Egress, CgroupAttachMode::Single)?;
+    let hold = FdLink::try_from(hold.take_link(id)?)?;
+    let seen: &mut SockOps = ebpf.program_mut("connections").ok_or("there is no program connections")?.try_into()?;
+    seen.load()?;
+    let id = seen.attach(&group, CgroupAttachMode::Single)?;
+    let seen = FdLink::try_from(seen.take_link(id)?)?;
+    Ok([pin(seen, &folder.join(LINKS[0]))?, pin(hold, &folder.join(LINKS[1]))?])
+}
+
+fn pin(link: FdLink, place: &Path) -> Anyhow<FdLink> {
+    match fs::remove_file(place) {
+        Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem.into()),
+        _ => {}
+    }
+    Ok(link.pin(place)?.into())
+}
+
+#[allow(unsafe_code)]
+fn read_event(bytes: &[u8]) -> Option<Event> {
+    if bytes.len() < size_of::<Event>() {
+        return None;
+    }
+    // SAFETY: the length was checked, any bytes make an `Event`, and the read needs no alignment.
+    Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
+/// One line of an error and its causes.
+fn describe(problem: &(dyn Error + 'static)) -> String {
+    let mut words = problem.to_string();
+    let mut cause = problem.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !words.contains(&said) {
+            words = format!("{words}: {said}");
+        }
+        cause = next.source();
+    }
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,227 @@
+//! How the agent reaches the kernel: by BPF, or without it by the socket list.
+
+use crate::agent::Order;
+use crate::bpf::{Bpf, Seen, Setup};
+use crate::config::{BpfUse, Config};
+use crate::namespaces::Namespace;
+use crate::sockets::{self, SocketList};
+use pathloom_model::{FiveTuple, Nanos};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// News of flows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct News {
+    /// What has happened.
+    pub seen: Vec<Seen>,
+    /// All flows, if events were lost.
+    pub all: Option<BTreeSet<FiveTuple>>,
+}
+
+/// The kernel.
+pub struct Kernel {
+    namespaces: Vec<Namespace>,
+    /// Namespace of each address.
+    places: BTreeMap<std::net::Ipv4Addr, usize>,
+    lists: Vec<SocketList>,
+    bpf: Option<Bpf>,
+    threshold_bytes: u64,
+    tos: u8,
+    /// Long flows of the socket list.
+    known: BTreeSet<FiveTuple>,
+    /// Labels set in other processes' sockets.
+    labelled: u64,
+    orders: BTreeSet<FiveTuple>,
+}
+
+impl Kernel {
+    /// Opens the namespaces and starts the programs. Without BPF, `say` gets one line with the reason.
+    pub fn start(config: &Config, say: impl FnOnce(&str)) -> Result<Kernel, String> {
+        let (namespaces, places) = open_namespaces(config)?;
+        let tos = config.flows.dscp << 2;
+        let setup = Setup {
+            cgroup: config.kernel.cgroup.clone(),
+            pins: config.kernel.bpf_fs.clone(),
+            threshold_bytes: config.flows.threshold_bytes,
+            tos,
+            prefixes: config.prefixes()?,
+        };
+        let pairs: Vec<_> =
+            places.iter().map(|(&address, &index)| (namespaces[index].cookie, u32::from(address))).collect();
+        let bpf = match config.kernel.bpf {
+            BpfUse::Off => {
+                say("kernel.bpf = \"off\": flows are announced and labelled, but not paced or held");
+                None
+            }
+            wanted => match Bpf::start(&setup, &pairs) {
+                Ok(bpf) => Some(bpf),
+                Err(why) if wanted == BpfUse::Required => return Err(format!("BPF is not available: {why}")),
+                Err(why) => {
+                    say(&format!(
+                        "BPF is not available ({why}): the socket list is read, and flows are announced and labelled, \
+                         but not paced or held"
+                    ));
+                    None
+                }
+            },
+        };
+        let lists = namespaces.iter().map(SocketList::open).collect::<Result<_, _>>();
+        let lists = lists.map_err(|problem| format!("the socket list cannot be read: {problem}"))?;
+        let threshold_bytes = setup.threshold_bytes;
+        let (known, orders) = (BTreeSet::new(), BTreeSet::new());
+        let mut kernel = Kernel { namespaces, places, lists, bpf, threshold_bytes, tos, known, labelled: 0, orders };
+        kernel.sweep_all()?;
+        Ok(kernel)
+    }
+
+    /// Whether holds and paces are carried out.
+    pub fn enforces(&self) -> bool {
+        self.bpf.is_some()
+    }
+
+    /// Descriptor that is readable when there is news; `None` if [`Kernel::news`] must be called periodically.
+    pub fn events_fd(&self) -> io::Result<Option<OwnedFd>> {
+        self.bpf.as_ref().map(Bpf::events_fd).transpose()
+    }
+
+    /// What an earlier agent has left: long flows, and orders.
+    pub fn inherited(&mut self) -> (Vec<FiveTuple>, Vec<(FiveTuple, Order)>) {
+        let Some(bpf) = &self.bpf else { return (Vec::new(), Vec::new()) };
+        let (flows, orders) = (bpf.flows().into_iter().map(|(flow, _)| flow).collect(), bpf.orders());
+        self.orders = orders.iter().map(|&(flow, _)| flow).collect();
+        (flows, orders)
+    }
+
+    /// What has happened to flows since the last call.
+    pub fn news(&mut self) -> Result<News, String> {
+        let Some(bpf) = &mut self.bpf else { return self.read_lists() };
+        let seen = bpf.take_events();
+        let all = bpf.lost_events().then(|| bpf.flows().into_iter().map(|(flow, _)| flow).collect());
+        // BPF cannot label connections over IPv4 of sockets of IPv6.
+        let unlabelled = |seen: &Seen| match seen {
+            Seen::Long(flow, false) if self.tos != 0 => Some(*flow),
+            _ => None,
+        };
+        let unlabelled: Vec<_> = seen.iter().filter_map(unlabelled).collect();
+        if !unlabelled.is_empty() {
+            self.label(&unlabelled);
+        }
+        Ok(News { seen, all })
+    }
+
+    /// Carries out orders. The programs count paces and holds as valid until `alive_until`.
+    pub fn carry_out(
+        &mut self,
+        orders: &[(FiveTuple, Order)],
+        has_holds: bool,
+        alive_until: Nanos,
+    ) -> Result<(), String> {
+        let Some(bpf) = &mut self.bpf else { return Ok(()) };
+        let mut sweeps = BTreeSet::new();
+        for (flow, order) in orders {
+            bpf.order(flow, order)?;
+            self.orders.insert(*flow);
+            // A silent connection calls no program, so that it is visited.
+            if order.hold_until.is_none() {
+                sweeps.extend(self.places.get(&flow.src).copied());
+            }
+        }
+        bpf.settings(!self.orders.is_empty(), has_holds, alive_until)?;
+        for index in sweeps {
+            bpf.sweep(&self.namespaces[index])?;
+        }
+        for (flow, order) in orders.iter().filter(|(_, order)| order.pace_bps.is_none() && order.hold_until.is_none()) {
+            bpf.order(flow, &Order { released: false, ..*order })?;
+            bpf.forget(flow);
+        }
+        Ok(())
+    }
+
+    /// Removes what is no longer needed; call it now and then.
+    pub fn tidy(&mut self) {
+        if let Some(bpf) = &self.bpf {
+            self.orders = bpf.orders().into_iter().map(|(flow, _)| flow).collect();
+        }
+    }
+
+    /// Visits all sockets.
+    pub fn sweep_all(&mut self) -> Result<(), String> {
+        let Some(bpf) = &mut self.bpf else { return Ok(()) };
+        self.namespaces.iter().try_for_each(|namespace| bpf.sweep(namespace))
+    }
+
+    /// Ends all paces and holds, and removes the programs.
+    pub fn stop(mut self, config: &Config) -> Result<(), String> {
+        let Some(bpf) = &mut self.bpf else { return Ok(()) };
+        for (flow, order) in bpf.orders() {
+            bpf.order(&flow, &Order { released: order.hold_until.is_some(), ..Order::default() })?;
+        }
+        bpf.settings(true, false, Nanos::ZERO)?;
+        self.sweep_all()?;
+        let pins = &config.kernel.bpf_fs;
+        crate::bpf::clean(pins).map(drop).map_err(|problem| format!("{}: {problem}", pins.display()))
+    }
+
+    /// Counters of the programs by name.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut counters = self.bpf.as_ref().map(Bpf::counters).unwrap_or_default();
+        counters.push(("labelled_from_outside", self.labelled));
+        counters
+    }
+
+    fn read_lists(&mut self) -> Result<News, String> {
+        let mut now = BTreeMap::new();
+        for list in &self.lists {
+            now.extend(list.read().map_err(|problem| format!("the socket list cannot be read: {problem}"))?);
+        }
+        now.retain(|flow, listed| {
+            listed.acked_bytes >= self.threshold_bytes && flow.src != flow.dst && self.places.contains_key(&flow.src)
+        });
+        let over = self.known.iter().filter(|flow| !now.contains_key(flow)).map(|&flow| Seen::Closed(flow));
+        let mut seen: Vec<_> = over.collect();
+        let fresh: Vec<FiveTuple> = now.keys().filter(|flow| !self.known.contains(flow)).copied().collect();
+        if self.tos != 0 && !fresh.is_empty() {
+            let inodes: Vec<_> = fresh.iter().map(|flow| now[flow].inode).collect();
+            self.labelled += sockets::label(&inodes, self.tos) as u64;
+        }
+        seen.extend(fresh.iter().map(|&flow| Seen::Long(flow, true)));
+        self.known = now.into_keys().collect();
+        Ok(News { seen, all: None })
+    }
+
+    /// Labels connections that BPF could not label.
+    fn label(&mut self, flows: &[FiveTuple]) {
+        let places: BTreeSet<usize> = flows.iter().filter_map(|flow| self.places.get(&flow.src).copied()).collect();
+        let mut inodes = Vec::new();
+        for index in places {
+            if let Ok(listed) = self.lists[index].read() {
+                inodes.extend(flows.iter().filter_map(|flow| Some(listed.get(flow)?.inode)));
+            }
+        }
+        self.labelled += sockets::label(&inodes, self.tos) as u64;
+    }
+}
+
+type Places = (Vec<Namespace>, BTreeMap<std::net::Ipv4Addr, usize>);
+
+fn open_namespaces(config: &Config) -> Result<Places, String> {
+    let mut namespaces: Vec<Namespace> = Vec::new();
+    let mut places = BTreeMap::new();
+    for host in &config.hosts {
+        let path = host.namespace.as_deref();
+        let index = match namespaces.iter().position(|one| one.path.as_deref() == path) {
+            Some(index) => index,
+            None => {
+                let opened = Namespace::open(path).map_err(|problem| match path {
+                    Some(path) => format!("namespace {}: {problem}", path.display()),
+                    None => format!("the own namespace: {problem}"),
+                })?;
+                namespaces.push(opened);
+                namespaces.len() - 1
+            }
+        };
+        places.extend(host.addresses.iter().map(|&address| (address, index)));
+    }
+    Ok((namespaces, places))
+}

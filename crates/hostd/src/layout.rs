@@ -1,0 +1,158 @@
+//! The structures of `bpf/hostd.bpf.c`, as they are in the maps.
+
+use pathloom_model::FiveTuple;
+use std::net::Ipv4Addr;
+
+/// No limit.
+pub const NO_PACE: u32 = u32::MAX;
+/// Maximum number of prefixes of the fabric.
+pub const MAX_PREFIXES: usize = 16;
+/// Payload and length on the wire of a full frame with time stamps, where the segment size is not known.
+const USUAL_MSS_BYTES: u64 = 1448;
+/// Headers of a segment on Ethernet with time stamps.
+const HEADER_BYTES: u64 = 66;
+const TCP: u8 = 6;
+
+/// A connection of a host.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Key {
+    /// Addresses in network order.
+    pub src: u32,
+    pub dst: u32,
+    /// Ports as numbers.
+    pub src_port: u16,
+    pub dst_port: u16,
+}
+
+/// An address in a namespace.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub netns: u64,
+    pub address: u32,
+    pub zero: u32,
+}
+
+/// Settings of the programs.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    pub threshold_bytes: u64,
+    pub alive_until_ns: u64,
+    pub tos: u32,
+    pub orders: u32,
+    pub holds: u32,
+    pub prefix_count: u32,
+    /// Address and mask, in network order.
+    pub prefixes: [[u32; 2]; MAX_PREFIXES],
+}
+
+/// What to do with a connection.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelOrder {
+    pub hold_until_ns: u64,
+    /// Payload bytes per second, or [`NO_PACE`].
+    pub pace: u32,
+    pub kick: u32,
+}
+
+/// A long connection.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flow {
+    pub cookie: u64,
+    pub netns: u64,
+    pub bytes: u64,
+    pub mss: u32,
+    pub labelled: u32,
+}
+
+/// A connection has become long, or a long one is closed.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub key: Key,
+    pub closed: u32,
+    pub flow: Flow,
+}
+
+/// Number of counters.
+pub const COUNTERS: [&str; 6] = ["opened", "closed", "long", "untracked", "untold", "held_packets"];
+/// Index of the counter of events for which there was no room.
+pub const UNTOLD: u32 = 4;
+
+impl Key {
+    /// Of a five-tuple of TCP.
+    pub fn new(flow: &FiveTuple) -> Key {
+        let network = |address: Ipv4Addr| u32::from_ne_bytes(address.octets());
+        Key { src: network(flow.src), dst: network(flow.dst), src_port: flow.src_port, dst_port: flow.dst_port }
+    }
+
+    /// As a five-tuple.
+    pub fn five_tuple(&self) -> FiveTuple {
+        let address = |value: u32| Ipv4Addr::from(value.to_ne_bytes());
+        FiveTuple {
+            src: address(self.src),
+            dst: address(self.dst),
+            proto: TCP,
+            src_port: self.src_port,
+            dst_port: self.dst_port,
+        }
+    }
+}
+
+/// The kernel's rate for a rate on the wire. Kernels count payload in bytes; controllers mean bits with headers.
+pub fn payload_rate(wire_bps: Option<u64>, mss_bytes: Option<u32>) -> u32 {
+    let Some(wire_bps) = wire_bps else { return NO_PACE };
+    let mss = mss_bytes.filter(|&mss| mss > 0).map_or(USUAL_MSS_BYTES, u64::from);
+    let bytes = u128::from(wire_bps) * u128::from(mss) / u128::from(8 * (mss + HEADER_BYTES));
+    // 0 would mean no pacing at all.
+    bytes.clamp(1, u128::from(NO_PACE - 1)) as u32
+}
+
+/// The rate on the wire for a rate of the kernel.
+pub fn wire_rate(payload: u32) -> Option<u64> {
+    (payload != NO_PACE).then(|| u64::from(payload) * 8 * (USUAL_MSS_BYTES + HEADER_BYTES) / USUAL_MSS_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_are_as_large_as_in_the_programs() {
+        assert_eq!(size_of::<Key>(), 12);
+        assert_eq!(size_of::<Place>(), 16);
+        assert_eq!(size_of::<Settings>(), 32 + 8 * MAX_PREFIXES);
+        assert_eq!(size_of::<KernelOrder>(), 16);
+        assert_eq!(size_of::<Flow>(), 32);
+        assert_eq!(size_of::<Event>(), 48);
+    }
+
+    #[test]
+    fn a_rate_on_the_wire_is_a_little_less_payload_and_never_0() {
+        assert_eq!(payload_rate(None, Some(1448)), NO_PACE);
+        assert_eq!(payload_rate(Some(9_800_000), Some(1448)), 9_800_000 / 8 * 1448 / 1514);
+        assert_eq!(payload_rate(Some(9_800_000), None), 9_800_000 / 8 * 1448 / 1514);
+        assert_eq!(payload_rate(Some(0), None), 1, "0 would be no limit");
+        assert_eq!(payload_rate(Some(u64::MAX), None), NO_PACE - 1);
+        assert_eq!(wire_rate(NO_PACE), None);
+        let back = wire_rate(payload_rate(Some(9_800_000), None)).unwrap();
+        assert!((9_799_900..=9_800_000).contains(&back), "{back}");
+    }
+
+    #[test]
+    fn a_five_tuple_survives_the_maps() {
+        let flow = FiveTuple {
+            src: Ipv4Addr::new(10, 0, 0, 1),
+            dst: Ipv4Addr::new(10, 0, 7, 1),
+            proto: TCP,
+            src_port: 40_000,
+            dst_port: 5_001,
+        };
+        assert_eq!(Key::new(&flow).five_tuple(), flow);
+        assert_eq!(Key::new(&flow).src.to_ne_bytes(), [10, 0, 0, 1]);
+    }
+}

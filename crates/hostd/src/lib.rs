@@ -1,0 +1,22 @@
+//! The agent of a host. It finds the long TCP connections of all programs on the host, labels and announces them, and
+//! has the kernel pace and hold them as the controller says. No program needs to be changed.
+//!
+//! [`agent`] is the state machine, without sockets, files or a clock. Everything else are drivers: [`kernel`] with
+//! [`bpf`] and [`sockets`], [`session`] to the controller, [`programs`] for programs that announce their own transfers.
+//! docs/hostd.md is for operators.
+
+pub mod agent;
+pub mod bpf;
+pub mod check;
+pub mod config;
+pub mod kernel;
+#[allow(missing_docs)]
+pub mod layout;
+pub mod namespaces;
+mod notify;
+pub mod programs;
+pub mod run;
+pub mod session;
+pub mod sockets;
+mod token;
+pub mod words;

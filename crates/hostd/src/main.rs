@@ -1,0 +1,57 @@
+//! `pathloom-hostd --config FILE`, `check [FILE]` and `clean [FILE]`.
+
+use pathloom_hostd::{bpf, check, config, run};
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: pathloom-hostd --config FILE | check [FILE] | clean [FILE] | --version";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["--config", file] => start(Path::new(file)),
+        ["check"] => Ok(report(&config::Kernel::default())),
+        ["check", file] => config::read(Path::new(file)).map(|config| report(&config.kernel)),
+        ["clean"] => clean(&config::Kernel::default().bpf_fs),
+        ["clean", file] => config::read(Path::new(file)).and_then(|config| clean(&config.kernel.bpf_fs)),
+        ["--version"] => {
+            println!("pathloom-hostd {}", env!("CARGO_PKG_VERSION"));
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => Err(USAGE.into()),
+    };
+    done.unwrap_or_else(|problem| {
+        eprintln!("pathloom-hostd: {problem}");
+        ExitCode::from(2)
+    })
+}
+
+fn start(file: &Path) -> Result<ExitCode, String> {
+    let config = config::read(file)?;
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|problem| problem.to_string())?;
+    tokio::task::LocalSet::new().block_on(&runtime, run::run(config)).map(|()| ExitCode::SUCCESS)
+}
+
+fn report(kernel: &config::Kernel) -> ExitCode {
+    let findings = check::check(&kernel.cgroup, &kernel.bpf_fs);
+    for check::Finding { what, answer } in &findings {
+        let (word, why) = match answer {
+            Ok(why) => ("yes", why),
+            Err(why) => ("no", why),
+        };
+        println!("{word:3}  {what}{}{why}", if why.is_empty() { "" } else { ": " });
+    }
+    // With one of the two ways, the agent is of use.
+    let works = findings.iter().rev().take(2).any(|finding| finding.answer.is_ok());
+    ExitCode::from(u8::from(!works))
+}
+
+fn clean(bpf_fs: &Path) -> Result<ExitCode, String> {
+    let was = bpf::clean(bpf_fs).map_err(|problem| format!("{}: {problem}", bpf_fs.display()))?;
+    println!("{}", if was { "the programs are removed" } else { "there are no programs" });
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,97 @@
+//! The door for programs on the host that announce their own transfers, by the lines of docs/controller.md.
+
+use crate::agent::ProgramId;
+use crate::session::take_lines;
+use crate::words::{self, Said, LINE_BYTES, VERSION};
+use std::io;
+use std::path::Path;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, Semaphore};
+
+/// Maximum number of programs at a time.
+const MOST_PROGRAMS: usize = 256;
+
+/// What programs do.
+#[derive(Debug)]
+pub enum Event {
+    /// A program has said hello. Lines for it go into this queue.
+    Hello(ProgramId, mpsc::UnboundedSender<String>),
+    /// It announces or finishes a transfer.
+    Said(ProgramId, Said),
+    /// It is gone.
+    Gone(ProgramId),
+}
+
+/// Opens the socket. Only the owner's programs may use it.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::fs::PermissionsExt;
+    match std::fs::remove_file(path) {
+        Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Accepts programs for ever.
+pub async fn accept(listener: UnixListener, events: mpsc::Sender<Event>) {
+    let places = std::sync::Arc::new(Semaphore::new(MOST_PROGRAMS));
+    let mut last = 0;
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                last += 1;
+                let (id, events) = (ProgramId(last), events.clone());
+                tokio::task::spawn_local(async move {
+                    serve(id, stream, &events).await;
+                    let _ = events.send(Event::Gone(id)).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+        }
+    }
+}
+
+async fn serve(id: ProgramId, stream: UnixStream, events: &mpsc::Sender<Event>) {
+    let (mut reader, mut writer) = stream.into_split();
+    let (out, mut lines) = mpsc::unbounded_channel::<String>();
+    let write = async {
+        while let Some(mut line) = lines.recv().await {
+            line.push('\n');
+            if writer.write_all(line.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    };
+    let read = async {
+        let mut buffer = Vec::new();
+        while buffer.len() <= LINE_BYTES && reader.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {
+            for line in take_lines(&mut buffer) {
+                let event = match serde_json::from_slice::<Said>(&line) {
+                    Ok(Said::Hello { version }) if version == VERSION => Event::Hello(id, out.clone()),
+                    Ok(Said::Hello { version }) => {
+                        let _ =
+                            out.send(words::refused(&format!("this agent speaks version {VERSION}, not {version}")));
+                        continue;
+                    }
+                    Ok(said) => Event::Said(id, said),
+                    Err(problem) => {
+                        let _ = out.send(words::refused(&format!("the line is no message: {problem}")));
+                        continue;
+                    }
+                };
+                if events.send(event).await.is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = read => {}
+        () = write => {}
+    }
+}

@@ -1,0 +1,251 @@
+//! The agent's loop: passes what happens to the state machine, and carries out what it says.
+
+use crate::agent::{Agent, ProgramId, Settings, PACES_KEPT};
+use crate::bpf::Seen;
+use crate::config::Config;
+use crate::kernel::{Kernel, News};
+use crate::namespaces::monotonic_ns;
+use crate::programs;
+use crate::session;
+use crate::words::{self, Said};
+use crate::{notify, token};
+use pathloom_model::Nanos;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::mpsc;
+use tokio::time::{interval, sleep, MissedTickBehavior};
+
+/// How often the programs in the kernel hear that the agent is alive, and maps are tidied.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// Number of heartbeats between two visits of all sockets.
+const VISIT_EVERY: u32 = 60;
+
+struct Running {
+    agent: Agent,
+    kernel: Kernel,
+    to_controller: Option<mpsc::Sender<String>>,
+    programs: BTreeMap<ProgramId, mpsc::UnboundedSender<String>>,
+    /// What programs have heard of announcing.
+    said: Option<bool>,
+    last_loss: String,
+}
+
+fn now() -> Nanos {
+    Nanos(monotonic_ns())
+}
+
+/// Runs the agent until SIGTERM or SIGINT. The error is one line.
+pub async fn run(config: Config) -> Result<(), String> {
+    let settings = Settings {
+        hosts: config.addresses(),
+        token: config.controller.token_file.as_deref().map(token::read).transpose()?,
+        max_flows: config.flows.max_flows,
+    };
+    if let Some(tls) = &config.controller.tls {
+        session::load(tls)?;
+    }
+    let source = settings.hosts[0].into();
+    let mut kernel = Kernel::start(&config, |line| tracing::warn!("{line}"))?;
+    let mut agent = Agent::new(settings);
+    let (flows, orders) = kernel.inherited();
+    tracing::info!(flows = flows.len(), orders = orders.len(), bpf = kernel.enforces(), "the agent begins");
+    flows.into_iter().for_each(|flow| agent.handle_long(flow));
+    orders.into_iter().for_each(|(flow, order)| agent.adopt(now(), flow, order));
+    let events_fd = kernel.events_fd().map_err(|problem| problem.to_string())?;
+    let running =
+        Running { agent, kernel, to_controller: None, programs: BTreeMap::new(), said: None, last_loss: String::new() };
+    let (session_events, from_controller) = mpsc::channel(1024);
+    let (program_events, from_programs) = mpsc::channel(1024);
+    if let Some(path) = &config.programs.unix {
+        let listener = programs::listen(path).map_err(|problem| format!("{}: {problem}", path.display()))?;
+        tokio::task::spawn_local(programs::accept(listener, program_events.clone()));
+    }
+    tokio::task::spawn_local(session::keep(config.controller.clone(), source, session_events));
+    notify::ready();
+    let kernel = running.turn(&config, events_fd, from_controller, from_programs).await?;
+    drop(program_events);
+    kernel.stop(&config)
+}
+
+impl Running {
+    /// The loop. Returns the kernel when the agent is to end.
+    async fn turn(
+        mut self,
+        config: &Config,
+        events_fd: Option<OwnedFd>,
+        mut from_controller: mpsc::Receiver<session::Event>,
+        mut from_programs: mpsc::Receiver<programs::Event>,
+    ) -> Result<Kernel, String> {
+        let plain = |problem: io::Error| problem.to_string();
+        let kernel_events = events_fd.map(register).transpose().map_err(plain)?;
+        let mut polls = interval(Duration::from_millis(config.kernel.poll_ms));
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeats = interval(HEARTBEAT);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut beats = 0_u32;
+        let mut terminate = signal(SignalKind::terminate()).map_err(plain)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(plain)?;
+        loop {
+            let due = self.agent.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(now()).0));
+            tokio::select! {
+                event = from_controller.recv() => {
+                    self.hear_controller(event);
+                    // Much may wait; it is carried out together.
+                    while let Ok(event) = from_controller.try_recv() {
+                        self.hear_controller(Some(event));
+                    }
+                }
+                event = from_programs.recv(), if config.programs.unix.is_some() => self.hear_program(event),
+                ready = readable(kernel_events.as_ref()) => {
+                    ready?;
+                    self.hear_kernel()?;
+                }
+                _ = polls.tick(), if kernel_events.is_none() => self.hear_kernel()?,
+                _ = heartbeats.tick() => {
+                    beats = beats.wrapping_add(1);
+                    self.hear_kernel()?;
+                    self.kernel.tidy();
+                    if beats.is_multiple_of(VISIT_EVERY) {
+                        self.kernel.sweep_all()?;
+                    }
+                    tracing::debug!(counts = ?self.agent.counts(), kernel = ?self.kernel.counters(), "figures");
+                    notify::alive();
+                }
+                () = sleep(due.unwrap_or(Duration::from_secs(3600))) => {}
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+            }
+            self.carry_out()?;
+        }
+        let (counts, kernel) = (self.agent.counts(), self.kernel.counters());
+        tracing::info!(?counts, ?kernel, "the agent ends; all flows are released");
+        Ok(self.kernel)
+    }
+
+    fn hear_controller(&mut self, event: Option<session::Event>) {
+        match event {
+            Some(session::Event::Open(queue)) => {
+                self.to_controller = Some(queue);
+                self.agent.handle_connected();
+            }
+            Some(session::Event::Line(line)) => {
+                let before = self.agent.session();
+                self.agent.handle_line(now(), &line);
+                if before.is_none() && self.agent.session().is_some() {
+                    tracing::info!("the controller has accepted this agent");
+                    self.last_loss.clear();
+                }
+                if let Some(why) = self.agent.take_refusal() {
+                    tracing::warn!(why, "the controller refused something");
+                }
+            }
+            Some(session::Event::Lost(why)) => {
+                self.to_controller = None;
+                self.agent.handle_lost(now());
+                // The same reason again and again is said once.
+                if why != self.last_loss {
+                    tracing::warn!(why, "no session with the controller");
+                    self.last_loss = why;
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn hear_program(&mut self, event: Option<programs::Event>) {
+        match event {
+            Some(programs::Event::Hello(id, queue)) => {
+                if let Some(announce) = self.agent.session() {
+                    let _ = queue.send(words::welcome(announce, self.kernel.enforces()));
+                }
+                self.programs.insert(id, queue);
+            }
+            Some(programs::Event::Said(id, said)) => {
+                let answer = match said {
+                    Said::Announce { flow, size_bytes } => self.agent.handle_announce(id, flow, size_bytes),
+                    Said::Finish { flow } => {
+                        self.agent.handle_finish(id, flow);
+                        Ok(())
+                    }
+                    Said::Hello { .. } => Ok(()),
+                };
+                if let (Err(why), Some(queue)) = (answer, self.programs.get(&id)) {
+                    let _ = queue.send(words::refused(&why));
+                }
+            }
+            Some(programs::Event::Gone(id)) => {
+                self.programs.remove(&id);
+                self.agent.handle_program_gone(id);
+            }
+            None => {}
+        }
+    }
+
+    fn hear_kernel(&mut self) -> Result<(), String> {
+        let News { seen, all } = self.kernel.news()?;
+        for one in seen {
+            match one {
+                Seen::Long(flow, _) => self.agent.handle_long(flow),
+                Seen::Closed(flow) => self.agent.handle_closed(flow),
+            }
+        }
+        if let Some(all) = all {
+            tracing::warn!("events of the kernel were lost; all flows are read");
+            self.agent.handle_all(&all);
+        }
+        Ok(())
+    }
+
+    /// Carries out what the state machine says.
+    fn carry_out(&mut self) -> Result<(), String> {
+        self.agent.handle_time(now());
+        let orders: Vec<_> = std::iter::from_fn(|| self.agent.poll_order()).collect();
+        let alive_until = now().saturating_add(PACES_KEPT);
+        let alive_until = self.agent.paces_end().map_or(alive_until, |end| end.min(alive_until));
+        self.kernel.carry_out(&orders, self.agent.has_holds(), alive_until)?;
+        while let Some(line) = self.agent.poll_line() {
+            // A controller that does not read is left; the next session begins with all flows.
+            if self.to_controller.as_ref().is_some_and(|queue| queue.try_send(line).is_err()) {
+                self.to_controller = None;
+            }
+        }
+        while let Some((id, line)) = self.agent.poll_program() {
+            if let Some(queue) = self.programs.get(&id) {
+                let _ = queue.send(line);
+            }
+        }
+        let session = self.agent.session();
+        if session.is_some() && session != self.said {
+            let enforces = self.kernel.enforces();
+            for queue in self.programs.values() {
+                let _ = match self.said {
+                    None => queue.send(words::welcome(session == Some(true), enforces)),
+                    Some(_) => queue.send(words::wants(session == Some(true))),
+                };
+            }
+        }
+        self.said = session;
+        Ok(())
+    }
+}
+
+async fn readable(events: Option<&AsyncFd<OwnedFd>>) -> Result<(), String> {
+    match events {
+        None => std::future::pending().await,
+        Some(events) => {
+            let mut guard = events.readable().await.map_err(|problem| problem.to_string())?;
+            guard.clear_ready();
+            Ok(())
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+fn register(events: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open as long as it exists, and always has the same number.
+    unsafe { AsyncFd::register(events) }.map_err(io::Error::from)
+}

@@ -1,0 +1,282 @@
+//! The kernel's list of TCP sockets (sock_diag), for machines that permit no BPF, and labels for sockets of other
+//! processes (pidfd_getfd).
+
+use crate::namespaces::Namespace;
+use pathloom_model::FiveTuple;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const INET_DIAG_INFO: u16 = 2;
+/// Bytes of `struct inet_diag_msg` (linux/inet_diag.h).
+const DIAG_BYTES: usize = 72;
+/// Place of `tcpi_bytes_acked` in `struct tcp_info` (linux/tcp.h).
+const ACKED_AT: usize = 120;
+const HEADER_BYTES: usize = 16;
+/// All states but LISTEN, SYN_RECV, TIME_WAIT and CLOSE.
+const STATES: u32 = (1 << 1) | (1 << 4) | (1 << 5) | (1 << 8) | (1 << 9) | (1 << 11);
+const PIDFD_GETFD: libc::c_long = 438;
+const PIDFD_OPEN: libc::c_long = 434;
+
+/// A connection as the kernel lists it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// Bytes that the other end has acknowledged.
+    pub acked_bytes: u64,
+    /// Number of the socket's file.
+    pub inode: u64,
+}
+
+/// The socket list of a namespace.
+#[derive(Debug)]
+pub struct SocketList {
+    socket: OwnedFd,
+}
+
+impl SocketList {
+    /// Opens it.
+    pub fn open(namespace: &Namespace) -> io::Result<SocketList> {
+        let socket = namespace.inside(open_netlink)??;
+        Ok(SocketList { socket })
+    }
+
+    /// Reads all connections over IPv4, those of IPv6 sockets included.
+    pub fn read(&self) -> io::Result<BTreeMap<FiveTuple, Listed>> {
+        let mut found = BTreeMap::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.ask(family as u8)?;
+            while self.answers(&mut found)? {}
+        }
+        Ok(found)
+    }
+
+    #[allow(unsafe_code)]
+    fn ask(&self, family: u8) -> io::Result<()> {
+        let mut request = Vec::with_capacity(72);
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        request.extend(72_u32.to_ne_bytes());
+        request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        request.extend(flags.to_ne_bytes());
+        request.extend([0; 8]);
+        request.extend([family, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1), 0]);
+        request.extend(STATES.to_ne_bytes());
+        request.extend([0; 48]);
+        // SAFETY: the buffer is valid for its length.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+        if sent < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Reads a datagram of answers; says whether there are more.
+    #[allow(unsafe_code)]
+    fn answers(&self, found: &mut BTreeMap<FiveTuple, Listed>) -> io::Result<bool> {
+        let mut buffer = vec![0_u8; 64 << 10];
+        // SAFETY: the buffer is valid for its length.
+        let got = unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        if got < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        parse(&buffer[..got as usize], found)
+    }
+}
+
+/// Reads the messages of a datagram; says whether more will come.
+fn parse(mut rest: &[u8], found: &mut BTreeMap<FiveTuple, Listed>) -> io::Result<bool> {
+    while rest.len() >= HEADER_BYTES {
+        let length = number32(rest, 0) as usize;
+        if length < HEADER_BYTES || length > rest.len() {
+            break;
+        }
+        let (kind, body) = (u16::from_ne_bytes([rest[4], rest[5]]), &rest[HEADER_BYTES..length]);
+        match i32::from(kind) {
+            libc::NLMSG_DONE => return Ok(false),
+            libc::NLMSG_ERROR => {
+                let number = body.get(..4).map_or(0, |_| number32(body, 0) as i32);
+                return Err(io::Error::from_raw_os_error(-number));
+            }
+            _ => found.extend(connection(body)),
+        }
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+    }
+    Ok(true)
+}
+
+fn connection(body: &[u8]) -> Option<(FiveTuple, Listed)> {
+    if body.len() < DIAG_BYTES {
+        return None;
+    }
+    let is_mapped = |at: usize| body[at..at + 10] == [0; 10] && body[at + 10..at + 12] == [0xff; 2];
+    let at = match i32::from(body[0]) {
+        libc::AF_INET => 0,
+        libc::AF_INET6 if is_mapped(8) && is_mapped(24) => 12,
+        _ => return None,
+    };
+    let address = |at: usize| Ipv4Addr::new(body[at], body[at + 1], body[at + 2], body[at + 3]);
+    let flow = FiveTuple {
+        src: address(8 + at),
+        dst: address(24 + at),
+        proto: libc::IPPROTO_TCP as u8,
+        src_port: u16::from_be_bytes([body[4], body[5]]),
+        dst_port: u16::from_be_bytes([body[6], body[7]]),
+    };
+    let info = attribute(&body[DIAG_BYTES..], INET_DIAG_INFO)?;
+    let acked = info.get(ACKED_AT..ACKED_AT + 8)?.try_into().ok()?;
+    Some((flow, Listed { acked_bytes: u64::from_ne_bytes(acked), inode: number32(body, 68).into() }))
+}
+
+fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
+    while rest.len() >= 4 {
+        let length = usize::from(u16::from_ne_bytes([rest[0], rest[1]]));
+        if length < 4 || length > rest.len() {
+            return None;
+        }
+        if u16::from_ne_bytes([rest[2], rest[3]]) == wanted {
+            return Some(&rest[4..length]);
+        }
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+    }
+    None
+}
+
+fn number32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[allow(unsafe_code)]
+fn open_netlink() -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is owned at once; the option is read from a value of its length.
+    unsafe {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        let number = libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG);
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(number);
+        let patience = libc::timeval { tv_sec: 2, tv_usec: 0 };
+        let length = size_of::<libc::timeval>() as libc::socklen_t;
+        let value = std::ptr::from_ref(&patience).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, length);
+        Ok(socket)
+    }
+}
+
+/// Labels sockets of other processes, unless they have a label of their own. Returns the number that were labelled.
+/// This searches all processes once.
+pub fn label(inodes: &[u64], tos: u8) -> usize {
+    let mut left: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let mut labelled = 0;
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    for process in processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { continue };
+        for file in files.flatten() {
+            let Ok(target) = fs::read_link(file.path()) else { continue };
+            let Some(place) = left.iter().position(|name| target.as_os_str() == name.as_str()) else { continue };
+            let Some(number) = file.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            left.swap_remove(place);
+            labelled += usize::from(duplicate(process, number).is_ok_and(|socket| set_label(&socket, tos).is_ok()));
+        }
+        if left.is_empty() {
+            break;
+        }
+    }
+    labelled
+}
+
+/// A descriptor of ours for a file of another process.
+#[allow(unsafe_code)]
+fn duplicate(process: i32, number: i32) -> io::Result<OwnedFd> {
+    let owned = |number: libc::c_long| {
+        if number < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
+    };
+    // SAFETY: both calls take numbers only.
+    unsafe {
+        let handle = owned(libc::syscall(PIDFD_OPEN, process, 0))?;
+        owned(libc::syscall(PIDFD_GETFD, handle.as_raw_fd(), number, 0))
+    }
+}
+
+#[allow(unsafe_code)]
+fn set_label(socket: &OwnedFd, tos: u8) -> io::Result<()> {
+    let (mut now, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
+    let wanted = i32::from(tos);
+    // SAFETY: both options are integers of the given length.
+    let done = unsafe {
+        let into = std::ptr::from_mut(&mut now).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, into, &mut length);
+        if now >> 2 != 0 {
+            return Ok(());
+        }
+        let from = std::ptr::from_ref(&wanted).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, from, length)
+    };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    fn tos(socket: &TcpStream) -> i32 {
+        let (mut now, mut length) = (0_i32, size_of::<i32>() as libc::socklen_t);
+        #[allow(unsafe_code)]
+        // SAFETY: the option is an integer.
+        unsafe {
+            let into = std::ptr::from_mut(&mut now).cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_TOS, into, &mut length);
+        }
+        now
+    }
+
+    #[test]
+    fn the_kernel_lists_a_connection_with_its_bytes_and_it_can_be_labelled() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[7; 5000]).unwrap();
+        server.read_exact(&mut [0; 5000]).unwrap();
+        let list = SocketList::open(&Namespace::open(None).unwrap()).unwrap();
+        let found = list.read().unwrap();
+        let (from, to) = (client.local_addr().unwrap(), server.local_addr().unwrap());
+        let local = Ipv4Addr::LOCALHOST;
+        let flow = FiveTuple { src: local, dst: local, proto: 6, src_port: from.port(), dst_port: to.port() };
+        let listed = found[&flow];
+        assert!((1..=5001).contains(&listed.acked_bytes), "{listed:?}");
+        // This process stands for another one.
+        let copy = duplicate(std::process::id() as i32, client.as_raw_fd()).unwrap();
+        set_label(&copy, 0x20).unwrap();
+        assert_eq!(tos(&client), 0x20);
+        set_label(&client.as_fd().try_clone_to_owned().unwrap(), 0x40).unwrap();
+        assert_eq!(tos(&client), 0x20, "a label that is there stays");
+        assert_eq!(label(&[found[&flow].inode], 0x20), 1);
+    }
+
+    #[test]
+    fn short_or_wrong_answers_are_harmless() {
+        let mut found = BTreeMap::new();
+        for length in [0, 3, 15, 16, 40, 200] {
+            let mut message = vec![0; length];
+            if length >= 4 {
+                message[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+            }
+            assert!(parse(&message, &mut found).unwrap());
+        }
+        assert!(found.is_empty());
+    }
+}

@@ -1,0 +1,208 @@
+//! Lines between the agent, the controller and programs on the host. docs/controller.md describes them; each is a JSON
+//! object with one key, the verb.
+
+use pathloom_model::FiveTuple;
+use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
+use std::net::Ipv4Addr;
+
+/// The version of the protocol.
+pub const VERSION: u32 = 1;
+/// Longest line.
+pub const LINE_BYTES: usize = 64 << 10;
+
+/// A line of the controller.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Answer to the hello.
+    Welcome {
+        /// Whether long flows are to be announced.
+        announce: bool,
+    },
+    /// Another scheme is in charge.
+    Wants {
+        /// As in the welcome.
+        announce: bool,
+    },
+    /// Send nothing of a flow.
+    Hold {
+        /// The flow.
+        flow: FiveTuple,
+        /// Time after which it may send again.
+        lease_ms: u64,
+    },
+    /// Send again.
+    Release {
+        /// The flow.
+        flow: FiveTuple,
+    },
+    /// Send no faster than this on the wire.
+    Pace {
+        /// The flow.
+        flow: FiveTuple,
+        /// Bits per second, headers included; `None` removes the limit.
+        rate_bps: Option<u64>,
+    },
+    /// Something was refused.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// A verb of a later version, or an answer to what this agent does not ask.
+    Other,
+}
+
+/// Bodies of the verbs.
+mod body {
+    use super::{Deserialize, FiveTuple};
+
+    #[derive(Deserialize)]
+    pub(super) struct Announce {
+        pub(super) announce: bool,
+    }
+    #[derive(Deserialize)]
+    pub(super) struct Hold {
+        pub(super) flow: FiveTuple,
+        pub(super) lease_ms: u64,
+    }
+    #[derive(Deserialize)]
+    pub(super) struct Flow {
+        pub(super) flow: FiveTuple,
+    }
+    #[derive(Deserialize)]
+    pub(super) struct Pace {
+        pub(super) flow: FiveTuple,
+        pub(super) rate_bps: Option<u64>,
+    }
+    #[derive(Deserialize)]
+    pub(super) struct Refused {
+        pub(super) why: String,
+    }
+}
+
+impl Told {
+    /// Reads a line. The error says what is wrong with it.
+    pub fn read(line: &[u8]) -> Result<Told, String> {
+        let told = || -> Result<Told, serde_json::Error> {
+            let (verb, value) = verb(line)?;
+            Ok(match verb.as_str() {
+                "welcome" => Told::Welcome { announce: serde_json::from_value::<body::Announce>(value)?.announce },
+                "wants" => Told::Wants { announce: serde_json::from_value::<body::Announce>(value)?.announce },
+                "hold" => {
+                    let body::Hold { flow, lease_ms } = serde_json::from_value(value)?;
+                    Told::Hold { flow, lease_ms }
+                }
+                "release" => Told::Release { flow: serde_json::from_value::<body::Flow>(value)?.flow },
+                "pace" => {
+                    let body::Pace { flow, rate_bps } = serde_json::from_value(value)?;
+                    Told::Pace { flow, rate_bps }
+                }
+                "refused" => Told::Refused { why: serde_json::from_value::<body::Refused>(value)?.why },
+                _ => Told::Other,
+            })
+        };
+        told().map_err(|problem| format!("the line is no message of the controller: {problem}"))
+    }
+
+    /// The flow that it is about.
+    pub fn flow(&self) -> Option<FiveTuple> {
+        match *self {
+            Told::Hold { flow, .. } | Told::Release { flow } | Told::Pace { flow, .. } => Some(flow),
+            _ => None,
+        }
+    }
+}
+
+fn verb(line: &[u8]) -> Result<(String, Value), serde_json::Error> {
+    use serde::de::Error;
+    let object: serde_json::Map<String, Value> = serde_json::from_slice(line)?;
+    let mut entries = object.into_iter();
+    match (entries.next(), entries.next()) {
+        (Some(entry), None) => Ok(entry),
+        _ => Err(Error::custom("an object with one key was expected")),
+    }
+}
+
+/// A line of a program on the host.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// The first line.
+    Hello {
+        /// Version of the protocol.
+        version: u32,
+    },
+    /// A transfer is about to start.
+    Announce {
+        /// Its connection.
+        flow: FiveTuple,
+        /// Payload bytes, if known.
+        #[serde(default)]
+        size_bytes: Option<u64>,
+    },
+    /// A transfer is over.
+    Finish {
+        /// Its connection.
+        flow: FiveTuple,
+    },
+}
+
+/// The first line to the controller.
+pub fn hello(hosts: &[Ipv4Addr], token: Option<&str>) -> String {
+    match token {
+        None => json!({"hello": {"version": VERSION, "hosts": hosts}}).to_string(),
+        Some(token) => json!({"hello": {"version": VERSION, "hosts": hosts, "token": token}}).to_string(),
+    }
+}
+
+/// Announces a flow.
+pub fn announce(flow: FiveTuple, size_bytes: Option<u64>) -> String {
+    #[derive(Serialize)]
+    struct Body {
+        flow: FiveTuple,
+        size_bytes: Option<u64>,
+    }
+    json!({"announce": Body { flow, size_bytes }}).to_string()
+}
+
+/// Announces the end of a flow.
+pub fn finish(flow: FiveTuple) -> String {
+    json!({"finish": {"flow": flow}}).to_string()
+}
+
+/// Answer to the hello of a program. `enforced` says whether the agent itself holds and paces.
+pub fn welcome(announce: bool, enforced: bool) -> String {
+    json!({"welcome": {"version": VERSION, "announce": announce, "enforced": enforced}}).to_string()
+}
+
+/// Tells a program that another scheme is in charge.
+pub fn wants(announce: bool) -> String {
+    json!({"wants": {"announce": announce}}).to_string()
+}
+
+/// Tells a program why a line of it was not used.
+pub fn refused(why: &str) -> String {
+    json!({"refused": {"why": why}}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOW: &str = r#"{"src":"10.0.0.1","dst":"10.0.7.1","proto":6,"src_port":40000,"dst_port":5001}"#;
+
+    #[test]
+    fn lines_of_the_controller_are_read_and_unknown_verbs_skipped() {
+        let told = |line: String| Told::read(line.as_bytes());
+        let flow = told(format!(r#"{{"release": {{"flow": {FLOW}}}}}"#)).unwrap().flow().unwrap();
+        assert_eq!(flow.src_port, 40000);
+        let hold = told(format!(r#"{{"hold": {{"flow": {FLOW}, "lease_ms": 15000}}}}"#));
+        assert_eq!(hold, Ok(Told::Hold { flow, lease_ms: 15000 }));
+        let pace = told(format!(r#"{{"pace": {{"flow": {FLOW}, "rate_bps": null}}}}"#));
+        assert_eq!(pace, Ok(Told::Pace { flow, rate_bps: None }));
+        assert_eq!(told(r#"{"offer": {"request": 1}}"#.into()), Ok(Told::Other));
+        assert!(told("{}".into()).unwrap_err().contains("one key"));
+        assert!(told(r#"{"hold": {}}"#.into()).unwrap_err().contains("flow"));
+        assert!(told("nonsense".into()).is_err());
+    }
+}
