@@ -122,8 +122,8 @@ impl Kernel {
         for (flow, order) in orders {
             bpf.order(flow, order)?;
             self.orders.insert(*flow);
-            // A silent connection calls no program, so that it is visited.
-            if order.hold_until.is_none() {
+            // A pace takes effect with the next acknowledgement. A connection that was held gets none: it is visited.
+            if order.released {
                 sweeps.extend(self.places.get(&flow.src).copied());
             }
         }

@@ -20,6 +20,8 @@ use tokio_rustls::TlsConnector;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Longest pause for a controller on the same machine.
+const LONGEST_LOCAL_PAUSE: Duration = Duration::from_millis(500);
 /// A session that lasted longer than this makes pauses short again.
 const STABLE: Duration = Duration::from_secs(10);
 /// How long an attempt may take.
@@ -42,6 +44,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 /// Keeps a connection to the controller for ever.
 pub async fn keep(controller: Controller, source: IpAddr, events: mpsc::Sender<Event>) {
     let mut pause = FIRST_PAUSE;
+    let longest = if controller.unix.is_some() { LONGEST_LOCAL_PAUSE } else { LONGEST_PAUSE };
     loop {
         let began = Instant::now();
         let why = match timeout(PATIENCE, connect(&controller, source)).await {
@@ -54,7 +57,7 @@ pub async fn keep(controller: Controller, source: IpAddr, events: mpsc::Sender<E
         }
         pause = if began.elapsed() > STABLE { FIRST_PAUSE } else { pause };
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(longest);
     }
 }
 

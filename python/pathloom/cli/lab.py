@@ -189,7 +189,7 @@ def execute(
     Example: pathloom lab exec h0 -- ping -c 3 h15
     """
     from pathloom import _core
-    from pathloom.lab import system
+    from pathloom.lab import hostd, system
     from pathloom.lab.blueprint import SWITCHES, ordinal
     from pathloom.lab.lab import Lab
 
@@ -205,6 +205,7 @@ def execute(
     os.environ[system.MARK] = str(lab.directory)
     os.environ["OVS_RUNDIR"] = str(lab.directory / "ovs")
     try:
+        hostd.join(lab.directory, os.getpid())
         system.enter_for_good(namespaces[host], lab.directory / "hosts")
         sys.stdout.flush()
         os.execvp(command[0], command)
@@ -286,6 +287,14 @@ def _controller(text: str) -> str | None:
     return text
 
 
+def _host_agent(agent: dict[str, Any]) -> str:
+    if agent["process"] is None:
+        return "none: only transfers of `lab run` are announced, paced and held"
+    if agent["enforces"]:
+        return "labels, announces, paces and holds connections of all programs"
+    return f"labels and announces connections of all programs; {agent['warning'] or 'BPF is not used'}"
+
+
 def _print_status(rows: list[dict[str, Any]]) -> None:
     if not rows:
         print("no lab is up")
@@ -303,6 +312,7 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         if "way_out" in row:
             print(f"              {row['way_out']}")
             print(f"              it said last: {row['last_words'] or 'nothing'}")
+        print(f"  host agent  {_host_agent(row['host_agent'])}")
         print(f"  drops       {sum(link['dropped_packets'] for link in row['links'])} packets at switches")
         for note in row["notes"]:
             print(f"  note        {note}")

@@ -290,7 +290,7 @@ class Agent:
             self.epoll.register(receiver.fileno(), select.EPOLLIN)
 
     def _send(self, transfer: Transfer, sender: socket.socket, events: int) -> None:
-        if transfer in self.held:
+        if transfer in self.held and not self.enforced:
             # Only errors are heard of it; that it could send may have been heard together with the order to hold it.
             if events & (select.EPOLLERR | select.EPOLLHUP):
                 self._fail(transfer, sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or errno.EPIPE)
@@ -333,6 +333,11 @@ class Agent:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, rest)
 
     # --- what the controller wants
+
+    @property
+    def enforced(self) -> bool:
+        """Whether the agent of the hosts paces and holds; what is left to do here is to note how long."""
+        return self.orders is not None and self.orders.enforced
 
     def _await_welcome(self) -> None:
         """Connects to the controller, if there is one, and waits for what it says first. Raises `OrdersError`."""
@@ -410,6 +415,8 @@ class Agent:
 
     def _pace(self, transfer: Transfer, rate_bps: int | None) -> None:
         """Has the kernel pace a connection to what the controller says, and the plan; None lifts the former."""
+        if self.enforced:
+            rate_bps = None
         transfer.paced = rate_bps is not None
         if transfer.sender is None:
             return
@@ -425,14 +432,16 @@ class Agent:
             if transfer not in self.held:
                 transfer.held_since_ns = now_ns
             self.held.add(transfer)
-            self.epoll.modify(transfer.sender.fileno(), 0)
+            if not self.enforced:
+                self.epoll.modify(transfer.sender.fileno(), 0)
 
     def _release(self, transfer: Transfer) -> None:
         if transfer in self.held:
             self.held.discard(transfer)
             transfer.held_ns += self.now_ns() - transfer.held_since_ns
-            if transfer.sender is not None and transfer.sender.fileno() in self.sockets:
-                self.epoll.modify(transfer.sender.fileno(), select.EPOLLOUT)
+            its = transfer.sender
+            if its is not None and its.fileno() in self.sockets and not self.enforced:
+                self.epoll.modify(its.fileno(), select.EPOLLOUT)
 
     def _end_leases(self, now: int) -> None:
         while self.leases and self.leases[0][0] <= now:

@@ -139,7 +139,12 @@ def last_words(directory: Path) -> str | None:
 
 def running(directory: Path) -> int | None:
     """Number of the process that is the controller of a lab, whoever started it; None if there is none."""
-    file = os.fsencode(directory / "controller.toml")
+    return process_with(directory / "controller.toml")
+
+
+def process_with(config: Path) -> int | None:
+    """Number of the process that runs with this configuration file; None if there is none."""
+    file = os.fsencode(config)
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             try:

@@ -20,7 +20,7 @@ from typing import Any
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, hosts, links, rules, system
+from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
 from pathloom.lab.daemons import Daemon, slowed_down
 from pathloom.lab.hosts import HostStack
@@ -51,6 +51,7 @@ class Lab:
         self.prefix = f"{NAMESPACE_PREFIX}{name}."
         self._lock: int | None = None
         self._controller: subprocess.Popen[bytes] | None = None
+        self._long_bytes: int | None = None
 
     # --- what there is
 
@@ -139,7 +140,8 @@ class Lab:
 
     def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
         keep = self._kept()
-        system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], keep)
+        with hostd.small_tables():
+            system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], keep)
         for namespace in blueprint.switch_namespaces:
             system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
         switches = OpenVSwitch(blueprint, self.directory)
@@ -186,10 +188,11 @@ class Lab:
         except ToolError as error:
             raise ToolError(f"host {host.name}: {error}") from None
 
-    def start_controller(self, fabric: Fabric, scheme: str, seed: int = 1) -> None:
+    def start_controller(self, fabric: Fabric, scheme: str, seed: int = 1, long_bytes: int = hostd.LONG_BYTES) -> None:
         """Starts the native controller on empty switches, in place of the one that this process has started before.
 
-        Returns when every switch is set up. Raises `PathloomError`, `ToolError`.
+        With it starts the agent of the hosts, to which connections of at least `long_bytes` are long. Returns when
+        every switch is set up. Raises `PathloomError`, `ToolError`.
         """
         switches = self.open_vswitch_of_state()
         if self._controller is not None:
@@ -199,6 +202,9 @@ class Lab:
         arp = (self.state() or {}).get("arp", controller.STATIC_ARP)
         self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed, arp)
         controller.await_routes(self._controller, switches, self.directory, rules_of)
+        if hostd.running(self.directory) is None or long_bytes != self._long_bytes:
+            hostd.start(switches.blueprint, self.directory, long_bytes)
+            self._long_bytes = long_bytes
 
     def restart_controller(self) -> bool:
         """Starts the native controller of a lab that is up again, if it has ended; says whether it had.
@@ -217,6 +223,8 @@ class Lab:
             )
         self.hold()
         try:
+            if hostd.running(self.directory) is None:
+                hostd.start(blueprint, self.directory)
             if controller.running(self.directory) is not None:
                 return False
             self._controller = controller.launch(blueprint, self.directory)
@@ -274,6 +282,7 @@ class Lab:
     def _destroy(self) -> None:
         system.end_processes(self.directory, self.prefix)
         system.delete_namespaces(system.namespaces_of(self.prefix))
+        hostd.remove(self.directory)
         with suppress(FileNotFoundError):
             shutil.rmtree(self.directory)
         self.release()
@@ -297,6 +306,7 @@ class Lab:
             )
         system.end_processes(self.directory, self.prefix)
         system.delete_namespaces(system.namespaces_of(self.prefix))
+        hostd.remove(self.directory)
         for entry in self.directory.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 

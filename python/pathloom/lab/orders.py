@@ -1,6 +1,6 @@
 """What the live controller wants of hosts, and what they tell it: one connection that speaks for all hosts of a lab.
 
-The protocol is in docs/controller.md: lines of JSON over a socket in the file system.
+It leads to the agent of the hosts (`hostd.py`), or where there is none to the controller itself. The protocol is in docs/controller.md: lines of JSON over a socket in the file system.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Orders:
         self._unsent = b""
         self.announce: bool | None = None
         """Whether long transfers are to be announced; None until the controller has said so."""
+        self.enforced = False
+        """Whether the kernel paces and holds, so that orders are for information."""
         self._say({"hello": {"version": VERSION, "hosts": sorted(addresses)}})
 
     def fileno(self) -> int:
@@ -82,6 +84,7 @@ class Orders:
             match verb:
                 case "welcome" | "wants":
                     self.announce = bool(what["announce"])
+                    self.enforced = bool(what.get("enforced", self.enforced))
                 case "hold":
                     return [(verb, _key(what["flow"]), int(what["lease_ms"]))]
                 case "release":

@@ -38,7 +38,7 @@ from pathloom.experiments.folder import check_writable, write_whole
 from pathloom.experiments.settings import DRAIN, Job, LabSettings, Settings
 from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, hosts, links, rules, system
+from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, departures, uninterrupted
 from pathloom.lab.status import link_counters
@@ -162,7 +162,7 @@ class LabExecution:
         if self.target is None:
             lab.write_tables(tables, pins)
         else:
-            lab.start_controller(self.fabric, job.scheme, job.seed)
+            lab.start_controller(self.fabric, job.scheme, job.seed, _long_bytes(offered))
             lab.open_vswitch().add_flows(pins)
         blueprint = lab.blueprint()
         before = _counters(lab)
@@ -263,7 +263,7 @@ class LabExecution:
             "sample_ns": [round(at_s * 1e9) for at_s in self.sample_at_s],
             "namespaces": namespaces,
             "flows": [{key: flow[key] for key in keys} for flow in offered],
-            "orders": str(lab.directory / controller.HOSTS_SOCKET) if self.target is not None else None,
+            "orders": str(_orders_socket(lab)) if self.target is not None else None,
         }
 
     def _packets(self, job: Job, counts: Counters, result: dict[str, Any]) -> dict[str, int]:
@@ -297,6 +297,18 @@ class LabExecution:
             "hops": hops,
             "events": hops + len(result["flows"]),
         }
+
+
+def _orders_socket(lab: Lab) -> Path:
+    """Where the agent that carries the flows announces them: to the agent of the hosts, if it runs."""
+    own = hostd.running(lab.directory) is not None
+    return lab.directory / (hostd.PROGRAMS_SOCKET if own else controller.HOSTS_SOCKET)
+
+
+def _long_bytes(offered: list[dict[str, Any]]) -> int:
+    """From how many bytes on a connection is long, so that none of those that are not labelled is."""
+    unlabelled = [flow["size_bytes"] for flow in offered if not flow["dscp"] and flow["size_bytes"] is not None]
+    return max([hostd.LONG_BYTES, *(size + 1 for size in unlabelled)])
 
 
 def _simulators_own(control: str | None) -> list[str]:
@@ -348,6 +360,7 @@ def run_agent(
     reader.start()
     try:
         system.run_at_once(process.pid)
+        hostd.join(lab.directory, process.pid)
         process.stdin.write(json.dumps(plan).encode() + b"\n")
         process.stdin.flush()
         while reader.is_alive():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pathloom.errors import ToolError
-from pathloom.lab import controller, links, system
+from pathloom.lab import controller, hostd, links, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
 from pathloom.lab.switches import OpenVSwitch
@@ -18,6 +18,8 @@ def lab_status(name: str) -> dict[str, Any]:
 
     `state` is `up`, `starting`, `broken` (parts of it are gone) or `down`; all but the first two hold nothing more.
     `controller_process` is the process of our own controller, null when it has ended; `way_out` then says what to do.
+    `host_agent` is about the agent of the hosts: its process, null when it does not run, whether it paces and holds,
+    and why not.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -37,6 +39,11 @@ def lab_status(name: str) -> dict[str, Any]:
         "fabric": state["fabric"],
         "controller": state["controller"],
         **_controller(lab, state["controller"]),
+        "host_agent": {
+            "process": hostd.running(lab.directory),
+            "enforces": hostd.enforces(lab.directory),
+            "warning": hostd.warning(lab.directory),
+        },
         "scheme": state["scheme"],
         "stack": state["stack"]["name"],
         "switching": switching,
