@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # A virtual environment or a find-links of the caller must not leak into ours.
 unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 
-RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml -o -name '*.csv')
+RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
 .PHONY: help demo build docs test test-long lab-test package-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel deb readme lock clean
@@ -147,4 +147,6 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 	$(call say,Building the controller)
 	cargo build --release --quiet --package pathloom-controller
 	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench $(BIN)/
+	$(call say,Building the agent of hosts)
+	if scripts/prepare.sh hostd; then cargo build --release --quiet --package pathloom-hostd && install -m 755 target/release/pathloom-hostd $(BIN)/; else echo 'pathloom: going on without pathloom-hostd' >&2; fi
 	touch $@

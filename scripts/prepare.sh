@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `bench`, `ns3`, `lab` or `judges`.
+# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `bench`, `ns3`, `lab` or `judges`.
 # Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
 # Rust is never downloaded from here.
 set -euo pipefail
@@ -57,6 +57,12 @@ build)
     need_python
     need_rust
     ;;
+hostd)
+    at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the agent of hosts needs cargo 1.87 or later"
+    # Without it the agent is built all the same, but reads the kernel's socket list and neither paces nor holds.
+    compgen -c | grep -Eqx 'clang(-[0-9]+)?' || (need_packages "clang, for BPF programs of the agent of hosts" clang) ||
+        say "going on without clang: the agent of hosts neither paces nor holds"
+    ;;
 bench)
     command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind
     command -v ovs-testcontroller >/dev/null ||
@@ -85,6 +91,6 @@ judges)
     command -v chromium >/dev/null || need_packages "Chromium, which judges how reports are laid out" chromium fonts-dejavu-core
     ;;
 *)
-    give_up "usage: prepare.sh build|bench|ns3|lab|judges"
+    give_up "usage: prepare.sh build|hostd|bench|ns3|lab|judges"
     ;;
 esac

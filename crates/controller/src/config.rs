@@ -3,7 +3,7 @@
 use crate::addresses::{self, AddressesAt, At};
 use crate::api::{Api, Paths, ReadyApi, ReadyPaths};
 use crate::current::Current;
-use crate::hosts::HostsConfig;
+use crate::hosts::{HostsConfig, Tokens};
 use crate::reading::Foreign;
 use crate::registry::registry;
 use crate::tls::Tls;
@@ -320,6 +320,10 @@ pub struct Ready {
     pub datapaths: BTreeMap<u64, NodeId>,
     /// Certificates of the address for switches.
     pub(crate) listen_tls: Option<Current<rustls::ServerConfig>>,
+    /// Certificates of the address for agents of hosts.
+    pub(crate) hosts_tls: Option<Current<rustls::ServerConfig>>,
+    /// Tokens of agents of hosts.
+    pub(crate) hosts_tokens: Option<Arc<Tokens>>,
     /// The API, if it is configured.
     pub(crate) api: Option<ReadyApi>,
     /// The address for applications on hosts, if it is configured.
@@ -341,6 +345,14 @@ impl Ready {
             warnings.push(format!(
                 "listen.address: whoever reaches {address}{everywhere} may pose as a switch, and nothing is encrypted; \
                  set [listen.tls], or listen in the network of the switches alone"
+            ));
+        }
+        let agents = &self.config.hosts;
+        let open = agents.tokens.is_none() && agents.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none());
+        if let Some(address) = agents.address.filter(|address| open && !address.ip().is_loopback()) {
+            warnings.push(format!(
+                "hosts.address: any program on a host may represent it at {address}; set hosts.tokens, or hosts.tls with \
+                 client_ca"
             ));
         }
         if self.config.discovery.hosts() == Hosts::Configured {
@@ -425,11 +437,16 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     }
     let datapaths = datapaths(&fabric, &config.fabric.datapaths)?;
     let listen_tls = config.listen.tls.as_ref().map(|tls| listen_tls(tls, &fabric, beside)).transpose()?;
+    let hosts_tls = config.hosts.tls.as_ref().map(|tls| tls.load(beside).map(Current::new)).transpose();
+    let hosts_tls = hosts_tls.map_err(|problem| format!("hosts.tls.{problem}"))?;
+    let hosts_tokens = config.hosts.tokens.as_ref().map(|file| Tokens::load(&beside.join(file))).transpose();
+    let hosts_tokens = hosts_tokens.map_err(|problem| format!("hosts.tokens: {problem}"))?;
     let api = config.api.load(beside, config.paths.search)?;
     let paths = config.paths.load(beside, api.as_ref())?;
     let places = addresses::places(&fabric, &config.addresses)?;
     let allowed = addresses::prefixes("discovery.prefixes", &config.discovery.prefixes)?;
-    Ok(Ready { config, fabric: Arc::new(fabric), scheme, datapaths, listen_tls, api, paths, places, allowed })
+    let fabric = Arc::new(fabric);
+    Ok(Ready { config, fabric, scheme, datapaths, listen_tls, hosts_tls, hosts_tokens, api, paths, places, allowed })
 }
 
 fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
@@ -539,6 +556,8 @@ mod tests {
             (&format!("{LEAST}datapaths = {{ e0_0 = \"2\", e0_1 = \"2\" }}"), ["e0_0", "e0_1"]),
             (&format!("{LEAST}[listen]\naddress = \"localhost\""), ["line 4", ""]),
             (&format!("{LEAST}[hosts]\nagents = 0"), ["hosts", "more than 0"]),
+            (&format!("{LEAST}[hosts]\ntokens = \"/missing/t\""), ["hosts.tokens", "/missing/t"]),
+            (&format!("{LEAST}[hosts]\ntls = {{ certificate = \"/missing/c\", key = \"k\" }}"), ["hosts.tls", "/missing/c"]),
             (&format!("{LEAST}[reconcile]\nperiod = \"31s\""), ["reconcile.period", "30s"]),
             (&format!("{LEAST}[reconcile]\nforeign = \"hide\""), ["`hide`", "remove"]),
             (&format!("{LEAST}[discovery]\nlinks = \"on\""), ["`on`", "verify"]),

@@ -14,6 +14,7 @@ use tokio::signal::unix::Signal;
 /// The parts of a configuration that are in use and can be reloaded.
 pub(crate) struct InUse {
     listen_tls: Option<Current<ServerConfig>>,
+    hosts_tls: Option<Current<ServerConfig>>,
     api: Option<ReadyApi>,
     paths: Option<ReadyPaths>,
     /// The scheme in the file when it was last read. Another one may be in charge.
@@ -23,8 +24,13 @@ pub(crate) struct InUse {
 impl InUse {
     /// The parts at the start.
     pub(crate) fn new(ready: &Ready) -> InUse {
-        let (listen_tls, api, paths) = (ready.listen_tls.clone(), ready.api.clone(), ready.paths.clone());
-        InUse { listen_tls, api, paths, scheme: scheme_of(ready) }
+        InUse {
+            listen_tls: ready.listen_tls.clone(),
+            hosts_tls: ready.hosts_tls.clone(),
+            api: ready.api.clone(),
+            paths: ready.paths.clone(),
+            scheme: scheme_of(ready),
+        }
     }
 
     /// Takes the current certificates and tokens, for new connections and requests. Returns the sections that need a
@@ -35,6 +41,11 @@ impl InUse {
             (Some(old), Some(new)) => old.set(new.get()),
             (None, None) => {}
             _ => left.push("listen.tls"),
+        }
+        match (&self.hosts_tls, &ready.hosts_tls) {
+            (Some(old), Some(new)) => old.set(new.get()),
+            (None, None) => {}
+            _ => left.push("hosts.tls"),
         }
         match (&self.api, &ready.api) {
             (Some(old), Some(new)) => {
@@ -88,6 +99,7 @@ fn take(shared: &Shared, in_use: &mut InUse, ready: &Ready) {
     if let (Some(_), Some(tls)) = (&in_use.listen_tls, &ready.config.listen.tls) {
         hub.binding = Binding::new(tls);
     }
+    hub.hosts.set_tokens(ready.hosts_tokens.clone());
     // An operator who sends a SIGHUP may have seen wrong rules.
     hub.tell(Input::Resync { switch: None });
     tracing::info!("tokens and certificates were read again; settings other than these and the scheme need a restart");

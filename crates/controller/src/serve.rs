@@ -251,12 +251,18 @@ async fn serve(
 fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let hosts = &ready.config.hosts;
     shared.hub.borrow_mut().hosts.set_most(hosts.agents);
+    shared.hub.borrow_mut().hosts.set_tokens(ready.hosts_tokens.clone());
     let mut listens = Vec::new();
     if let Some(address) = hosts.address {
         let listener =
             bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
         tracing::info!(%address, "listening for agents of hosts");
-        listens.push(tokio::task::spawn_local(hosts::accept_tcp(listener, shared.clone(), hosts.lines_per_host)));
+        listens.push(tokio::task::spawn_local(hosts::accept_tcp(
+            listener,
+            ready.hosts_tls.clone(),
+            shared.clone(),
+            hosts.lines_per_host,
+        )));
     }
     if let Some(path) = &hosts.unix {
         let place = path.display().to_string();

@@ -32,6 +32,8 @@ PATIENCE_S = 10.0
 _BUCKETS_FILE = Path("/proc/sys/net/ipv4/tcp_child_ehash_entries")
 _MNT_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
+_started: dict[int, subprocess.Popen[bytes]] = {}
+"""Agents that this process has started, by process."""
 
 
 def start(blueprint: Blueprint, directory: Path, long_bytes: int = LONG_BYTES) -> None:
@@ -54,6 +56,7 @@ def start(blueprint: Blueprint, directory: Path, long_bytes: int = LONG_BYTES) -
             env={**os.environ, system.MARK: str(directory)},
             start_new_session=True,
         )
+    _started[process.pid] = process
     deadline = time.monotonic() + PATIENCE_S
     while not (directory / PROGRAMS_SOCKET).exists():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -67,6 +70,8 @@ def stop(directory: Path) -> None:
     """Ends the agent of a lab, if there is one; flows are released."""
     process = running(directory)
     (directory / PROGRAMS_SOCKET).unlink(missing_ok=True)
+    for over in [number for number, one in _started.items() if one.poll() is not None]:
+        del _started[over]
     if process is None:
         return
     with suppress(ProcessLookupError):
@@ -76,8 +81,8 @@ def stop(directory: Path) -> None:
         if time.monotonic() > deadline:
             os.kill(process, signal.SIGKILL)
         time.sleep(0.01)
-    with suppress(ChildProcessError):
-        os.waitpid(process, os.WNOHANG)
+    if process in _started:
+        _started.pop(process).wait()
 
 
 def running(directory: Path) -> int | None:

@@ -1,6 +1,7 @@
 """What the live controller wants of hosts, and what they tell it: one connection that speaks for all hosts of a lab.
 
-It leads to the agent of the hosts (`hostd.py`), or where there is none to the controller itself. The protocol is in docs/controller.md: lines of JSON over a socket in the file system.
+It leads to the agent of the hosts (`hostd.py`), or where there is none to the controller itself. The protocol is in
+docs/controller.md: lines of JSON over a socket in the file system.
 """
 
 from __future__ import annotations

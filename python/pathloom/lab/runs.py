@@ -307,8 +307,8 @@ def _orders_socket(lab: Lab) -> Path:
 
 def _long_bytes(offered: list[dict[str, Any]]) -> int:
     """From how many bytes on a connection is long, so that none of those that are not labelled is."""
-    unlabelled = [flow["size_bytes"] for flow in offered if not flow["dscp"] and flow["size_bytes"] is not None]
-    return max([hostd.LONG_BYTES, *(size + 1 for size in unlabelled)])
+    sizes: list[int] = [flow["size_bytes"] or 0 for flow in offered if not flow["dscp"]]
+    return max([hostd.LONG_BYTES, *(size + 1 for size in sizes)])
 
 
 def _simulators_own(control: str | None) -> list[str]:

@@ -1,20 +1,29 @@
 //! The sockets of agents: one task per connection reads lines and writes queued ones.
 
 use super::{AgentId, LINE_BYTES};
+use crate::current::Current;
 use crate::session::Shared;
 use pathloom_model::Nanos;
+use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
-use tokio::time::sleep;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// Number of bytes of an agent's lines that are handled without a break.
 const BURST: Nanos = Nanos::from_secs(1);
 /// How long a disconnected agent has to read the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// Number of TLS handshakes of agents at a time.
+const HANDSHAKES: usize = 64;
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Time without a packet from an agent's host after which the kernel probes the host (TCP keep-alive).
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 /// Time between two such probes.
@@ -25,7 +34,13 @@ const KEEPALIVE_RETRIES: u32 = 3;
 const UNREAD: Duration = Duration::from_secs(30);
 
 /// Accepts agents by TCP. Each represents the host that it connects from.
-pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: u32) {
+pub(crate) async fn accept_tcp(
+    listener: TcpListener,
+    tls: Option<Current<ServerConfig>>,
+    shared: Shared,
+    per_host: u32,
+) {
+    let handshakes = Rc::new(Semaphore::new(HANDSHAKES));
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -33,9 +48,28 @@ pub(crate) async fn accept_tcp(listener: TcpListener, shared: Shared, per_host: 
                 if let Err(problem) = watch(&stream) {
                     tracing::warn!(%peer, %problem, "the controller will not detect when the host of this agent is gone");
                 }
-                let (reader, writer) = stream.into_split();
-                let serving = serve(shared.clone(), peer.to_string(), Some(peer.ip()), per_host, reader, writer);
-                tokio::task::spawn_local(serving);
+                let (shared, from) = (shared.clone(), Some(peer.ip()));
+                let Some(tls) = &tls else {
+                    let (reader, writer) = stream.into_split();
+                    tokio::task::spawn_local(serve(shared, peer.to_string(), from, per_host, reader, writer));
+                    continue;
+                };
+                let (acceptor, handshakes) = (TlsAcceptor::from(tls.get()), handshakes.clone());
+                tokio::task::spawn_local(async move {
+                    // The agent tries again later.
+                    let Ok(place) = handshakes.try_acquire() else { return };
+                    let accepted = timeout(HANDSHAKE, acceptor.accept(stream)).await;
+                    drop(place);
+                    let why = match accepted {
+                        Ok(Ok(stream)) => {
+                            let (reader, writer) = tokio::io::split(stream);
+                            return serve(shared, peer.to_string(), from, per_host, reader, writer).await;
+                        }
+                        Ok(Err(problem)) => problem.to_string(),
+                        Err(_) => "its TLS handshake did not end in time".into(),
+                    };
+                    shared.hub.borrow_mut().hosts.not_encrypted(&peer.to_string(), &why);
+                });
             }
             Err(problem) => crate::serve::breathe(&problem).await,
         }

@@ -5,14 +5,17 @@
 //! protocol. This module has no sockets: lines come in and go out in buffers, so that tests can drive it as sockets do.
 
 mod door;
+mod tokens;
 mod words;
 
 pub(crate) use door::{accept_tcp, accept_unix};
+pub(crate) use tokens::Tokens;
 pub use words::{Said, Told, VERSION};
 
 use crate::assigning::owner_of;
 use crate::newcomers::Newcomers;
 use crate::quiet::{subject, Quiet};
+use crate::tls::Tls;
 use pathloom_control::{AssignError, Assigned, AssignmentId, ClaimKey, Input, Output, Owner, PathRequest};
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
 use serde::Deserialize;
@@ -42,6 +45,10 @@ pub struct HostsConfig {
     pub unix: Option<PathBuf>,
     /// Address and port. An agent that connects here represents only the host whose address it has.
     pub address: Option<SocketAddr>,
+    /// File with the tokens of agents that connect by TCP. Without it they need none.
+    pub tokens: Option<PathBuf>,
+    /// TLS for agents that connect by TCP. With `client_ca` they must show a certificate.
+    pub tls: Option<Tls>,
     /// Lines per second from one agent, for each host that it represents. Further lines are read later.
     pub lines_per_host: u32,
     /// Maximum number of agents at a time.
@@ -50,7 +57,7 @@ pub struct HostsConfig {
 
 impl Default for HostsConfig {
     fn default() -> HostsConfig {
-        HostsConfig { unix: None, address: None, lines_per_host: 1000, agents: 1024 }
+        HostsConfig { unix: None, address: None, tokens: None, tls: None, lines_per_host: 1000, agents: 1024 }
     }
 }
 
@@ -81,6 +88,8 @@ struct Agent {
 /// All agents.
 pub(crate) struct Hosts {
     fabric: Option<Arc<Fabric>>,
+    /// Tokens of agents that connect by TCP, if they need one.
+    tokens: Option<Arc<Tokens>>,
     most: usize,
     agents: BTreeMap<AgentId, Agent>,
     /// Agents that have not yet said which hosts they represent.
@@ -104,6 +113,7 @@ impl Hosts {
     pub(crate) fn new(fabric: Option<Arc<Fabric>>) -> Hosts {
         Hosts {
             fabric,
+            tokens: None,
             most: HostsConfig::default().agents,
             agents: BTreeMap::new(),
             newcomers: Newcomers::new(HostsConfig::default().agents),
@@ -133,6 +143,16 @@ impl Hosts {
 
     pub(crate) fn set_most(&mut self, most: usize) {
         (self.most, self.newcomers) = (most, Newcomers::new(most));
+    }
+
+    /// The TLS handshake of an agent failed.
+    pub(crate) fn not_encrypted(&mut self, peer: &str, why: &str) {
+        self.sent_away(peer, &format!("its TLS handshake failed: {why}"));
+    }
+
+    /// From now on, agents that connect by TCP need one of these tokens.
+    pub(crate) fn set_tokens(&mut self, tokens: Option<Arc<Tokens>>) {
+        self.tokens = tokens;
     }
 
     /// Tells agents what the new scheme needs, if that differs.
@@ -210,7 +230,7 @@ impl Hosts {
             Err(problem) => return self.refuse(id, &format!("the line is no message: {problem}")),
         };
         match said {
-            Said::Hello { version, hosts } => self.hello(id, version, &hosts),
+            Said::Hello { version, hosts, token } => self.hello(id, version, &hosts, token.as_deref()),
             _ if !greeted => self.refuse(id, "a hello was expected first"),
             Said::Announce { flow, size_bytes } => {
                 self.speaks_for(id, &flow)?;
@@ -334,18 +354,23 @@ impl Hosts {
         None
     }
 
-    fn hello(&mut self, id: AgentId, version: u32, addresses: &[Ipv4Addr]) -> Option<Input> {
+    fn hello(&mut self, id: AgentId, version: u32, addresses: &[Ipv4Addr], token: Option<&str>) -> Option<Input> {
         if version != VERSION {
             return self.refuse(id, &format!("this controller speaks version {VERSION}, not {version}"));
         }
         let only = self.agents.get(&id)?.only;
         let Some(fabric) = self.fabric.clone() else { return self.refuse(id, "no fabric is controlled here") };
+        if let Some(Err(why)) = self.tokens.as_ref().filter(|_| only.is_some()).map(|all| all.check(token, addresses)) {
+            return self.refuse(id, why);
+        }
+        // A host with several ports connects from one of its addresses.
+        let own = only.and_then(|only| fabric.attachment(only)).map(|place| place.host);
         let mut hosts = BTreeSet::new();
         for &address in addresses {
             let Some(place) = fabric.attachment(address) else {
                 return self.refuse(id, &format!("the fabric has no host {address}"));
             };
-            if only.is_some_and(|only| only != address) {
+            if only.is_some() && own != Some(place.host) {
                 return self.refuse(id, &format!("{address} is not the address this connection comes from"));
             }
             hosts.insert(place.host);

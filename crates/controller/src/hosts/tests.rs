@@ -284,7 +284,7 @@ fn the_kernel_misses_hosts_that_are_gone() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        spawn_local(accept_tcp(listener, shared(), 1000));
+        spawn_local(accept_tcp(listener, None, shared(), 1000));
         let agent = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let peer = agent.local_addr().unwrap().port();
         until("a timer", || asks_in(port, peer).is_some_and(|hundredths| hundredths <= 1500)).await.unwrap();
@@ -317,4 +317,26 @@ proptest! {
         let refused = text.lines().skip(1).all(|line| line.starts_with(r#"{"refused""#));
         prop_assert!(refused, "{}", text);
     }
+}
+
+#[test]
+fn an_agent_by_tcp_needs_a_token_and_speaks_for_its_own_address_alone() {
+    let mut hosts = hosts();
+    let directory = Directory::new();
+    directory.write("tokens", 0o600, "a-token-of-the-first-host 10.0.0.1\n");
+    hosts.set_tokens(Some(Tokens::load(&directory.0.join("tokens")).unwrap()));
+    let mut answer = |from: &str, hello: &str| {
+        let id = hosts.connect(Nanos::ZERO, from.into(), Some(from.parse().unwrap())).unwrap();
+        hosts.line(id, hello.as_bytes());
+        read(&mut hosts, id).0
+    };
+    let hello = |token: &str, host: &str| format!(r#"{{"hello":{{"version":1,"hosts":["{host}"]{token}}}}}"#);
+    let token = r#","token":"a-token-of-the-first-host""#;
+    assert!(answer("10.0.0.1", &hello("", "10.0.0.1")).contains("a token is needed"));
+    assert!(answer("10.0.0.1", &hello(r#","token":"a-guess-of-somebody""#, "10.0.0.1")).contains("not known"));
+    assert!(answer("10.0.7.1", &hello(token, "10.0.7.1")).contains("for other hosts"));
+    assert!(answer("10.0.7.1", &hello(token, "10.0.0.1")).contains("not the address"));
+    assert!(answer("10.0.0.1", &hello(token, "10.0.0.1")).contains("welcome"));
+    // The Unix socket is protected by its file.
+    greeted(&mut hosts, r#"["10.0.0.1"]"#);
 }

@@ -18,6 +18,9 @@ pub enum Said {
         version: u32,
         /// Addresses of the hosts that it represents.
         hosts: Vec<Ipv4Addr>,
+        /// Token of an agent that connects by TCP, where tokens are configured.
+        #[serde(default)]
+        token: Option<String>,
     },
     /// An application is about to send.
     Announce {
