@@ -145,15 +145,16 @@ def running(directory: Path) -> int | None:
 def process_with(config: Path) -> int | None:
     """Number of the process that runs with this configuration file; None if there is none."""
     file = os.fsencode(config)
-    for entry in os.scandir("/proc"):
-        if entry.name.isdecimal():
-            try:
-                words = Path(f"/proc/{entry.name}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue  # It has ended meanwhile.
-            # `ip netns exec` has the same words behind others of its own, until it becomes the controller.
-            if words[1:3] == [b"--config", file]:
-                return int(entry.name)
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if entry.name.isdecimal():
+                try:
+                    words = Path(f"/proc/{entry.name}/cmdline").read_bytes().split(b"\0")
+                except OSError:
+                    continue  # It has ended meanwhile.
+                # `ip netns exec` has the same words behind others of its own, until it becomes the controller.
+                if words[1:3] == [b"--config", file]:
+                    return int(entry.name)
     return None
 
 

@@ -70,8 +70,7 @@ def stop(directory: Path) -> None:
     """Ends the agent of a lab, if there is one; flows are released."""
     process = running(directory)
     (directory / PROGRAMS_SOCKET).unlink(missing_ok=True)
-    for over in [number for number, one in _started.items() if one.poll() is not None]:
-        del _started[over]
+    _reap()
     if process is None:
         return
     with suppress(ProcessLookupError):
@@ -83,6 +82,12 @@ def stop(directory: Path) -> None:
         time.sleep(0.01)
     if process in _started:
         _started.pop(process).wait()
+
+
+def _reap() -> None:
+    """Asks for the exit codes of agents that have ended."""
+    for over in [number for number, one in _started.items() if one.poll() is not None]:
+        del _started[over]
 
 
 def running(directory: Path) -> int | None:
@@ -125,6 +130,7 @@ def warning(directory: Path) -> str | None:
 
 def remove(directory: Path) -> None:
     """Takes away what `start` has made; the lab's processes have ended."""
+    _reap()
     group = _cgroup(directory)
     deadline = time.monotonic() + PATIENCE_S
     while group.exists():
