@@ -72,6 +72,7 @@ fn settings(schedule: &Schedule, scheme: &Arc<Mutex<SchemeSpec>>) -> SimSettings
         workload: schedule.workload.clone(),
         central: make(),
         successor: Some(Box::new(make)),
+        programs: None,
         transport: TransportSpec::parse(&schedule.transport).expect("schedules name transports"),
         control: control(schedule),
         duration,

@@ -77,6 +77,7 @@ impl Simulation {
             workload: workload.clone(),
             central,
             successor: Some(successor),
+            programs: None,
             transport,
             control,
             duration,
@@ -111,6 +112,7 @@ struct Programs {
     central: Option<Box<dyn Scheme>>,
     /// What makes the central policy anew.
     successor: Successor,
+    programs: None,
     /// What hosts run.
     transport: TransportSpec,
     /// What goes wrong in the central policy.

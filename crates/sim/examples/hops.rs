@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         workload,
         central,
         successor: None,
+        programs: None,
         transport,
         control,
         duration,

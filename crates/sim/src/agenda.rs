@@ -1,11 +1,13 @@
 //! Everything that happens but is not a packet's arrival: timers, flow starts, messages, faults. Few beside packets, so a
 //! plain heap holds them. Events of one instant run in the order in which they were put in.
 
+use crate::interface::Interface;
 use crate::time::{Ps, NEVER};
 use pathloom_control::{Input, Output};
 use pathloom_model::NodeId;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::net::Ipv4Addr;
 
 /// Where a message to the controller comes from. It is lost with that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +51,12 @@ pub(crate) enum Event {
     ControllerTimer,
     /// Rules of a switch may time out.
     Sweep(NodeId),
+    /// The timer of a switch's program.
+    ProgramTimer(NodeId),
+    /// The tables of programs are looked at.
+    SampleTables,
+    /// An interface has waited for an answer to its ARP request for the address.
+    ArpRetry { interface: Interface, address: Ipv4Addr },
     /// The controller's load is measured.
     MeasureLoad,
     /// An entry of the fault schedule.

@@ -25,6 +25,9 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
             return Err(SimError::LogOfTwo);
         }
     }
+    if settings.programs.is_some() && !settings.transport.settings().handshake {
+        return Err(SimError::NoHandshake);
+    }
     let hosts = settings.fabric.hosts();
     let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();
     match flows.iter().position(|flow| !is_host(&flow.src) || !is_host(&flow.dst) || flow.src == flow.dst) {

@@ -74,6 +74,8 @@ impl Backing {
 
 /// Credit due to some rules of a switch.
 pub(crate) struct Credit {
+    /// Whose frames were forwarded.
+    pub(crate) lane: u32,
     pub(crate) rules: [Option<RuleRef>; Backing::RULES],
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
@@ -160,11 +162,17 @@ impl Cache {
 
     /// Empties an entry and returns the credit it owed, with the switch that it is owed by.
     pub(crate) fn take(&mut self, place: usize) -> Option<(NodeId, Credit)> {
+        let lane = self.lane(place);
         let entry = &mut self.entries[place];
-        let owed = credit(entry, &self.backing[place].rules);
+        let owed = credit(lane, entry, &self.backing[place].rules);
         let packets = entry.packets;
         *entry = empty();
         (packets > 0).then(|| (self.backing[place].switch, owed))
+    }
+
+    /// The lane whose entry this is.
+    fn lane(&self, place: usize) -> u32 {
+        (place / self.stride) as u32
     }
 
     /// All entries of a lane, to be taken when its connection is over.
@@ -184,12 +192,13 @@ impl Cache {
     pub(crate) fn collect(&mut self, switch: NodeId, mut give: impl FnMut(Credit)) {
         let mut places = std::mem::take(&mut self.by_switch[switch.index()]);
         places.retain(|&place| {
+            let lane = self.lane(place as usize);
             let (entry, backing) = (&mut self.entries[place as usize], &mut self.backing[place as usize]);
             if backing.switch != switch {
                 return false;
             }
             if entry.packets > 0 {
-                give(credit(entry, &backing.rules));
+                give(credit(lane, entry, &backing.rules));
                 (entry.packets, entry.bytes) = (0, 0);
             }
             backing.listed = entry.in_link != NO_LINK;
@@ -217,8 +226,8 @@ fn empty() -> Entry {
     Entry::new(NO_LINK, &Packet::new(0, 0, 0, 0, 0), false, 0, TagBits::of(None))
 }
 
-fn credit(entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {
-    Credit { rules: *rules, packets: u64::from(entry.packets), bytes: entry.bytes, last: entry.last }
+fn credit(lane: u32, entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {
+    Credit { lane, rules: *rules, packets: u64::from(entry.packets), bytes: entry.bytes, last: entry.last }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ impl<T: Tap> Simulation<T> {
             FaultKind::Reboot { switch } => {
                 self.network.clear_switch(switch);
                 self.control.renew_session(now, agenda, switch, links);
+                self.restart_program(now, switch);
             }
             FaultKind::ControllerKill if self.control.starts.running => self.control.kill(now, agenda, links),
             FaultKind::ControllerKill => {}
@@ -31,6 +32,7 @@ impl<T: Tap> Simulation<T> {
         if let FaultTarget::Node(node) = target {
             if up && self.damage.is_dead(node) {
                 self.network.clear_switch(node);
+                self.restart_program(now, node);
             }
             if !fabric.is_host(node) {
                 self.control.set_switch(now, &mut self.agenda, node, up, &self.link_state);
@@ -49,6 +51,10 @@ impl<T: Tap> Simulation<T> {
             self.hosts.lose(&mut self.network, lane, 1);
         }
         let record = *self.fabric.link(link);
+        if !self.damage.is_dead(record.from) {
+            self.network.set_program_port(now, record.from, record.from_port, up);
+            self.follow_up(now, record.from);
+        }
         if !self.fabric.is_host(record.from) {
             let input = Input::PortStatus { switch: record.from, port: record.from_port, up };
             self.control.tell(now, &mut self.agenda, input);

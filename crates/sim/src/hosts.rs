@@ -1,7 +1,9 @@
 //! What hosts do: they start transfers, send and take packets, keep their timers, and follow what the controller tells
 //! them about their subflows (hold, release, pace).
 
+mod arp;
 mod multipath;
+mod resolver;
 mod streams;
 mod subflow_log;
 
@@ -22,9 +24,12 @@ use multipath::Multipaths;
 use pathloom_control::{Enforcement, Input};
 use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Detection, Needs};
+use pathloom_switching::deployment::{Deployment, Elephants, Mark};
 use pathloom_transport::{Segment, SegmentKind, Settings, TransportSpec, HEADER_BYTES};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use resolver::Resolver;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use streams::Streams;
 
@@ -39,6 +44,12 @@ pub(crate) struct Hosts {
     multipaths: Multipaths,
     streams: Streams,
     closed_subflows: Vec<SubflowOutcome>,
+    /// The ARP caches, where switches run programs; rule-driven switches need no Ethernet addresses.
+    resolver: Option<Resolver>,
+    /// Addresses of interfaces, by the links that they send into. Empty where there is no resolver.
+    addresses: Vec<Option<Ipv4Addr>>,
+    /// What hosts mark as elephants, if anything.
+    elephants: Option<Elephants>,
     /// Whether agents announce long transfers to the controller.
     announces: bool,
     /// Whether agents pace long transfers from their start on: to their cards' rates, until the controller tells them more.
@@ -63,6 +74,7 @@ pub(crate) struct HostSettings<'a> {
     pub(crate) needs: &'a Needs,
     pub(crate) control: &'a ControlSettings,
     pub(crate) agents: Agents,
+    pub(crate) deployment: Option<&'a Deployment>,
     pub(crate) duration: Ps,
     pub(crate) seed: u64,
 }
@@ -70,12 +82,11 @@ pub(crate) struct HostSettings<'a> {
 impl Hosts {
     /// Hosts that have not started anything.
     pub(crate) fn new(fabric: Arc<Fabric>, transfers: Transfers, settings: HostSettings<'_>) -> Hosts {
-        let HostSettings { transport, needs, control, agents, duration, seed } = settings;
+        let HostSettings { transport, needs, control, agents, deployment, duration, seed } = settings;
         let (multipaths, streams) =
             (Multipaths::new(transport.mptcp(), transfers.len()), Streams::new(transport.streams()));
         let transport = transport.settings().clone();
         Hosts {
-            fabric,
             agents,
             subflows: Subflows::new(&transport),
             transfers,
@@ -90,8 +101,12 @@ impl Hosts {
             multipaths,
             streams,
             closed_subflows: Vec::new(),
+            resolver: deployment.map(|deployment| Resolver::new(deployment.arp_age)),
+            addresses: deployment.map(|_| addresses(&fabric)).unwrap_or_default(),
+            elephants: deployment.and_then(|deployment| deployment.elephants.clone()),
             duration,
             keeps_going: false,
+            fabric,
         }
     }
 
@@ -108,7 +123,7 @@ impl Hosts {
         let slot = packet.slot();
         let subflow = self.subflows.get(slot);
         if subflow.destination(packet) != interface {
-            return self.turn_away(network, packet);
+            return self.turn_away(now, network, agenda, packet, interface);
         }
         subflow.under_way -= 1;
         if subflow.closed {
@@ -150,15 +165,26 @@ impl Hosts {
         }
     }
 
-    /// A host has got a packet that is not for this interface of it. Frames of no connection are for whoever gets them; so
-    /// far nobody answers them.
+    /// A host has got a packet that is not of a connection of this interface. Frames of no connection are for whoever gets
+    /// them.
     #[cold]
     #[inline(never)]
-    fn turn_away<T: Tap>(&mut self, network: &mut Network<T>, packet: &Packet) {
-        if packet.slot() != NO_CONNECTION {
-            network.totals.misdelivered += 1;
-            self.lose(network, packet.lane(), 1);
+    fn turn_away<T: Tap>(
+        &mut self,
+        now: Ps,
+        network: &mut Network<T>,
+        agenda: &mut Agenda,
+        packet: &Packet,
+        interface: Interface,
+    ) {
+        if packet.slot() == NO_CONNECTION {
+            if let Some(frame) = network.take_frame(packet) {
+                self.take_frame(now, network, agenda, &frame, interface);
+            }
+            return;
         }
+        network.totals.misdelivered += 1;
+        self.lose(network, packet.lane(), 1);
     }
 
     /// Packets of a lane were lost; a negative number of them were added.
@@ -369,7 +395,8 @@ impl Hosts {
         member: Option<u32>,
     ) -> usize {
         let in_use = |five_tuple: &FiveTuple| network.lanes.slot(five_tuple).is_some();
-        let five_tuple = self.transfers.start(transfer, ends, to_nanos(now), in_use);
+        let ports = self.source_ports(ends.size_bytes);
+        let five_tuple = self.transfers.start(transfer, ends, to_nanos(now), ports, in_use);
         let interfaces = [ends.src, ends.dst].map(|at| Interface::of(at.uplink));
         // Nobody knows how much of the transfer a member will carry.
         let size = ends.size_bytes.filter(|_| member.is_none());
@@ -382,19 +409,24 @@ impl Hosts {
         if self.announces && is_long {
             self.tell(now, agenda, Input::TransferAnnounced { five_tuple, size_bytes: size });
         }
-        let sender = &mut self.subflows.get(slot).sender;
         if self.paces && is_long {
             let card_bps = self.fabric.link(ends.src.uplink).settings.rate_bps;
             let pace_bps = self.transport.pace_bps.map_or(card_bps, |pace_bps| pace_bps.min(card_bps));
-            sender.set_pace(to_nanos(now), Some(pace_bps));
+            self.subflows.get(slot).sender.set_pace(to_nanos(now), Some(pace_bps));
         }
-        sender.open(to_nanos(now));
+        self.open_sender(now, network, agenda, slot);
         slot
     }
 
-    /// Headers of a transfer's data on one of its subflows; the agent of its host labels it if it is long.
+    /// Headers of a transfer's data on one of its subflows; the agent of its host labels it if it is long, or its host if it is
+    /// an elephant of a program.
     pub(crate) fn headers(&self, transfer: u32, five_tuple: FiveTuple) -> Headers {
-        Headers { dscp: if self.is_known_long(transfer) { LONG_FLOW_DSCP } else { 0 }, ..Headers::plain(five_tuple) }
+        let dscp = match self.elephants.as_ref().map(|elephants| (elephants, &elephants.mark)) {
+            None if self.is_known_long(transfer) => LONG_FLOW_DSCP,
+            Some((elephants, Mark::Dscp(mark))) if elephants.include(self.transfers.spec(transfer).size_bytes) => *mark,
+            _ => 0,
+        };
+        Headers { dscp, ..Headers::plain(five_tuple) }
     }
 
     /// Whether an agent labels or announces a transfer: short ones never wait for the controller (OFPT §4).
@@ -549,6 +581,15 @@ impl Hosts {
     pub(crate) fn outcomes(&self, now: Nanos, until: Nanos) -> Vec<FlowOutcome> {
         self.transfers.outcomes(now, until, self.subflows.live(), self.multipaths.delivered())
     }
+}
+
+/// Addresses of the interfaces of hosts, by the links that they send into.
+fn addresses(fabric: &Fabric) -> Vec<Option<Ipv4Addr>> {
+    let mut found = vec![None; fabric.links().len()];
+    for at in fabric.attachments() {
+        found[at.uplink.index()] = Some(at.address);
+    }
+    found
 }
 
 fn packet_of(slot: usize, segment: &Segment) -> Packet {

@@ -3,7 +3,7 @@
 use pathloom_model::LinkId;
 
 /// An interface, named by the link that leads out of it, which tells the host and the port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Interface(u32);
 
 impl Interface {

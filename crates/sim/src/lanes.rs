@@ -36,6 +36,16 @@ impl Lanes {
         self.data[slot - 1].five_tuple
     }
 
+    /// Five-tuple of the packets of a subflow's lane.
+    pub(crate) fn of_lane(&self, lane: u32) -> FiveTuple {
+        let data = self.five_tuple((lane >> 1) as usize);
+        if lane & 1 == 0 {
+            data
+        } else {
+            data.reverse()
+        }
+    }
+
     /// Slot of the subflow whose data have this five-tuple.
     pub(crate) fn slot(&self, five_tuple: &FiveTuple) -> Option<usize> {
         self.slots.get(five_tuple).map(|&slot| slot as usize)

@@ -9,6 +9,7 @@ mod before;
 mod cache;
 mod control_plane;
 mod faults;
+mod frames;
 mod hosts;
 mod ideal;
 mod interface;
@@ -20,10 +21,12 @@ mod offer;
 mod outcome;
 mod packet;
 mod pcap;
+mod programs;
 mod sack_options;
 mod settings;
 mod simulation;
 mod starts;
+mod store;
 mod subflow;
 mod tap;
 #[cfg(test)]
@@ -35,7 +38,9 @@ mod wheel;
 
 pub use control_plane::Journal;
 pub use offer::{OfferedFlow, SwitchTables};
-pub use outcome::{ControlOutcome, FlowOutcome, LinkOutcome, Outcome, PacketTotals, SubflowOutcome};
+pub use outcome::{
+    ControlOutcome, Crossings, FlowOutcome, LinkOutcome, Outcome, PacketTotals, ProgramOutcome, SubflowOutcome, TableSample,
+};
 pub use pcap::PcapTap;
 pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};
 pub use simulation::Simulation;

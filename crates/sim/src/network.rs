@@ -1,9 +1,11 @@
 //! The data plane: links, switches and the packets between them. It knows nothing of transports or controllers; what
 //! reaches a host or a controller is handed back to the caller.
 
-use crate::cache::{Cache, Entry};
+mod programs;
+
+use crate::cache::{Cache, Credit, Entry};
 use crate::interface::Interface;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, NO_CONNECTION};
 use crate::link::{LinkQueue, Taken};
 use crate::marks::Marks;
 use crate::outcome::PacketTotals;
@@ -15,7 +17,9 @@ use crate::trusted::item_mut;
 use crate::wheel::Wheel;
 use pathloom_model::rules::Match;
 use pathloom_model::{Fabric, FiveTuple, Headers, Link, LinkId, NodeId, PortNo};
-use pathloom_switching::{Decision, Removed, Stale, Switch, SwitchSettings};
+use pathloom_switching::deployment::Deployment;
+use pathloom_switching::{Decision, Program, Removed, Stale, Switch, SwitchSettings, Used};
+use programs::Programs;
 use std::sync::Arc;
 
 /// Switches a packet may pass: what a TTL of 64 allows (RFC 1700). One that has passed more is in a loop.
@@ -54,14 +58,49 @@ pub(crate) enum Arrival {
     Slow(Packet),
 }
 
+/// What a node of the fabric runs.
+enum Node {
+    /// What hosts run is not the network's concern.
+    Host,
+    /// Rules, which the controller writes.
+    Rules(Box<Switch>),
+    /// A program, which needs no controller.
+    Program(Box<dyn Program + Send>),
+}
+
+impl Node {
+    fn rules(&self) -> Option<&Switch> {
+        match self {
+            Node::Rules(rules) => Some(rules),
+            _ => None,
+        }
+    }
+
+    fn rules_mut(&mut self) -> Option<&mut Switch> {
+        match self {
+            Node::Rules(rules) => Some(rules),
+            _ => None,
+        }
+    }
+
+    fn program_mut(&mut self) -> Option<&mut (dyn Program + Send)> {
+        match self {
+            Node::Program(program) => Some(&mut **program),
+            _ => None,
+        }
+    }
+}
+
 pub(crate) struct Network<T: Tap> {
     fabric: Arc<Fabric>,
     pub(crate) links: Vec<LinkQueue>,
     wheel: Wheel,
-    switches: Vec<Option<Box<Switch>>>,
+    nodes: Vec<Node>,
     cache: Cache,
     pub(crate) lanes: Lanes,
     pub(crate) totals: Totals,
+    /// What switches with programs have beside them, where there are such.
+    programs: Option<Box<Programs>>,
     pub(crate) tap: T,
 }
 
@@ -71,6 +110,7 @@ impl<T: Tap> Network<T> {
         control: &ControlSettings,
         marks: Marks,
         path_switches: usize,
+        deployment: Option<Deployment>,
         tap: T,
     ) -> Network<T> {
         let queue =
@@ -81,17 +121,21 @@ impl<T: Tap> Network<T> {
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
         typical.sort_unstable();
         let wheel = Wheel::new(links.len(), typical[typical.len() * 9 / 10]);
-        let switches = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
+        let mut programs = deployment.map(|deployment| Box::new(Programs::new(deployment, fabric.nodes().len())));
+        let nodes = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
             let ports = fabric.node(node).ports.len() as u32;
             let rule_limit = control.rule_limit;
             let settings = SwitchSettings { ports, tables: TABLES, rule_limit, salt: u64::from(node.0) + 1 };
-            (!fabric.is_host(node)).then(|| Box::new(Switch::new(settings)))
+            match &mut programs {
+                _ if fabric.is_host(node) => Node::Host,
+                Some(programs) => Node::Program(programs.start(&fabric, node)),
+                None => Node::Rules(Box::new(Switch::new(settings))),
+            }
         });
-        let switches = switches.collect();
-        let nodes = fabric.nodes().len();
-        let cache = Cache::new(nodes, path_switches);
+        let nodes: Vec<Node> = nodes.collect();
+        let cache = Cache::new(nodes.len(), path_switches);
         let totals = Totals::default();
-        Network { fabric, links, wheel, switches, cache, lanes: Lanes::default(), totals, tap }
+        Network { fabric, links, wheel, nodes, cache, lanes: Lanes::default(), totals, programs, tap }
     }
 
     /// Time of the next arrival and its link, if that is before `limit`.
@@ -164,7 +208,7 @@ impl<T: Tap> Network<T> {
         };
         // Rules are about IP; none of them is for a frame of no connection.
         let headers = self.lanes.headers(&packet);
-        let (Some(headers), Some(program)) = (headers, self.switches[switch.index()].as_mut()) else {
+        let (Some(headers), Some(program)) = (headers, self.nodes[switch.index()].rules_mut()) else {
             self.totals.dropped_at_switches += 1;
             return (None, 1);
         };
@@ -229,9 +273,7 @@ impl<T: Tap> Network<T> {
     /// Empties a cache entry and credits what it owes.
     fn settle(&mut self, place: usize) {
         if let Some((switch, owed)) = self.cache.take(place) {
-            if let Some(program) = self.switches[switch.index()].as_mut() {
-                pay(program, &owed);
-            }
+            pay(&mut self.nodes[switch.index()], &self.lanes, &owed);
         }
     }
 
@@ -264,8 +306,8 @@ impl<T: Tap> Network<T> {
 
     /// A switch with its counters brought up to date, to be read or changed. Changes take effect on the next packet.
     pub(crate) fn with_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
-        let program = self.switches[node.index()].as_mut()?;
-        self.cache.collect(node, |owed| pay(program, &owed));
+        let (lanes, of) = (&self.lanes, &mut self.nodes[node.index()]);
+        self.cache.collect(node, |owed| pay(of, lanes, &owed));
         self.change_switch(node, act)
     }
 
@@ -283,14 +325,23 @@ impl<T: Tap> Network<T> {
 
     /// Changes a switch whose counters nobody is about to read.
     pub(crate) fn change_switch<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Switch) -> R) -> Option<R> {
-        let program = self.switches[node.index()].as_mut()?;
-        let result = act(program);
-        match program.take_stale() {
+        let rules = self.nodes[node.index()].rules_mut()?;
+        let result = act(rules);
+        let stale = rules.take_stale();
+        self.forget(node, stale);
+        Some(result)
+    }
+
+    /// Forgets decisions of a switch.
+    fn forget(&mut self, node: NodeId, stale: Stale) {
+        match stale {
             Stale::Nothing => {}
             Stale::Flows(flows) => flows.iter().for_each(|flow| self.forget_flow(node, flow)),
-            Stale::Everything => self.cache.forget(node, |owed| pay(program, &owed)),
+            Stale::Everything => {
+                let (lanes, of) = (&self.lanes, &mut self.nodes[node.index()]);
+                self.cache.forget(node, |owed| pay(of, lanes, &owed));
+            }
         }
-        Some(result)
     }
 
     /// Forgets what a switch decided about the frames of a five-tuple.
@@ -311,7 +362,7 @@ impl<T: Tap> Network<T> {
 
     /// When some rule of a switch may time out.
     pub(crate) fn switch_timeout(&self, node: NodeId) -> Option<Ps> {
-        self.switches[node.index()].as_ref()?.poll_timeout().map(crate::time::to_ps)
+        self.nodes[node.index()].rules()?.poll_timeout().map(crate::time::to_ps)
     }
 
     /// Removes the rules of a switch that have timed out.
@@ -323,12 +374,16 @@ impl<T: Tap> Network<T> {
     pub(crate) fn set_link(&mut self, now: Ps, link: LinkId, up: bool) -> Vec<u32> {
         let record = *self.fabric.link(link);
         self.change_switch(record.from, |switch| switch.set_port(record.from_port, up));
+        let mut lost = Vec::new();
         if up {
             self.links[link.index()].restore(now);
-            return Vec::new();
+        } else {
+            self.wheel.remove(&mut self.links, link.0);
+            lost = self.links[link.index()].fail(now);
+            for packet in lost.iter().filter(|packet| packet.slot() == NO_CONNECTION) {
+                self.take_frame(packet);
+            }
         }
-        self.wheel.remove(&mut self.links, link.0);
-        let lost = self.links[link.index()].fail(now);
         lost.iter().map(Packet::lane).collect()
     }
 
@@ -338,8 +393,8 @@ impl<T: Tap> Network<T> {
         let mut way = vec![uplink];
         while way.len() <= usize::from(TTL) {
             let record = self.fabric.link(way[way.len() - 1]);
-            let Some(program) = self.switches[record.to.index()].as_ref() else { break };
-            let decision = program.decide(record.to_port, &headers);
+            let Some(rules) = self.nodes[record.to.index()].rules() else { break };
+            let decision = rules.decide(record.to_port, &headers);
             let [emission] = decision.emissions[..] else { break };
             let Some(out) = self.fabric.out_link(record.to, emission.port) else { break };
             headers.tag = emission.tag;
@@ -356,7 +411,7 @@ impl<T: Tap> Network<T> {
         PacketTotals {
             sent: self.totals.sent,
             copied: self.totals.copied,
-            delivered: arrived - self.totals.misdelivered,
+            delivered: arrived + self.used_up() - self.totals.misdelivered,
             misdelivered: self.totals.misdelivered,
             dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
             in_flight: sum(LinkQueue::in_flight),
@@ -369,8 +424,18 @@ impl<T: Tap> Network<T> {
 /// Tables of every switch: control, long flows, defaults, and one to spare.
 pub(crate) const TABLES: u8 = 4;
 
-fn pay(program: &mut Switch, owed: &crate::cache::Credit) {
-    for rule in owed.rules.iter().flatten() {
-        program.credit(&[*rule], owed.packets, owed.bytes, to_nanos(owed.last));
+/// Credits a switch for what was forwarded from memory.
+fn pay(node: &mut Node, lanes: &Lanes, owed: &Credit) {
+    let last = to_nanos(owed.last);
+    match node {
+        Node::Host => {}
+        Node::Rules(rules) => {
+            for rule in owed.rules.iter().flatten() {
+                rules.credit(&[*rule], owed.packets, owed.bytes, last);
+            }
+        }
+        Node::Program(program) => {
+            program.credit(lanes.of_lane(owed.lane), Used { last, packets: owed.packets, bytes: owed.bytes });
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a run came to.
 
+pub use crate::frames::Crossings;
 use pathloom_model::{FiveTuple, LinkId, Nanos, NodeId};
 use pathloom_transport::TimeoutWait;
 
@@ -81,14 +82,15 @@ pub struct LinkOutcome {
 /// All packets. `sent + copied = delivered + misdelivered + dropped + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTotals {
-    /// Put into the network by hosts.
+    /// Put into the network by hosts, and by switches whose programs send frames of their own.
     pub sent: u64,
     /// Copies made by switches.
     pub copied: u64,
-    /// Taken out by the interfaces that they were for.
+    /// Taken out by the interfaces that they were for. With programs, also what switches used up: their own messages, and
+    /// late copies of broadcasts.
     pub delivered: u64,
     /// Brought to another host, or to another interface of the right one, which does not take them. Only wrong rules do
-    /// so.
+    /// so, and programs that flood frames for hosts that they do not know.
     pub misdelivered: u64,
     /// Lost: at full or failed links, or in switches.
     pub dropped: u64,
@@ -121,6 +123,46 @@ pub struct ControlOutcome {
     pub sizes: Vec<(&'static str, u64)>,
 }
 
+/// What the programs of switches came to, in all switches together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramOutcome {
+    /// Most entries for connections in any one switch, of all samples.
+    pub entries_max: u64,
+    /// Entries for connections in a switch: mean over switches and samples.
+    pub entries_mean: f64,
+    /// Most hosts whose ports any one switch knew, of all samples.
+    pub hosts_max: u64,
+    /// Explorations for a SYN or a broadcast.
+    pub explorations: u64,
+    /// Recoveries of broken paths.
+    pub recoveries: u64,
+    /// Path Fail messages, by the switches where they began.
+    pub fails: u64,
+    /// Copies of a broadcast that were dropped because an earlier copy had come.
+    pub late_copies: u64,
+    /// Frames that were forged, invalid, from stolen addresses or beyond a limit.
+    pub refused: u64,
+    /// Messages of the path protocol, on every link that they crossed.
+    pub exploration: Crossings,
+    /// ARP packets outside these messages.
+    pub arp: Crossings,
+    /// Hello frames.
+    pub hello: Crossings,
+    /// Bytes of broadcast frames that ToRs got from other switches, over all other bytes that ToRs got.
+    pub broadcast_share: Option<f64>,
+    /// How full the tables were while transfers arrived.
+    pub samples: Vec<TableSample>,
+}
+
+/// How full the tables were at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableSample {
+    /// When.
+    pub at: Nanos,
+    /// Entries for connections, mean over switches.
+    pub entries_mean: f64,
+}
+
 /// A run, so far or whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -134,6 +176,8 @@ pub struct Outcome {
     pub packets: PacketTotals,
     /// Control.
     pub control: ControlOutcome,
+    /// Programs of switches; `None` where switches follow rules.
+    pub programs: Option<ProgramOutcome>,
     /// Simulated time.
     pub end: Nanos,
 }

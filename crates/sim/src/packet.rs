@@ -129,6 +129,13 @@ impl Packet {
     }
 }
 
+impl Packet {
+    /// The same packet, having passed this many switches.
+    pub(crate) fn after(self, hops: u8) -> Packet {
+        Packet { state: self.state & !0xFF | u64::from(hops), ..self }
+    }
+}
+
 /// A tag, or none, as it stands in a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TagBits(u64);

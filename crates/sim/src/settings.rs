@@ -4,6 +4,7 @@ use pathloom_control::Enforcement;
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::{Fabric, Fault, Nanos};
 use pathloom_scheme::Scheme;
+use pathloom_switching::deployment::Deployment;
 use pathloom_transport::mptcp::MOST_SUBFLOWS;
 use pathloom_transport::TransportSpec;
 use pathloom_workload::Workload;
@@ -127,6 +128,8 @@ pub struct SimSettings {
     pub central: Option<Box<dyn Scheme>>,
     /// What makes the scheme anew for every controller that `faults` start; `None` if they start none.
     pub successor: Option<Successor>,
+    /// The program that switches run; `None` where they follow the rules of a controller.
+    pub programs: Option<Deployment>,
     /// What the hosts run.
     pub transport: TransportSpec,
     /// Controller and switches.
@@ -167,6 +170,9 @@ pub enum SimError {
         /// Its index.
         flow: usize,
     },
+    /// Programs explore paths with the first segment of a connection.
+    #[error("switches with programs find paths by the SYN of a connection; leave out handshake=off of --transport")]
+    NoHandshake,
     /// A full mesh of single pairs of addresses.
     #[error(
         "mptcp: manager=fullmesh: every host has a single address; expected hosts with several interfaces, as those of \

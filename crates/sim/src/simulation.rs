@@ -30,7 +30,9 @@ pub struct Simulation<T: Tap = NoTap> {
     pub(crate) link_state: LinkState,
     pub(crate) damage: Damage,
     pub(crate) now: Ps,
-    duration: Ps,
+    pub(crate) duration: Ps,
+    /// Whether switches run programs.
+    pub(crate) runs_programs: bool,
     end: Ps,
 }
 
@@ -69,16 +71,18 @@ impl<T: Tap> Simulation<T> {
         plan: Plan,
     ) -> Result<Simulation<T>, SimError> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
-        let SimSettings { duration, drain, faults, seed, .. } = settings;
-        let network =
-            Network::new(fabric.clone(), &control, Marks::of(transport.settings()), longest_way(&fabric), tap);
+        let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
+        let marks = Marks::of(transport.settings());
+        let network = Network::new(fabric.clone(), &control, marks, longest_way(&fabric), programs.clone(), tap);
         let transfers = Transfers::new(&fabric, workload, plan, transport.settings());
         let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
         let end = to_ps(duration).saturating_mul(u64::from(drain) + 1);
         let duration = to_ps(duration);
         let agents = Agents::draw(&fabric, control.agents, seed);
         let mut plane = ControlPlane::new(fabric.clone(), control.clone(), agents.clone(), central);
-        let settings = HostSettings { transport: &transport, needs: &needs, control: &control, agents, duration, seed };
+        let deployment = programs.as_ref();
+        let (transport, needs, control) = (&transport, &needs, &control);
+        let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
         plane.journal = journal;
         plane.starts.successor = successor;
@@ -92,6 +96,7 @@ impl<T: Tap> Simulation<T> {
             damage: Damage::of(&fabric),
             now: 0,
             duration,
+            runs_programs: programs.is_some(),
             end,
             fabric,
         };
@@ -108,6 +113,7 @@ impl<T: Tap> Simulation<T> {
         let limit = START_MESSAGES_PER_SWITCH * self.fabric.switches().len() as u64;
         let rested = self.control.start(&mut self.network, &mut self.agenda, &self.link_state, limit);
         rested.ok_or(SimError::Restless(limit))?;
+        self.start_programs();
         for (index, fault) in self.faults.iter().enumerate() {
             self.agenda.push(to_ps(fault.at), Event::Fault(index as u32));
         }
@@ -190,6 +196,10 @@ impl<T: Tap> Simulation<T> {
     /// A switch decides about a packet. Not inlined, like all that few packets need: the main loop has registers to lose.
     #[inline(never)]
     fn ask_switch(&mut self, now: Ps, link: u32, packet: Packet) {
+        if self.runs_programs {
+            let switch = self.network.ask_program(now, link, packet);
+            return self.follow_up(now, switch);
+        }
         let lane = packet.lane();
         let (copy, lost) = self.network.decide(now, link, packet);
         if let Some(copy) = copy {
@@ -222,6 +232,9 @@ impl<T: Tap> Simulation<T> {
             Event::Keep => self.control.keep(at, agenda),
             Event::ControllerTimer => self.control.timer_due(at, agenda),
             Event::Sweep(switch) => self.control.sweep(at, switch, network, agenda),
+            Event::ProgramTimer(switch) => self.program_timer(at, switch),
+            Event::SampleTables => self.sample_tables(at),
+            Event::ArpRetry { interface, address } => hosts.arp_retry(at, network, agenda, (interface, address)),
             Event::MeasureLoad => self.control.measure_load(at, agenda),
             Event::Fault(index) => self.fault(at, index),
             Event::EndOfArrivals => hosts.end_of_arrivals(at, network, agenda),
@@ -263,6 +276,7 @@ impl<T: Tap> Simulation<T> {
             links: self.links(),
             packets,
             control: self.control.outcome(self.now),
+            programs: self.network.program_outcome(),
             end: self.now(),
         }
     }

@@ -7,7 +7,9 @@ use crate::tap::NoTap;
 use crate::time::to_ps;
 use crate::transfers::{Ends, Plan};
 use pathloom_model::rules::{Match, Rule, RuleAction};
-use pathloom_model::{fabric_from_spec, Attachment, Nanos, NodeId, PortNo};
+use pathloom_model::{fabric_from_spec, Attachment, Fault, FiveTuple, Nanos, NodeId, PortNo};
+use pathloom_switching::deployment::Deployment;
+use pathloom_switching::{Frame, Outgoing, Program, Stale, Tables, Used, Verdict};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{FlowSpec, Start, TrafficSpec, Workload};
 use std::sync::Arc;
@@ -19,6 +21,7 @@ fn settings(fabric: &str, traffic: &str, scheme: &str, duration: Nanos) -> SimSe
         workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
         central: pathloom_schemes::parse(scheme).unwrap().central(1),
         successor: None,
+        programs: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::default(),
         duration,
@@ -237,4 +240,68 @@ fn subflows_of_one_transfer_have_five_tuples_of_their_own_and_end_with_the_run()
     simulation.advance(simulation.end());
     assert!(simulation.is_done() && simulation.now() < Nanos::from_millis(1100), "{:?}", simulation.now());
     assert!(simulation.outcome().flows[0].delivered_bytes > 2 * half - 500_000);
+}
+
+#[test]
+fn frames_are_kept_only_while_they_are_in_the_network() {
+    let mut settings = settings(
+        "leaf-spine:spines=1,leaves=3,hosts=2,rate=1Gbps",
+        "incast:senders=5,size=10KB",
+        "ecmp",
+        Nanos::from_secs(2),
+    );
+    settings.central = None;
+    settings.programs =
+        Some(Deployment { make: Arc::new(|_| Box::<Flooder>::default()), arp_age: Nanos::ZERO, elephants: None });
+    settings.faults = vec![
+        Fault::parse(&settings.fabric, "5us:down:c0").unwrap(),
+        Fault::parse(&settings.fabric, "1ms:up:c0").unwrap(),
+    ];
+    let mut simulation = Simulation::new(settings).unwrap();
+    simulation.advance(Nanos::from_micros(4));
+    assert!(simulation.network.kept_frames() > 0);
+    simulation.advance(Nanos::from_micros(500));
+    assert_eq!(simulation.network.kept_frames(), 0, "those on the cables that failed are gone, too");
+    simulation.advance(simulation.end());
+    let outcome = simulation.outcome();
+    assert!(outcome.conserves_packets() && outcome.flows.iter().all(|flow| flow.finish.is_some()));
+    assert_eq!(simulation.network.kept_frames(), 0);
+}
+
+/// Sends every frame out by all other ports. For fabrics without loops.
+#[derive(Default)]
+struct Flooder(Vec<PortNo>);
+
+impl Program for Flooder {
+    fn decide(&mut self, _: Nanos, in_port: PortNo, frame: &Frame) -> Verdict {
+        let others = self.0.iter().filter(|&&port| port != in_port);
+        Verdict::all(others.map(|&port| Outgoing { port, frame: *frame }).collect())
+    }
+
+    fn handle_timeout(&mut self, _: Nanos) {}
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        None
+    }
+
+    fn poll_emission(&mut self) -> Option<Outgoing> {
+        None
+    }
+
+    fn set_port(&mut self, _: Nanos, port: PortNo, up: bool) {
+        self.0.retain(|one| *one != port);
+        self.0.extend(up.then_some(port));
+    }
+
+    fn take_stale(&mut self) -> Stale {
+        Stale::Nothing
+    }
+
+    fn credit(&mut self, _: FiveTuple, _: Used) {}
+
+    fn note_unreadable(&mut self, _: PortNo) {}
+
+    fn tables(&self) -> Tables {
+        Tables::default()
+    }
 }

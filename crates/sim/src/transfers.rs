@@ -10,11 +10,11 @@ use pathloom_transport::{Settings, TimeoutWait};
 use pathloom_workload::{FlowSpec, Start, Workload};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-/// First port and number of ports that sources draw from: Linux's default ephemeral range.
-const EPHEMERAL: (u16, u16) = (32_768, 28_232);
+/// Ports that sources draw from: Linux's default ephemeral range.
+pub(crate) const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 /// Port that receivers listen on.
 const SERVICE_PORT: u16 = 5001;
 
@@ -103,7 +103,7 @@ impl Plan {
         let draw = |flow: &FlowSpec| {
             let mut pick = |host: &[Attachment]| host[rng.random_range(0..host.len())];
             let (src, dst) = (pick(&by_host[flow.src.index()]), pick(&by_host[flow.dst.index()]));
-            let src_port = EPHEMERAL.0 + rng.random_range(0..EPHEMERAL.1);
+            let src_port = draw_port(&mut rng);
             [Ends { src, dst, src_port, size_bytes: flow.size_bytes }]
         };
         Plan::new(workload.flows.iter().map(draw))
@@ -135,7 +135,7 @@ impl Plan {
             }
             for round in 0..settings.subflows {
                 for (place, &(src, dst)) in pairs.iter().enumerate() {
-                    let drawn = EPHEMERAL.0 + rng.random_range(0..EPHEMERAL.1);
+                    let drawn = draw_port(&mut rng);
                     let src_port = if (round, place) == (0, 0) { first.src_port } else { drawn };
                     plan.ends.push(Ends { src, dst, src_port, size_bytes: spec.size_bytes });
                 }
@@ -171,6 +171,10 @@ impl Plan {
     pub(crate) fn of(&self, transfer: u32) -> &[Ends] {
         &self.ends[self.subflows(transfer)]
     }
+}
+
+fn draw_port(rng: &mut Pcg64) -> u16 {
+    EPHEMERAL.start() + rng.random_range(0..EPHEMERAL.len() as u16)
 }
 
 /// Pairs of interfaces that subflows of one connection run between, that of the first one first.
@@ -274,19 +278,23 @@ impl Transfers {
         self.records[transfer as usize].start.get_or_insert(now);
     }
 
-    /// A subflow of a transfer starts; returns its five-tuple, the first that is not in use.
+    /// A subflow of a transfer starts; returns its five-tuple, the first that is not in use. Its source port is one of
+    /// `ports`: the one drawn for it, where these are the ports that it was drawn from.
     pub(crate) fn start(
         &mut self,
         transfer: u32,
         ends: &Ends,
         now: Nanos,
+        ports: RangeInclusive<u16>,
         in_use: impl Fn(&FiveTuple) -> bool,
     ) -> FiveTuple {
+        let count = u32::from(*ports.end()) - u32::from(*ports.start()) + 1;
+        let within = |steps: u32| *ports.start() + (steps % count) as u16;
         let mut five_tuple = ends.five_tuple();
+        five_tuple.src_port = within(u32::from(five_tuple.src_port - EPHEMERAL.start()));
         let port = five_tuple.src_port;
         while in_use(&five_tuple) {
-            let next = (five_tuple.src_port - EPHEMERAL.0 + 1) % EPHEMERAL.1;
-            five_tuple.src_port = EPHEMERAL.0 + next;
+            five_tuple.src_port = within(u32::from(five_tuple.src_port - ports.start()) + 1);
             // All ports of this pair are taken: go on with the next service port.
             five_tuple.dst_port += u16::from(five_tuple.src_port == port);
         }

@@ -34,6 +34,7 @@ fn simulation(fabric: Fabric, scheme: &str, control: &str, transfers: &[Transfer
         workload: Arc::new(Workload { flows, description: "by hand".into(), notes: Vec::new() }),
         central: Registry::WithTestSchemes.parse(scheme).unwrap().central(1),
         successor: None,
+        programs: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::parse(control).unwrap(),
         duration: DURATION,

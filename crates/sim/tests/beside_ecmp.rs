@@ -12,6 +12,7 @@ fn run(fabric: &Arc<Fabric>, traffic: &str, duration: Nanos, scheme: &str, seed:
         workload: Arc::new(traffic.generate(fabric, duration, seed, None).unwrap()),
         central: pathloom_schemes::parse(scheme).unwrap().central(seed),
         successor: None,
+        programs: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::default(),
         duration,

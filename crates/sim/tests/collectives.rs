@@ -30,6 +30,7 @@ fn times(scheme: &str, traffic: &str, control: &str) -> Times {
             workload: Arc::new(traffic.generate(&fabric, duration, seed, None).unwrap()),
             central: pathloom_schemes::parse(scheme).unwrap().central(seed),
             successor: None,
+            programs: None,
             transport: TransportSpec::default(),
             control: ControlSettings::parse(control).unwrap(),
             duration,

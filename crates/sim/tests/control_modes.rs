@@ -92,6 +92,7 @@ fn settings(fabric: &str, traffic: &str, control: &str, duration: Nanos, central
         workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
         central: Some(central),
         successor: None,
+        programs: None,
         transport: TransportSpec::parse("newreno").unwrap(),
         control: ControlSettings::parse(control).unwrap(),
         duration,

@@ -21,6 +21,7 @@ fn settings(scheme: &str, control: &str, faults: &str) -> SimSettings {
         workload: Arc::new(traffic.generate(&fabric, ms(600), 1, None).unwrap()),
         central: scheme.central(1),
         successor: Some(Box::new(move || scheme.central(1))),
+        programs: None,
         transport: TransportSpec::parse("newreno:pace=5Mbps").unwrap(),
         control: ControlSettings::parse(control).unwrap(),
         duration: ms(600),

@@ -21,6 +21,7 @@ fn shares(fabric: &Arc<Fabric>, pattern: &str, duration: Nanos, seed: u64) -> (f
         workload,
         central,
         successor: None,
+        programs: None,
         transport,
         control,
         duration,

@@ -29,6 +29,7 @@ fn settings(fabric: Fabric, workload: Workload, transport: &str, duration: Nanos
         workload: Arc::new(workload),
         central: pathloom_schemes::parse("ecmp").unwrap().central(1),
         successor: None,
+        programs: None,
         transport: TransportSpec::parse(transport).unwrap(),
         control: ControlSettings::default(),
         duration,

@@ -39,6 +39,7 @@ impl Case<'_> {
         SimSettings {
             workload: Arc::new(traffic.generate(&fabric, self.duration, self.seed, None).unwrap()),
             central: Registry::WithTestSchemes.parse(self.scheme).unwrap().central(self.seed),
+            programs: None,
             successor: Some(Box::new({
                 let (scheme, seed) = (Registry::WithTestSchemes.parse(self.scheme).unwrap(), self.seed);
                 move || scheme.central(seed)

@@ -41,6 +41,7 @@ impl Shared<'_> {
             workload: Arc::new(Workload { flows, description: "one way".into(), notes: Vec::new() }),
             central: pathloom_schemes::parse("spt").unwrap().central(1),
             successor: None,
+            programs: None,
             transport: TransportSpec::parse(self.transport).unwrap(),
             control: ControlSettings::default(),
             duration,

@@ -9,6 +9,7 @@
 //! A [`Program`] is a switch of another kind: it has no controller and finds its paths together with its neighbours.
 
 mod decision;
+pub mod deployment;
 mod group;
 mod meter;
 pub mod program;

@@ -1,0 +1,104 @@
+//! Frames of no connection: what they weigh on a link, whose addresses they bear, and how many of them there were.
+
+use crate::packet::Packet;
+use pathloom_model::{Body, Carried, Frame, Mac, NodeId, PathKind};
+use pathloom_transport::HEADER_BYTES;
+use std::net::Ipv4Addr;
+
+/// A frame of no connection in the network.
+pub(crate) struct Stored {
+    pub(crate) frame: Frame,
+    /// The packet of a connection that a switch has put into it.
+    pub(crate) inner: Option<Packet>,
+}
+
+/// Bytes of the shortest Ethernet frame (IEEE 802.3 §3.2.8), without the check sequence: packets do not count theirs either.
+const SHORTEST: u64 = 60;
+/// Bytes of an Ethernet header.
+const ETHERNET: u64 = 14;
+/// Bytes that a path message has after its Ethernet header and before the host's packet.
+const PATH_HEADER: u64 = 48;
+/// Bytes of an ARP packet (RFC 826).
+const ARP: u64 = 28;
+
+/// Bytes of a frame of no connection on the wire.
+pub(crate) fn wire_bytes(frame: &Frame, inner: Option<&Packet>) -> u64 {
+    let ip = || inner.map_or(u64::from(HEADER_BYTES), Packet::wire) - ETHERNET;
+    let bytes = match frame.body {
+        Body::Ip(_) => ETHERNET + ip(),
+        Body::Arp(_) => ETHERNET + ARP,
+        Body::Hello(_) | Body::Other { .. } => SHORTEST,
+        Body::Path(message) => {
+            let carried = match message.carried {
+                Carried::Nothing | Carried::Other { .. } => 0,
+                Carried::Ip(_) => ip(),
+                Carried::Arp(_) => ARP,
+            };
+            ETHERNET + PATH_HEADER + carried
+        }
+    };
+    bytes.max(SHORTEST)
+}
+
+/// Ethernet address of the interface with an IPv4 address: a locally administered one, made of it.
+pub(crate) fn mac_of(address: Ipv4Addr) -> Mac {
+    let [a, b, c, d] = address.octets();
+    Mac([2, 0, a, b, c, d])
+}
+
+/// Ethernet address of a switch.
+pub(crate) fn switch_mac(node: NodeId) -> Mac {
+    let [a, b, c, d] = node.0.to_be_bytes();
+    Mac([2, 1, a, b, c, d])
+}
+
+/// Frames and their bytes, counted on every link that they were put on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crossings {
+    /// How many.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Crossings {
+    fn add(&mut self, wire: u64) {
+        self.frames += 1;
+        self.bytes += wire;
+    }
+}
+
+/// What frames of no connection came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Frames that switches used up: Hello, late copies, messages at their destination.
+    pub(crate) used_up: u64,
+    /// Messages of path protocols.
+    pub(crate) exploration: Crossings,
+    /// ARP packets outside these.
+    pub(crate) arp: Crossings,
+    pub(crate) hello: Crossings,
+    /// Bytes of broadcast frames that ToRs got from other switches.
+    pub(crate) broadcast_bytes: u64,
+}
+
+impl Counts {
+    /// A frame was put on a link.
+    pub(crate) fn sent(&mut self, frame: &Frame, wire: u64) {
+        match frame.body {
+            Body::Path(_) => self.exploration.add(wire),
+            Body::Arp(_) => self.arp.add(wire),
+            Body::Hello(_) => self.hello.add(wire),
+            Body::Ip(_) | Body::Other { .. } => {}
+        }
+    }
+}
+
+/// Whether a frame goes to all switches, to find one host.
+pub(crate) fn is_broadcast(frame: &Frame) -> bool {
+    match frame.body {
+        Body::Path(message) => matches!(message.kind, PathKind::Request | PathKind::RecoveryRequest),
+        Body::Hello(_) => false,
+        _ => frame.dst.is_group(),
+    }
+}

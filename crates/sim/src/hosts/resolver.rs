@@ -1,0 +1,124 @@
+//! Which addresses of other hosts each interface has resolved (RFC 826), and which subflows wait for an answer.
+
+use crate::interface::Interface;
+use crate::time::{to_ps, Ps};
+use pathloom_model::Nanos;
+use rustc_hash::FxHashMap;
+use std::net::Ipv4Addr;
+
+/// An unanswered request is repeated after this time, at most once a second per destination (RFC 1122 §2.3.2.1).
+pub(super) const RETRY: Nanos = Nanos::from_secs(1);
+
+/// A subflow that waits for an address: its slot and the use count of that.
+pub(super) type Waiter = (u32, u32);
+
+/// What an interface knows of an address.
+enum Entry {
+    /// It is resolved until this time.
+    Resolved(Ps),
+    /// A request is on its way.
+    Requested(Vec<Waiter>),
+}
+
+/// What comes of a look-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LookUp {
+    /// The address is resolved.
+    Resolved,
+    /// The subflow waits, and the caller has to send a request.
+    Request,
+    /// The subflow waits for the answer to an earlier request.
+    Wait,
+}
+
+/// The ARP caches of all interfaces.
+pub(super) struct Resolver {
+    /// Looked up by key alone, so no order depends on it.
+    entries: FxHashMap<(Interface, Ipv4Addr), Entry>,
+    /// How long an entry holds after it was learned.
+    age: Ps,
+}
+
+impl Resolver {
+    /// Caches whose entries hold for `age`; for no time at all, each connection sends a request of its own.
+    pub(super) fn new(age: Nanos) -> Resolver {
+        Resolver { entries: FxHashMap::default(), age: to_ps(age) }
+    }
+
+    /// A subflow needs the address.
+    pub(super) fn look_up(&mut self, now: Ps, interface: Interface, address: Ipv4Addr, waiter: Waiter) -> LookUp {
+        match self.entries.get_mut(&(interface, address)) {
+            Some(Entry::Resolved(until)) if *until > now => LookUp::Resolved,
+            Some(Entry::Requested(waiting)) => {
+                waiting.push(waiter);
+                LookUp::Wait
+            }
+            _ => {
+                self.entries.insert((interface, address), Entry::Requested(vec![waiter]));
+                LookUp::Request
+            }
+        }
+    }
+
+    /// A request or a reply of the host with this address has reached an interface that it was for. Returns the subflows
+    /// that need not wait any more.
+    pub(super) fn learn(&mut self, now: Ps, interface: Interface, address: Ipv4Addr) -> Vec<Waiter> {
+        match self.entries.insert((interface, address), Entry::Resolved(now.saturating_add(self.age))) {
+            Some(Entry::Requested(waiting)) => waiting,
+            _ => Vec::new(),
+        }
+    }
+
+    /// A request has not been answered in time, perhaps. Tells whether to repeat it: someone must still wait, of those
+    /// that `is_alive` knows.
+    pub(super) fn repeats(
+        &mut self,
+        interface: Interface,
+        address: Ipv4Addr,
+        mut is_alive: impl FnMut(Waiter) -> bool,
+    ) -> bool {
+        let Some(Entry::Requested(waiting)) = self.entries.get_mut(&(interface, address)) else { return false };
+        waiting.retain(|&waiter| is_alive(waiter));
+        if waiting.is_empty() {
+            self.entries.remove(&(interface, address));
+            return false;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::LinkId;
+
+    const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+    #[test]
+    fn one_request_serves_all_who_wait_and_entries_age() {
+        let (interface, other) = (Interface::of(LinkId(0)), Interface::of(LinkId(2)));
+        let mut resolver = Resolver::new(Nanos::from_secs(60));
+        assert_eq!(resolver.look_up(0, interface, PEER, (1, 0)), LookUp::Request);
+        assert_eq!(resolver.look_up(5, interface, PEER, (2, 0)), LookUp::Wait);
+        assert_eq!(resolver.look_up(5, other, PEER, (3, 0)), LookUp::Request, "each interface has its own cache");
+        assert_eq!(resolver.learn(10, interface, PEER), [(1, 0), (2, 0)]);
+        assert_eq!(resolver.learn(11, interface, PEER), []);
+        let until = 11 + to_ps(Nanos::from_secs(60));
+        assert_eq!(resolver.look_up(until - 1, interface, PEER, (4, 0)), LookUp::Resolved);
+        assert_eq!(resolver.look_up(until, interface, PEER, (4, 0)), LookUp::Request);
+    }
+
+    #[test]
+    fn a_request_is_repeated_for_those_who_still_wait() {
+        let interface = Interface::of(LinkId(0));
+        let mut resolver = Resolver::new(Nanos::ZERO);
+        resolver.look_up(0, interface, PEER, (1, 0));
+        resolver.look_up(0, interface, PEER, (2, 0));
+        assert!(resolver.repeats(interface, PEER, |waiter| waiter == (2, 0)));
+        assert_eq!(resolver.learn(3, interface, PEER), [(2, 0)]);
+        assert!(!resolver.repeats(interface, PEER, |_| true), "it was answered");
+        assert_eq!(resolver.look_up(3, interface, PEER, (4, 0)), LookUp::Request, "entries hold for no time");
+        assert!(!resolver.repeats(interface, PEER, |_| false));
+        assert_eq!(resolver.look_up(4, interface, PEER, (5, 0)), LookUp::Request, "nobody waited any more");
+    }
+}

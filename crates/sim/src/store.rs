@@ -1,0 +1,56 @@
+//! Frames that a packet has no room for, each under the number that its packet carries.
+
+/// A store with numbers that are used again.
+pub(crate) struct Store<F> {
+    places: Vec<Option<F>>,
+    free: Vec<u32>,
+}
+
+impl<F> Default for Store<F> {
+    fn default() -> Store<F> {
+        Store { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<F> Store<F> {
+    /// Keeps a frame and returns its number.
+    pub(crate) fn put(&mut self, frame: F) -> u64 {
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => {
+                self.places.push(None);
+                self.places.len() as u32 - 1
+            }
+        };
+        self.places[number as usize] = Some(frame);
+        u64::from(number)
+    }
+
+    /// Takes out the frame with this number, which is free then.
+    pub(crate) fn take(&mut self, number: u64) -> Option<F> {
+        let frame = self.places.get_mut(number as usize)?.take()?;
+        self.free.push(number as u32);
+        Some(frame)
+    }
+
+    /// Frames kept.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_and_taken_once() {
+        let mut store = Store::default();
+        let numbers = [store.put('a'), store.put('b'), store.put('c')];
+        assert_eq!((store.len(), store.take(numbers[1])), (3, Some('b')));
+        assert_eq!((store.len(), store.take(numbers[1]), store.take(99)), (2, None, None));
+        assert_eq!(store.put('d'), numbers[1]);
+        assert_eq!((store.take(numbers[1]), store.take(numbers[0]), store.len()), (Some('d'), Some('a'), 1));
+    }
+}
