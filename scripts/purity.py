@@ -25,7 +25,7 @@ ARROWS = {
     "transport": {"model"},
     "switching": {"model"},
     "scheme": {"model"},
-    "schemes": {"model", "mcf", "transport", "scheme"},
+    "schemes": {"model", "mcf", "transport", "switching", "scheme"},
     "control": {"model", "scheme"},
     "sim": {"model", "workload", "mcf", "transport", "switching", "scheme", "schemes", "control"},
     "openflow": {"model"},

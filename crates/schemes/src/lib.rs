@@ -5,6 +5,7 @@
 //! `registry.rs`, and one folder of recorded cases under `tests/conformance` (docs/new-scheme.md).
 
 pub mod allocation;
+mod arp_path;
 mod defaults_only;
 mod ecmp;
 mod hedera;
@@ -18,10 +19,13 @@ mod parallel_tcp;
 mod path_book;
 mod periodic_moves;
 mod placements;
+mod programs;
 mod registry;
 mod remaining;
 mod router;
 mod solver_work;
 mod spt;
+mod tcp_path;
+mod tfe;
 
 pub use registry::{names, parse, EntryInfo, KeyInfo, Registry, SchemeSpec, SwitchProgram};

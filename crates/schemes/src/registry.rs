@@ -2,6 +2,7 @@
 
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_scheme::Scheme;
+use pathloom_switching::deployment::Deployment;
 use pathloom_transport::TransportSpec;
 use std::ffi::OsStr;
 use std::fmt;
@@ -18,6 +19,9 @@ const ENTRIES: &[Entry] = &[
     crate::lessor::ENTRY,
     crate::mptcp_aware::ENTRY,
     crate::parallel_tcp::ENTRY,
+    crate::tcp_path::ENTRY,
+    crate::tfe::ENTRY,
+    crate::arp_path::ENTRY,
 ];
 
 /// Schemes only for tests of the controller and of the lab.
@@ -96,10 +100,12 @@ pub struct EntryInfo {
 }
 
 /// What switches run.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub enum SwitchProgram {
     /// The rules of the controller.
     Rules,
+    /// A program that needs no controller.
+    Program(Deployment),
 }
 
 /// Makes a central policy from a seed.
@@ -151,7 +157,8 @@ impl SchemeSpec {
     /// # Errors
     /// It has none; the text says which scheme.
     pub fn require_central(&self, seed: u64) -> Result<Box<dyn Scheme>, String> {
-        self.central(seed).ok_or_else(|| format!("{} has no central part", self.name))
+        self.central(seed)
+            .ok_or_else(|| format!("{} has no central part: its switches find their paths themselves", self.name))
     }
 
     /// What its hosts run if nothing else is asked for.
@@ -172,6 +179,14 @@ impl SchemeSpec {
     /// What its switches run.
     pub fn switch_program(&self) -> SwitchProgram {
         self.switch.clone()
+    }
+
+    /// The program of its switches, if they run one.
+    pub fn deployment(&self) -> Option<Deployment> {
+        match &self.switch {
+            SwitchProgram::Rules => None,
+            SwitchProgram::Program(deployment) => Some(deployment.clone()),
+        }
     }
 }
 

@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         workload,
         central,
         successor: None,
-        programs: None,
+        programs: scheme.deployment(),
         transport,
         control,
         duration,

@@ -24,7 +24,7 @@ use multipath::Multipaths;
 use pathloom_control::{Enforcement, Input};
 use pathloom_model::{Fabric, FiveTuple, Headers, Nanos, LONG_FLOW_DSCP, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Detection, Needs};
-use pathloom_switching::deployment::{Deployment, Elephants, Mark};
+use pathloom_switching::deployment::{Deployment, Mark, Marking};
 use pathloom_transport::{Segment, SegmentKind, Settings, TransportSpec, HEADER_BYTES};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -49,7 +49,7 @@ pub(crate) struct Hosts {
     /// Addresses of interfaces, by the links that they send into. Empty where there is no resolver.
     addresses: Vec<Option<Ipv4Addr>>,
     /// What hosts mark as elephants, if anything.
-    elephants: Option<Elephants>,
+    elephants: Option<Marking>,
     /// Whether agents announce long transfers to the controller.
     announces: bool,
     /// Whether agents pace long transfers from their start on: to their cards' rates, until the controller tells them more.

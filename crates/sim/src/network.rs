@@ -128,7 +128,7 @@ impl<T: Tap> Network<T> {
             let settings = SwitchSettings { ports, tables: TABLES, rule_limit, salt: u64::from(node.0) + 1 };
             match &mut programs {
                 _ if fabric.is_host(node) => Node::Host,
-                Some(programs) => Node::Program(programs.start(&fabric, node)),
+                Some(programs) => Node::Program(programs.start(0, &fabric, node)),
                 None => Node::Rules(Box::new(Switch::new(settings))),
             }
         });

@@ -130,9 +130,9 @@ impl Packet {
 }
 
 impl Packet {
-    /// The same packet, having passed this many switches.
-    pub(crate) fn after(self, hops: u8) -> Packet {
-        Packet { state: self.state & !0xFF | u64::from(hops), ..self }
+    /// The same packet with this tag, having passed this many switches.
+    pub(crate) fn after(self, hops: u8, tag: TagBits) -> Packet {
+        Packet { state: (self.state & 0xFF00) | tag.0 | u64::from(hops), ..self }
     }
 }
 

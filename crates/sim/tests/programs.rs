@@ -2,8 +2,9 @@
 
 use pathloom_model::{fabric_from_spec, Body, Fault, FiveTuple, Frame, Headers, LinkId, Mac, Nanos, PortNo, TCP_SYN};
 use pathloom_sim::{ControlSettings, Fate, Outcome, SeenPacket, SimError, SimSettings, Simulation, Tap};
-use pathloom_switching::deployment::{Deployment, Elephants, Mark, Start};
+use pathloom_switching::deployment::{Deployment, Mark, Marking};
 use pathloom_switching::program::DropCause;
+use pathloom_switching::programs::Identity;
 use pathloom_switching::{Outgoing, Program, Stale, Tables, Used, Verdict};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Default)]
 struct Told {
     credited: u64,
-    starts: Vec<Start>,
+    starts: Vec<Identity>,
     requests: u64,
 }
 
@@ -91,7 +92,7 @@ struct Case {
     fabric: &'static str,
     traffic: &'static str,
     faults: &'static [&'static str],
-    elephants: Option<Elephants>,
+    elephants: Option<Marking>,
     arp_age: Nanos,
 }
 
@@ -110,7 +111,7 @@ impl Case {
         let duration = Nanos::from_millis(500);
         let traffic = TrafficSpec::parse(self.traffic).unwrap();
         let told = told.clone();
-        let make = move |start: Start| {
+        let make = move |_now: Nanos, start: Identity| {
             told.lock().unwrap().starts.push(start);
             let (up, hosts, told) = (BTreeSet::new(), BTreeMap::new(), told.clone());
             Box::new(Learner { up, hosts, stale: false, told }) as Box<dyn Program + Send>
@@ -227,17 +228,17 @@ fn packets_are_conserved_when_cables_and_switches_fail() {
     assert_eq!(unfinished(&outcome), 0);
     let starts = told.lock().unwrap().starts.clone();
     let boots: BTreeMap<Mac, BTreeSet<u64>> = starts.iter().fold(BTreeMap::new(), |mut boots, start| {
-        boots.entry(start.switch).or_insert_with(BTreeSet::new).insert(start.boot);
+        boots.entry(start.mac).or_insert_with(BTreeSet::new).insert(start.boot);
         boots
     });
-    let starts_of = |mac: &Mac| starts.iter().filter(|start| start.switch == *mac).count();
+    let starts_of = |mac: &Mac| starts.iter().filter(|start| start.mac == *mac).count();
     assert!(boots.iter().all(|(mac, of)| of.len() == starts_of(mac)), "no two starts have one number: {starts:?}");
 }
 
 #[test]
 fn hosts_mark_elephants_alone() {
     let ports = 20_000..=20_999;
-    let elephants = |mark| Some(Elephants { above_bytes: 1_000_000, mark });
+    let elephants = |mark| Some(Marking { above_bytes: 1_000_000, mark });
     let (plain, _) = CASE.run();
     let (by_port, _) = Case { elephants: elephants(Mark::SourcePorts(ports.clone())), ..CASE }.run();
     let mut marked = 0;

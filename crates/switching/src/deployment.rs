@@ -1,24 +1,14 @@
 //! A program on every switch of a fabric, and what the hosts of the fabric do.
 
+use crate::programs::Identity;
 use crate::Program;
-use pathloom_model::{Mac, Nanos, Tier};
+use pathloom_model::Nanos;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A start of the program of one switch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Start {
-    /// Ethernet address of the switch.
-    pub switch: Mac,
-    /// Tier of the switch.
-    pub tier: Tier,
-    /// Number of this start; differs between two starts of one switch.
-    pub boot: u64,
-}
-
-/// Makes the program of a switch.
-pub type MakeProgram = dyn Fn(Start) -> Box<dyn Program + Send> + Send + Sync;
+/// Makes the program of a switch that starts at this time.
+pub type MakeProgram = dyn Fn(Nanos, Identity) -> Box<dyn Program + Send> + Send + Sync;
 
 /// A program on every switch of a fabric, and what the hosts of the fabric do.
 #[derive(Clone)]
@@ -28,7 +18,7 @@ pub struct Deployment {
     /// How long hosts keep addresses that they have resolved by ARP. For 0, each connection sends a request.
     pub arp_age: Nanos,
     /// What hosts mark as elephants, if anything.
-    pub elephants: Option<Elephants>,
+    pub elephants: Option<Marking>,
 }
 
 impl fmt::Debug for Deployment {
@@ -42,14 +32,14 @@ impl fmt::Debug for Deployment {
 
 /// Transfers that hosts mark.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Elephants {
+pub struct Marking {
     /// Transfers of more than these bytes, and those without end.
     pub above_bytes: u64,
     /// How they are marked.
     pub mark: Mark,
 }
 
-impl Elephants {
+impl Marking {
     /// Whether a transfer of this size is one; `None` is a transfer without end.
     pub fn include(&self, size_bytes: Option<u64>) -> bool {
         size_bytes.is_none_or(|size| size > self.above_bytes)

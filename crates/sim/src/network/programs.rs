@@ -12,9 +12,10 @@ use crate::packet::{Packet, TagBits};
 use crate::store::Store;
 use crate::tap::{Loss, Tap};
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
-use pathloom_model::{Body, Fabric, FiveTuple, Frame, LinkId, Nanos, NodeId, PortNo, Tier};
-use pathloom_switching::deployment::{Deployment, Start};
+use pathloom_model::{Body, Fabric, FiveTuple, Frame, Headers, LinkId, Nanos, NodeId, PortNo, Tier};
+use pathloom_switching::deployment::Deployment;
 use pathloom_switching::program::{DropCause, Outgoing};
+use pathloom_switching::programs::{Identity, PortRole};
 use pathloom_switching::{Program, Stale, Tables, Verdict};
 use std::collections::VecDeque;
 
@@ -84,11 +85,18 @@ impl Programs {
         }
     }
 
-    /// The next start of a switch's program.
-    pub(super) fn start(&mut self, fabric: &Fabric, node: NodeId) -> Box<dyn Program + Send> {
+    /// The next start of a switch's program, which is told the cabling.
+    pub(super) fn start(&mut self, now: Ps, fabric: &Fabric, node: NodeId) -> Box<dyn Program + Send> {
         let boot = &mut self.boots[node.index()];
         *boot += 1;
-        (self.deployment.make)(Start { switch: switch_mac(node), tier: fabric.node(node).tier, boot: *boot })
+        let role = |&link: &LinkId| {
+            let link = fabric.link(link);
+            let tier = fabric.node(link.to).tier;
+            let role = if tier == Tier::Host { PortRole::Host } else { PortRole::Switch { tier: Some(tier) } };
+            (link.from_port, role)
+        };
+        let (tier, roles) = (Some(fabric.node(node).tier), fabric.node(node).ports.iter().map(role).collect());
+        (self.deployment.make)(to_nanos(now), Identity { mac: switch_mac(node), tier, boot: *boot, roles })
     }
 }
 
@@ -135,14 +143,17 @@ impl<T: Tap> Network<T> {
     }
 
     fn remember_verdict(&mut self, link: u32, node: NodeId, packet: &Packet, verdict: &Verdict) {
-        let [one] = verdict.emissions[..] else { return };
+        let [Outgoing { port, frame: Frame { body: Body::Ip(Headers { tag, .. }), .. } }] = verdict.emissions[..]
+        else {
+            return;
+        };
         if packet.flags() != 0 || packet.slot() == NO_CONNECTION {
             return;
         }
         let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return };
-        let Some(out) = self.fabric.out_link(node, one.port) else { return };
+        let Some(out) = self.fabric.out_link(node, port) else { return };
         self.settle(place);
-        let entry = Entry::new(link, packet, false, out.0, TagBits::of(packet.tag()));
+        let entry = Entry::new(link, packet, false, out.0, TagBits::of(tag));
         self.cache.store(place, node, entry, &[]);
     }
 
@@ -189,13 +200,16 @@ impl<T: Tap> Network<T> {
             self.totals.dropped_at_switches += 1;
             return None;
         };
-        let own = inner.filter(|inner| match outgoing.frame.body {
+        let own = match (inner, outgoing.frame.body) {
             // A connection may have ended while its packet was inside a message, and another may use its slot now.
-            Body::Ip(headers) => self.lanes.lanes(&headers.five_tuple).contains(&Some(inner.lane())),
-            _ => false,
-        });
+            (Some(inner), Body::Ip(headers)) => {
+                let lanes = self.lanes.lanes(&headers.five_tuple);
+                lanes.contains(&Some(inner.lane())).then(|| inner.after(hops, TagBits::of(headers.tag)))
+            }
+            _ => None,
+        };
         match own {
-            Some(own) => self.enqueue(now, out.0, own.after(hops)).then(|| own.lane()),
+            Some(own) => self.enqueue(now, out.0, own).then(|| own.lane()),
             None => {
                 self.put_on(now, out, hops, Stored { frame: outgoing.frame, inner });
                 None
@@ -208,7 +222,7 @@ impl<T: Tap> Network<T> {
         let Some(programs) = &mut self.programs else { return };
         let (frame, wire) = (stored.frame, wire_bytes(&stored.frame, stored.inner.as_ref()));
         let number = programs.frames.put(stored);
-        let packet = Packet::new(NO_LANE, number, 0, wire as u16, 0).after(hops);
+        let packet = Packet::new(NO_LANE, number, 0, wire as u16, 0).after(hops, TagBits::of(None));
         if self.enqueue(now, link.0, packet) {
             if let Some(programs) = &mut self.programs {
                 programs.counts.sent(&frame, wire);
@@ -262,7 +276,7 @@ impl<T: Tap> Network<T> {
             return;
         };
         programs.retired.add(&program.tables());
-        let mut fresh = programs.start(&self.fabric, node);
+        let mut fresh = programs.start(now, &self.fabric, node);
         for &link in self.fabric.node(node).ports.iter().filter(|&&link| is_up(link)) {
             fresh.set_port(to_nanos(now), self.fabric.link(link).from_port, true);
         }

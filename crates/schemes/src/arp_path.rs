@@ -1,0 +1,15 @@
+//! arp-path: switches flood ARP requests and lock the first copy; all traffic between two hosts takes that path.
+
+use crate::programs::{parts, read_settings, HOST_KEYS};
+use crate::registry::{Entry, EntryInfo};
+use pathloom_switching::programs::{ArpPath, Settings};
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: "arp-path",
+        summary: "switches flood ARP requests; all traffic to a host takes the way of its first copy; no controller",
+        paper: "TCP-Path paper, §III and [6]",
+        keys: &HOST_KEYS,
+    },
+    read: |spec| parts(spec, read_settings(spec, Settings::default(), false)?, None, ArpPath::new),
+};

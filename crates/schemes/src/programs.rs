@@ -1,0 +1,115 @@
+//! What the schemes without a controller share: the keys of their switches' programs, and how a fabric runs them.
+
+use crate::registry::{KeyInfo, Parts, SwitchProgram};
+use pathloom_model::spec::{Spec, SpecError};
+use pathloom_model::Nanos;
+use pathloom_switching::deployment::{Deployment, Marking};
+use pathloom_switching::programs::{Identity, Settings};
+use pathloom_switching::Program;
+use pathloom_transport::TransportSpec;
+use std::sync::Arc;
+
+pub(crate) const HELLO: KeyInfo =
+    ("hello", "5s", "time between two Hellos of a switch; after three without one, its neighbour is gone");
+pub(crate) const LOCK: KeyInfo =
+    ("lock", "3s", "life of an entry that no answer has confirmed; late copies of a broadcast are known for so long");
+pub(crate) const HOST_AGE: KeyInfo = ("host_age", "20s", "life of an unused entry of a host");
+pub(crate) const RECOVERY: KeyInfo = ("recovery", "1s", "time between two recoveries of one path");
+pub(crate) const EXPLORATIONS: KeyInfo =
+    ("explorations", "1000", "explorations that the port of a host may begin per second");
+pub(crate) const ARP: KeyInfo =
+    ("arp", "60s", "time for which hosts keep resolved addresses; with 0s each connection sends an ARP request");
+pub(crate) const AGE: KeyInfo = ("age", "10s", "life of an unused entry of a connection");
+pub(crate) const TABLE: KeyInfo = ("table", "65536", "connections that a switch has room for");
+
+/// The keys of ARP-Path.
+pub(crate) const HOST_KEYS: [KeyInfo; 6] = [HELLO, LOCK, HOST_AGE, RECOVERY, EXPLORATIONS, ARP];
+
+/// Neighbours are gone after so many Hellos that did not come.
+const MISSED_HELLOS: u64 = 3;
+/// More connections or explorations than any switch has.
+const MOST: u64 = 1 << 24;
+
+/// Reads timers and limits, of those that `defaults` has; `connections` says whether the program has entries for such.
+pub(crate) fn read_settings(spec: &Spec, defaults: Settings, connections: bool) -> Result<Settings, SpecError> {
+    let mut settings = defaults;
+    if let Some(hello) = positive(spec, "hello")? {
+        settings.hello = Some(hello);
+        settings.neighbour_age = Nanos(hello.0.saturating_mul(MISSED_HELLOS));
+    }
+    settings.lock = positive(spec, "lock")?.unwrap_or(settings.lock);
+    settings.host_age = positive(spec, "host_age")?.unwrap_or(settings.host_age);
+    settings.recovery_retry = positive(spec, "recovery")?.unwrap_or(settings.recovery_retry);
+    if let Some(count) = spec.count("explorations", 1, MOST)? {
+        settings.explorations_per_s = count as u32;
+    }
+    if connections {
+        settings.connection_age = positive(spec, "age")?.unwrap_or(settings.connection_age);
+        if let Some(count) = spec.count("table", 1, MOST)? {
+            settings.most_connections = count as usize;
+            settings.most_connections_per_port = settings.most_connections_per_port.min(count as usize);
+        }
+    }
+    Ok(settings)
+}
+
+fn positive(spec: &Spec, key: &'static str) -> Result<Option<Nanos>, SpecError> {
+    match spec.time(key)? {
+        Some(Nanos::ZERO) => Err(spec.error(format!("{key} is 0; expected a time, such as 1s"))),
+        time => Ok(time),
+    }
+}
+
+/// A scheme whose switches run the program that `make` gives, under hosts with plain TCP, and that has no central part.
+pub(crate) fn parts<P: Program + Send + 'static>(
+    spec: &Spec,
+    settings: Settings,
+    elephants: Option<Marking>,
+    make: impl Fn(Nanos, Identity, Settings) -> P + Send + Sync + 'static,
+) -> Result<Parts, SpecError> {
+    let arp_age = spec.time("arp")?.unwrap_or(Nanos::from_secs(60));
+    let make = move |now, identity| {
+        let mut settings = settings.clone();
+        // With the whole fabric, nothing is on its way that a switch could take for new.
+        if now == Nanos::ZERO {
+            settings.quiet = Nanos::ZERO;
+        }
+        Box::new(make(now, identity, settings)) as Box<dyn Program + Send>
+    };
+    let switch = SwitchProgram::Program(Deployment { make: Arc::new(make), arp_age, elephants });
+    Ok(Parts { central: None, transport: TransportSpec::default(), switch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_have_the_defaults_that_they_tell() {
+        for (connections, keys) in [(false, HOST_KEYS.to_vec()), (true, [&HOST_KEYS[..], &[AGE, TABLE]].concat())] {
+            let text: Vec<String> = keys.iter().map(|(key, default, _)| format!("{key}={default}")).collect();
+            let spec = Spec::parse("scheme", &format!("x:{}", text.join(","))).unwrap();
+            let read = read_settings(&spec, Settings::default(), connections).unwrap();
+            assert_eq!(read, Settings::default());
+            assert_eq!(spec.time("arp").unwrap(), Some(Nanos::from_secs(60)));
+            assert_eq!(spec.finish(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn timers_of_nothing_are_refused() {
+        for key in ["hello", "lock", "host_age", "recovery", "age"] {
+            let spec = Spec::parse("scheme", &format!("tcp-path:{key}=0s")).unwrap();
+            let refused = read_settings(&spec, Settings::default(), true).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{key} is 0")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_small_table_bounds_each_port() {
+        let spec = Spec::parse("scheme", "tcp-path:table=100,hello=2s").unwrap();
+        let settings = read_settings(&spec, Settings::default(), true).unwrap();
+        assert_eq!((settings.most_connections, settings.most_connections_per_port), (100, 100));
+        assert_eq!(settings.neighbour_age, Nanos::from_secs(6));
+    }
+}

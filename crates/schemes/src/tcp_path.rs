@@ -1,0 +1,18 @@
+//! tcp-path: switches flood the SYN of each connection, which takes the way of the first copy.
+
+use crate::programs::{parts, read_settings, AGE, ARP, EXPLORATIONS, HELLO, HOST_AGE, LOCK, RECOVERY, TABLE};
+use crate::registry::{Entry, EntryInfo};
+use pathloom_switching::programs::{Selection, Settings, TcpPath};
+
+pub(crate) const ENTRY: Entry = Entry {
+    info: EntryInfo {
+        name: "tcp-path",
+        summary: "switches flood the SYN of each connection, which takes the way of its first copy; no controller",
+        paper: "TCP-Path paper, §III",
+        keys: &[HELLO, LOCK, AGE, HOST_AGE, RECOVERY, TABLE, EXPLORATIONS, ARP],
+    },
+    read: |spec| {
+        let settings = read_settings(spec, Settings::default(), true)?;
+        parts(spec, settings, None, |now, identity, settings| TcpPath::new(now, identity, settings, Selection::AllTcp))
+    },
+};
