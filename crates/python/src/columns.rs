@@ -2,7 +2,9 @@
 
 use numpy::{Element, IntoPyArray};
 use pathloom_model::Nanos;
-use pathloom_sim::{ControlOutcome, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals, SubflowOutcome};
+use pathloom_sim::{
+    ControlOutcome, FlowOutcome, LinkOutcome, OfferedFlow, PacketTotals, ProgramOutcome, SubflowOutcome,
+};
 use pathloom_workload::Start;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -131,5 +133,32 @@ pub fn control_dict<'py>(py: Python<'py>, control: &ControlOutcome) -> PyResult<
     dict.set_item("polls", polls)?;
     dict.set_item("polling_period_s", polling_period.map(Nanos::as_secs_f64))?;
     dict.set_item("busy_share", busy_share)?;
+    Ok(dict)
+}
+
+/// What the programs of switches came to.
+pub fn program_dict<'py>(py: Python<'py>, programs: &ProgramOutcome) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let counts = [
+        ("entries_max", programs.entries_max),
+        ("hosts_max", programs.hosts_max),
+        ("explorations", programs.explorations),
+        ("recoveries", programs.recoveries),
+        ("fails", programs.fails),
+        ("late_copies", programs.late_copies),
+        ("refused", programs.refused),
+        ("exploration_frames", programs.exploration.frames),
+        ("exploration_bytes", programs.exploration.bytes),
+        ("arp_frames", programs.arp.frames),
+        ("arp_bytes", programs.arp.bytes),
+        ("hello_frames", programs.hello.frames),
+        ("hello_bytes", programs.hello.bytes),
+    ];
+    counts.into_iter().try_for_each(|(name, count)| dict.set_item(name, count))?;
+    dict.set_item("entries_mean", programs.entries_mean)?;
+    dict.set_item("broadcast_share", programs.broadcast_share)?;
+    let samples: Vec<(f64, f64)> =
+        programs.samples.iter().map(|sample| (sample.at.as_secs_f64(), sample.entries_mean)).collect();
+    dict.set_item("entries", samples)?;
     Ok(dict)
 }

@@ -1,6 +1,8 @@
 //! `pathloom._core.Simulation`.
 
-use crate::columns::{control_dict, flow_columns, link_columns, offered_dict, packet_dict, subflow_columns};
+use crate::columns::{
+    control_dict, flow_columns, link_columns, offered_dict, packet_dict, program_dict, subflow_columns,
+};
 use crate::errors::{read_file, Error};
 use crate::fabric::Fabric;
 use crate::scheme::{PyScheme, Troubles};
@@ -9,6 +11,7 @@ use pathloom_model::spec::SpecError;
 use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
+use pathloom_schemes::Deployment;
 use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Successor, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
@@ -64,7 +67,7 @@ impl Simulation {
         let fabric = Fabric::build(&settings.fabric, settings.fabric_text.as_deref())?.fabric;
         let duration = parse_time(&settings.duration)?;
         let transport = settings.transport.as_deref().map(TransportSpec::parse).transpose()?;
-        let Programs { central, successor, transport, troubles } = programs(&settings, transport, object)?;
+        let Programs { central, successor, transport, programs, troubles } = programs(&settings, transport, object)?;
         let control =
             settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
         let faults =
@@ -77,7 +80,7 @@ impl Simulation {
             workload: workload.clone(),
             central,
             successor: Some(successor),
-            programs: None,
+            programs,
             transport,
             control,
             duration,
@@ -112,9 +115,10 @@ struct Programs {
     central: Option<Box<dyn Scheme>>,
     /// What makes the central policy anew.
     successor: Successor,
-    programs: None,
     /// What hosts run.
     transport: TransportSpec,
+    /// What switches run, if not rules.
+    programs: Option<Deployment>,
     /// What goes wrong in the central policy.
     troubles: Troubles,
 }
@@ -130,14 +134,15 @@ fn programs(settings: &Settings, transport: Option<TransportSpec>, object: Optio
             made.map(|scheme| Box::new(scheme) as Box<dyn Scheme>)
         };
         let (central, successor) = (Some(Box::new(scheme) as Box<dyn Scheme>), Box::new(successor));
-        return Ok(Programs { central, successor, transport: transport.unwrap_or_default(), troubles });
+        let transport = transport.unwrap_or_default();
+        return Ok(Programs { central, successor, transport, programs: None, troubles });
     }
     let scheme = crate::registry::registry().parse(&settings.scheme)?;
     let transport = scheme.transport_with(transport).map_err(Error::Transport)?;
     let seed = settings.seed;
-    let central = scheme.central(seed);
+    let (central, programs) = (scheme.central(seed), scheme.deployment());
     let successor = Box::new(move || scheme.central(seed));
-    Ok(Programs { central, successor, transport, troubles: Troubles::default() })
+    Ok(Programs { central, successor, transport, programs, troubles: Troubles::default() })
 }
 
 fn start<T: Tap>(
@@ -251,6 +256,7 @@ impl Simulation {
         parts.set_item("links", link_columns(py, &outcome.links)?)?;
         parts.set_item("packets", packet_dict(py, &outcome.packets)?)?;
         parts.set_item("control", control_dict(py, &outcome.control)?)?;
+        parts.set_item("programs", outcome.programs.as_ref().map(|of| program_dict(py, of)).transpose()?)?;
         parts.set_item("end_ns", outcome.end.0)?;
         Ok(parts)
     }

@@ -28,4 +28,5 @@ mod spt;
 mod tcp_path;
 mod tfe;
 
+pub use pathloom_switching::deployment::Deployment;
 pub use registry::{names, parse, EntryInfo, KeyInfo, Registry, SchemeSpec, SwitchProgram};

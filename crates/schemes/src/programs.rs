@@ -22,8 +22,14 @@ pub(crate) const ARP: KeyInfo =
 pub(crate) const AGE: KeyInfo = ("age", "10s", "life of an unused entry of a connection");
 pub(crate) const TABLE: KeyInfo = ("table", "65536", "connections that a switch has room for");
 
+pub(crate) const FLOOD: KeyInfo = (
+    "flood",
+    "all",
+    "where switches pass an exploration on: all to every other switch, down to lower tiers alone if it came from above",
+);
+
 /// The keys of ARP-Path.
-pub(crate) const HOST_KEYS: [KeyInfo; 6] = [HELLO, LOCK, HOST_AGE, RECOVERY, EXPLORATIONS, ARP];
+pub(crate) const HOST_KEYS: [KeyInfo; 7] = [HELLO, LOCK, HOST_AGE, RECOVERY, FLOOD, EXPLORATIONS, ARP];
 
 /// Neighbours are gone after so many Hellos that did not come.
 const MISSED_HELLOS: u64 = 3;
@@ -40,6 +46,8 @@ pub(crate) fn read_settings(spec: &Spec, defaults: Settings, connections: bool) 
     settings.lock = positive(spec, "lock")?.unwrap_or(settings.lock);
     settings.host_age = positive(spec, "host_age")?.unwrap_or(settings.host_age);
     settings.recovery_retry = positive(spec, "recovery")?.unwrap_or(settings.recovery_retry);
+    let flood = spec.choice("flood", &[("all", false), ("down", true)])?;
+    settings.descend_only = flood.unwrap_or(settings.descend_only);
     if let Some(count) = spec.count("explorations", 1, MOST)? {
         settings.explorations_per_s = count as u32;
     }

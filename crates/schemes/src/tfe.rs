@@ -1,6 +1,6 @@
 //! tfe: tcp-path for elephants alone, which hosts mark; everything else is forwarded by arp-path.
 
-use crate::programs::{parts, read_settings, AGE, ARP, EXPLORATIONS, HELLO, HOST_AGE, LOCK, RECOVERY, TABLE};
+use crate::programs::{parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, LOCK, RECOVERY, TABLE};
 use crate::registry::{Entry, EntryInfo};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::LONG_FLOW_DSCP;
@@ -27,6 +27,7 @@ pub(crate) const ENTRY: Entry = Entry {
             AGE,
             HOST_AGE,
             RECOVERY,
+            (FLOOD.0, "down", FLOOD.2),
             TABLE,
             EXPLORATIONS,
             ARP,

@@ -46,6 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shares: Vec<f64> = outcome.flows.iter().filter_map(|flow| flow.throughput).collect();
     let finished = outcome.flows.iter().filter(|flow| flow.finish.is_some()).count();
     println!("{:?}\n{:?}", outcome.packets, outcome.control);
+    if let Some(mut programs) = outcome.programs {
+        programs.samples.clear();
+        println!("{programs:?}");
+    }
     println!("{finished} of {} flows finished by {:.3} s", outcome.flows.len(), outcome.end.as_secs_f64());
     let slow = simulation.decisions();
     println!("{slow} packets asked a switch, {:.2} in 1000 hops", slow as f64 * 1e3 / outcome.packets.hops as f64);
