@@ -28,11 +28,16 @@ pub(crate) const FLOOD: KeyInfo = (
     "where switches pass an exploration on: all to every other switch, down to lower tiers alone if it came from above",
 );
 
+pub(crate) const JITTER: KeyInfo =
+    ("jitter", "1us", "a switch takes up to this long, at random, for each message to another switch");
+
 /// The keys of ARP-Path.
-pub(crate) const HOST_KEYS: [KeyInfo; 7] = [HELLO, LOCK, HOST_AGE, RECOVERY, FLOOD, EXPLORATIONS, ARP];
+pub(crate) const HOST_KEYS: [KeyInfo; 8] = [HELLO, LOCK, HOST_AGE, RECOVERY, FLOOD, EXPLORATIONS, ARP, JITTER];
 
 /// Neighbours are gone after so many Hellos that did not come.
 const MISSED_HELLOS: u64 = 3;
+/// Longer than any switch takes for a frame.
+const MOST_JITTER: Nanos = Nanos::from_millis(1);
 /// More connections or explorations than any switch has.
 const MOST: u64 = 1 << 24;
 
@@ -76,6 +81,10 @@ pub(crate) fn parts<P: Program + Send + 'static>(
     make: impl Fn(Nanos, Identity, Settings) -> P + Send + Sync + 'static,
 ) -> Result<Parts, SpecError> {
     let arp_age = spec.time("arp")?.unwrap_or(Nanos::from_secs(60));
+    let jitter = spec.time("jitter")?.unwrap_or(Nanos::from_micros(1));
+    if jitter > MOST_JITTER {
+        return Err(spec.error("jitter is over 1ms; expected a short time, such as 1us"));
+    }
     let make = move |now, identity| {
         let mut settings = settings.clone();
         // With the whole fabric, nothing is on its way that a switch could take for new.
@@ -84,13 +93,14 @@ pub(crate) fn parts<P: Program + Send + 'static>(
         }
         Box::new(make(now, identity, settings)) as Box<dyn Program + Send>
     };
-    let switch = SwitchProgram::Program(Deployment { make: Arc::new(make), arp_age, elephants });
+    let switch = SwitchProgram::Program(Deployment { make: Arc::new(make), arp_age, jitter, elephants });
     Ok(Parts { central: None, transport: TransportSpec::default(), switch })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pathloom_switching::programs::ArpPath;
 
     #[test]
     fn the_keys_have_the_defaults_that_they_tell() {
@@ -99,7 +109,11 @@ mod tests {
             let spec = Spec::parse("scheme", &format!("x:{}", text.join(","))).unwrap();
             let read = read_settings(&spec, Settings::default(), connections).unwrap();
             assert_eq!(read, Settings::default());
-            assert_eq!(spec.time("arp").unwrap(), Some(Nanos::from_secs(60)));
+            let SwitchProgram::Program(deployment) = parts(&spec, read, None, ArpPath::new).unwrap().switch else {
+                panic!("switches run a program");
+            };
+            assert_eq!(deployment.arp_age, Nanos::from_secs(60));
+            assert_eq!(deployment.jitter, Nanos::from_micros(1));
             assert_eq!(spec.finish(), Ok(()));
         }
     }

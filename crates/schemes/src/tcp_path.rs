@@ -1,6 +1,8 @@
 //! tcp-path: switches flood the SYN of each connection, which takes the way of the first copy.
 
-use crate::programs::{parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, LOCK, RECOVERY, TABLE};
+use crate::programs::{
+    parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
+};
 use crate::registry::{Entry, EntryInfo};
 use pathloom_switching::programs::{Selection, Settings, TcpPath};
 
@@ -9,7 +11,7 @@ pub(crate) const ENTRY: Entry = Entry {
         name: "tcp-path",
         summary: "switches flood the SYN of each connection, which takes the way of its first copy; no controller",
         paper: "TCP-Path paper, §III",
-        keys: &[HELLO, LOCK, AGE, HOST_AGE, RECOVERY, FLOOD, TABLE, EXPLORATIONS, ARP],
+        keys: &[HELLO, LOCK, AGE, HOST_AGE, RECOVERY, FLOOD, TABLE, EXPLORATIONS, ARP, JITTER],
     },
     read: |spec| {
         let settings = read_settings(spec, Settings::default(), true)?;

@@ -1,6 +1,8 @@
 //! tfe: tcp-path for elephants alone, which hosts mark; everything else is forwarded by arp-path.
 
-use crate::programs::{parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, LOCK, RECOVERY, TABLE};
+use crate::programs::{
+    parts, read_settings, AGE, ARP, EXPLORATIONS, FLOOD, HELLO, HOST_AGE, JITTER, LOCK, RECOVERY, TABLE,
+};
 use crate::registry::{Entry, EntryInfo};
 use pathloom_model::spec::{Spec, SpecError};
 use pathloom_model::LONG_FLOW_DSCP;
@@ -31,6 +33,7 @@ pub(crate) const ENTRY: Entry = Entry {
             TABLE,
             EXPLORATIONS,
             ARP,
+            JITTER,
         ],
     },
     read: |spec| {

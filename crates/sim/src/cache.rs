@@ -8,7 +8,7 @@
 
 use crate::packet::{Packet, TagBits};
 use crate::time::Ps;
-use pathloom_model::NodeId;
+use pathloom_model::{LinkId, NodeId};
 use pathloom_switching::RuleRef;
 
 /// One remembered decision.
@@ -179,6 +179,12 @@ impl Cache {
     pub(crate) fn lane_places(&self, lane: u32) -> std::ops::Range<usize> {
         let first = lane as usize * self.stride;
         first..first + self.stride
+    }
+
+    /// The links that remembered decisions send the packets of a lane to, up to the first switch without one.
+    pub(crate) fn out_links(&self, lane: u32) -> impl Iterator<Item = LinkId> + '_ {
+        let row = self.entries.get(self.lane_places(lane)).unwrap_or_default();
+        row.iter().take_while(|entry| entry.in_link != NO_LINK).map(|entry| LinkId(entry.out_link))
     }
 
     /// Decisions remembered for a lane.

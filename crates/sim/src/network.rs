@@ -110,7 +110,7 @@ impl<T: Tap> Network<T> {
         control: &ControlSettings,
         marks: Marks,
         path_switches: usize,
-        deployment: Option<Deployment>,
+        (deployment, seed): (Option<Deployment>, u64),
         tap: T,
     ) -> Network<T> {
         let queue =
@@ -121,7 +121,7 @@ impl<T: Tap> Network<T> {
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
         typical.sort_unstable();
         let wheel = Wheel::new(links.len(), typical[typical.len() * 9 / 10]);
-        let mut programs = deployment.map(|deployment| Box::new(Programs::new(deployment, fabric.nodes().len())));
+        let mut programs = deployment.map(|deployment| Box::new(Programs::new(deployment, fabric.nodes().len(), seed)));
         let nodes = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
             let ports = fabric.node(node).ports.len() as u32;
             let rule_limit = control.rule_limit;
@@ -388,9 +388,14 @@ impl<T: Tap> Network<T> {
     }
 
     /// The links that a frame with these headers would cross from `uplink` to a host, by the rules as they stand. Ends
-    /// where it would be dropped or copied to several ports.
+    /// where it would be dropped or copied to several ports. Over switches with programs, by the decisions remembered.
     pub(crate) fn trace(&self, uplink: LinkId, mut headers: Headers) -> Vec<LinkId> {
         let mut way = vec![uplink];
+        if self.programs.is_some() {
+            let lane = self.lanes.lanes(&headers.five_tuple).into_iter().flatten().next();
+            way.extend(lane.into_iter().flat_map(|lane| self.cache.out_links(lane)));
+            return way;
+        }
         while way.len() <= usize::from(TTL) {
             let record = self.fabric.link(way[way.len() - 1]);
             let Some(rules) = self.nodes[record.to.index()].rules() else { break };

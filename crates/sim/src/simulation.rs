@@ -73,7 +73,8 @@ impl<T: Tap> Simulation<T> {
         let SimSettings { fabric, workload, central, successor, transport, control, .. } = settings;
         let SimSettings { duration, drain, faults, seed, programs, .. } = settings;
         let marks = Marks::of(transport.settings());
-        let network = Network::new(fabric.clone(), &control, marks, longest_way(&fabric), programs.clone(), tap);
+        let network =
+            Network::new(fabric.clone(), &control, marks, longest_way(&fabric), (programs.clone(), seed), tap);
         let transfers = Transfers::new(&fabric, workload, plan, transport.settings());
         let needs = central.as_ref().map_or(Needs::NOTHING, |central| central.needs());
         let end = to_ps(duration).saturating_mul(u64::from(drain) + 1);

@@ -251,8 +251,12 @@ fn frames_are_kept_only_while_they_are_in_the_network() {
         Nanos::from_secs(2),
     );
     settings.central = None;
-    settings.programs =
-        Some(Deployment { make: Arc::new(|_, _| Box::<Flooder>::default()), arp_age: Nanos::ZERO, elephants: None });
+    settings.programs = Some(Deployment {
+        make: Arc::new(|_, _| Box::<Flooder>::default()),
+        arp_age: Nanos::ZERO,
+        jitter: Nanos::ZERO,
+        elephants: None,
+    });
     settings.faults = vec![
         Fault::parse(&settings.fabric, "5us:down:c0").unwrap(),
         Fault::parse(&settings.fabric, "1ms:up:c0").unwrap(),

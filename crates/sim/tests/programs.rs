@@ -120,7 +120,7 @@ impl Case {
         SimSettings {
             workload: Arc::new(traffic.generate(&fabric, duration, 1, None).unwrap()),
             central: None,
-            programs: Some(Deployment { make: Arc::new(make), arp_age, elephants }),
+            programs: Some(Deployment { make: Arc::new(make), arp_age, jitter: Nanos::ZERO, elephants }),
             successor: None,
             transport: TransportSpec::parse("newreno").unwrap(),
             control: ControlSettings::default(),

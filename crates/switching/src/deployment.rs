@@ -17,6 +17,9 @@ pub struct Deployment {
     pub make: Arc<MakeProgram>,
     /// How long hosts keep addresses that they have resolved by ARP. For 0, each connection sends a request.
     pub arp_age: Nanos,
+    /// A switch takes up to this long, drawn evenly, for each message between switches that it passes on. Without it, copies of
+    /// an exploration that meet no queue arrive at one instant, and the order of ports would choose the path.
+    pub jitter: Nanos,
     /// What hosts mark as elephants, if anything.
     pub elephants: Option<Marking>,
 }
@@ -25,6 +28,7 @@ impl fmt::Debug for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deployment")
             .field("arp_age", &self.arp_age)
+            .field("jitter", &self.jitter)
             .field("elephants", &self.elephants)
             .finish_non_exhaustive()
     }

@@ -17,6 +17,8 @@ use pathloom_switching::deployment::Deployment;
 use pathloom_switching::program::{DropCause, Outgoing};
 use pathloom_switching::programs::{Identity, PortRole};
 use pathloom_switching::{Program, Stale, Tables, Verdict};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use std::collections::VecDeque;
 
 /// Programs look for what has timed out at most this often.
@@ -27,6 +29,8 @@ const NO_LANE: u32 = (NO_CONNECTION as u32) << 1;
 /// What switches with programs have beside them.
 pub(crate) struct Programs {
     deployment: Deployment,
+    /// What the time is drawn from that switches take for messages.
+    rng: Pcg64,
     /// Frames of no connection in the network.
     frames: Store<Stored>,
     counts: Counts,
@@ -69,9 +73,10 @@ impl Totals {
 }
 
 impl Programs {
-    pub(super) fn new(deployment: Deployment, nodes: usize) -> Programs {
+    pub(super) fn new(deployment: Deployment, nodes: usize, seed: u64) -> Programs {
         Programs {
             deployment,
+            rng: Pcg64::seed_from_u64(seed ^ 0x7377_6974),
             frames: Store::default(),
             counts: Counts::default(),
             changes: VecDeque::new(),
@@ -82,6 +87,14 @@ impl Programs {
             samples: Vec::new(),
             entries_max: 0,
             hosts_max: 0,
+        }
+    }
+
+    /// What a switch takes for a message.
+    fn draw_delay(&mut self) -> Ps {
+        match to_ps(self.deployment.jitter) {
+            0 => 0,
+            most => self.rng.random_range(0..=most),
         }
     }
 
@@ -211,7 +224,8 @@ impl<T: Tap> Network<T> {
         match own {
             Some(own) => self.enqueue(now, out.0, own).then(|| own.lane()),
             None => {
-                self.put_on(now, out, hops, Stored { frame: outgoing.frame, inner });
+                let ready = now + self.programs.as_mut().map_or(0, |programs| programs.draw_delay());
+                self.put_on(ready, out, hops, Stored { frame: outgoing.frame, inner });
                 None
             }
         }
