@@ -15,6 +15,18 @@ def rate_text(rate_bps: float) -> str:
     return f"{rate_bps:g} bit/s"
 
 
+def size_text(size_bytes: float) -> str:
+    """A size with its unit, in three digits that count.
+
+    >>> size_text(1_606_320), size_text(950), size_text(0)
+    ('1.61 MB', '950 B', '0 B')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if size_bytes >= 0.9995 * size:
+            return f"{size_bytes / size:.3g} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
 def time_text(seconds: float) -> str:
     """A time with its unit, in three digits that count.
 

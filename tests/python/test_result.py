@@ -21,6 +21,7 @@ from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import paired_differences
 from pathloom.experiments.tables import FLOW_SCHEMA, LINK_SCHEMA
 from pathloom.fabrics import Fabric, diamond, fat_tree
+from pathloom.report.tables import NOTHING, control_table
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,37 @@ def test_jains_index_tells_how_even_flows_are(fabric: Fabric) -> None:
     assert row["throughput"]["jain"] == pytest.approx(sum(run["throughput"]["jain"] for run in row["runs"]) / 2)
     cut = synthetic.result(fabric, {"ecmp": 1.0}, runs=1, unfinished=1).summary["schemes"][0]
     assert cut["throughput"]["jain"] is None, "what unfinished flows come to is not known"
+
+
+def test_figures_of_switch_programs_are_told_beside_rules(fabric: Fabric) -> None:
+    result = synthetic.result(fabric, {"ecmp": 1.0, "tcp-path": 1.5}, runs=3)
+    for one in result.outcomes:
+        if one.job.scheme == "tcp-path":
+            one.outcome["programs"] = {
+                "entries_max": 100 * one.job.run,
+                "entries_mean": 10.0 * one.job.run,
+                "broadcast_share": None if one.job.run == 1 else 0.01 * one.job.run,
+                "explorations": 30,
+                "late_copies": 7,
+                "entries": [(0.1, 5.0), (0.2, 15.0)],
+            }
+    ecmp, tcp_path = result.summary["schemes"]
+    assert ecmp["programs"] is None and ecmp["runs"][0]["programs"] is None
+    assert tcp_path["runs"][0]["programs"]["entries"] == [[0.1, 5.0], [0.2, 15.0]]
+    assert tcp_path["programs"] == {
+        "entries_max": 300,
+        "entries_mean": pytest.approx(20.0),
+        "broadcast_share": pytest.approx(0.025),
+        "explorations": 90,
+        "late_copies": 21,
+    }
+    table = control_table(result.summary["schemes"])
+    cells = {heading: [row[place] for row in table.rows] for place, heading in enumerate(table.headings)}
+    assert cells["most entries in a switch"] == [NOTHING, "300"]
+    assert cells["explorations"] == [NOTHING, "30"]
+    assert cells["broadcast share at ToRs"] == [NOTHING, "2.5 %"]
+    without = control_table([ecmp])
+    assert "explorations" not in without.headings
 
 
 def test_summary_figures_follow_from_the_tables(fabric: Fabric) -> None:

@@ -10,6 +10,7 @@ import polars as pl
 
 from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.execution import RunOutcome
+from pathloom.experiments.programs import programs_of, programs_of_runs
 from pathloom.experiments.stats import bounded_percentile, ci95, mean
 from pathloom.experiments.timeouts import timeout_wait
 
@@ -57,6 +58,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
             "busy_share": mean(_known(run["control"]["busy_share"] for run in runs)),
             "sizes": _largest_sizes(runs),
         },
+        "programs": programs_of_runs(runs),
         "wall_s": wall_s,
         "hops_per_wall_s": packets["hops"] / wall_s if wall_s > 0 else None,
     }
@@ -91,6 +93,7 @@ def run_summary(one: RunOutcome, flows: pl.DataFrame) -> dict[str, Any]:
         "timeout_wait": _timeout_wait(flows, one.outcome["end_ns"] / 1e9),
         "packets": packets,
         "control": dict(one.outcome["control"]),
+        "programs": programs_of(one.outcome),
         "end_s": one.outcome["end_ns"] / 1e9,
         "wall_s": one.wall_s,
         "hops_per_wall_s": packets["hops"] / one.wall_s if one.wall_s > 0 else None,

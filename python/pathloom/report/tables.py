@@ -21,7 +21,7 @@ from pathloom.experiments.verdicts import (
     verdict,
 )
 from pathloom.experiments.yardstick import of_optimum
-from pathloom.words import count_text, percent_text, share_text, time_text
+from pathloom.words import count_text, percent_text, share_text, size_text, time_text
 
 NOTHING = "–"
 AT_LEAST, AT_MOST = "≥ ", "≤ "
@@ -139,6 +139,7 @@ def control_table(schemes: Sequence[Row]) -> Table:
         _Column("reroutes", per_run("control", "reroutes"), count_text),
         _Column("controller busy", lambda row: row["control"]["busy_share"], percent_text),
         *(_size_column(name) for name in dict.fromkeys(name for row in schemes for name in row["control"]["sizes"])),
+        *_program_columns(),
         _Column("packets dropped", _dropped_share, percent_text),
         _Column("segments sent again", per_run("retransmits"), count_text),
         _Column("time-outs", per_run("timeouts"), count_text),
@@ -149,6 +150,29 @@ def control_table(schemes: Sequence[Row]) -> Table:
 def _size_column(name: str) -> _Column:
     """How much a scheme keeps of something."""
     return _Column(name, lambda row: row["control"]["sizes"].get(name), count_text)
+
+
+def _program_columns() -> list[_Column]:
+    """What programs of switches cost, where there are such; counts are per run."""
+
+    def figure(name: str, per_run: bool = False) -> Callable[[Row], float | None]:
+        def value(row: Row) -> float | None:
+            found = _of(row, "programs", name)
+            return found / len(row["runs"]) if found is not None and per_run else found
+
+        return value
+
+    return [
+        _Column("most entries in a switch", figure("entries_max"), count_text),
+        _Column("entries in a switch, mean", figure("entries_mean"), count_text),
+        _Column("explorations", figure("explorations", per_run=True), count_text),
+        _Column("recoveries", figure("recoveries", per_run=True), count_text),
+        _Column("path messages on links", figure("exploration_frames", per_run=True), count_text),
+        _Column("bytes of path messages", figure("exploration_bytes", per_run=True), size_text),
+        _Column("broadcast share at ToRs", figure("broadcast_share"), percent_text),
+        _Column("late copies dropped", figure("late_copies", per_run=True), count_text),
+        _Column("frames refused", figure("refused", per_run=True), count_text),
+    ]
 
 
 def difference_table(schemes: Sequence[Row]) -> Table | None:
