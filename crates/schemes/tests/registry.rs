@@ -1,6 +1,7 @@
 //! The registry: every scheme can be asked for, and what is wrong is named.
 
 use pathloom_schemes::{names, parse, Registry, SchemeSpec};
+use pathloom_switching::deployment::Mark;
 use proptest::prelude::*;
 use std::ffi::OsStr;
 
@@ -28,6 +29,41 @@ fn every_scheme_reads_its_own_defaults() {
             assert_eq!(spelled.label, text);
             assert_eq!(central(&spelled), central(&plain), "{text}");
         }
+    }
+}
+
+#[test]
+fn schemes_of_programs_have_no_central_part_and_say_so() {
+    for name in names() {
+        let spec = parse(name).unwrap();
+        assert_eq!(spec.central(1).is_none(), spec.deployment().is_some(), "{name}");
+        if let Err(refused) = spec.require_central(1) {
+            assert!(
+                refused.starts_with(&format!("{name} has no central part")) && !refused.contains('\n'),
+                "{refused}"
+            );
+        }
+    }
+    assert!(["tcp-path", "tfe", "arp-path"].iter().all(|name| parse(name).unwrap().deployment().is_some()));
+}
+
+#[test]
+fn hosts_mark_what_tfe_looks_for() {
+    let marking = |text: &str| parse(text).unwrap().deployment().unwrap().elephants.unwrap();
+    let plain = marking("tfe");
+    assert_eq!((plain.above_bytes, plain.mark), (10_000_000, Mark::SourcePorts(3500..=4500)));
+    assert_eq!(marking("tfe:mark=dscp,elephant=1MB").mark, Mark::Dscp(pathloom_model::LONG_FLOW_DSCP));
+    for (bad, expected) in [
+        ("tfe:ports=3500", "expected two numbers"),
+        ("tfe:ports=4500-3500", "expected two numbers"),
+        ("tfe:ports=30000-40000", "from 1024 to 32767"),
+        ("tfe:ports=5000-5002", "without 5001"),
+        ("tfe:ports=3000-3100,mark=dscp", "no meaning with mark=dscp"),
+        ("tcp-path:jitter=1s", "jitter is over 1ms"),
+        ("arp-path:age=10s", "age"),
+    ] {
+        let refused = parse(bad).unwrap_err().to_string();
+        assert!(refused.contains(expected), "{refused}");
     }
 }
 
