@@ -138,6 +138,13 @@ def _shares_at_least(run: RunData, takes: Takes) -> float | None:
     return 100.0 * sum(share >= (takes.level or 0.0) for share in shares) / len(shares) if shares else None
 
 
+def _flow_rate(run: RunData, takes: Takes) -> float | None:
+    """Mean over flows of size over completion time, in Mbit/s (TCP-Path §V.C)."""
+    flows = _flows(run, takes).filter(pl.col("age_s") > 0)
+    rates = flows.select(rate=8e-6 * pl.col("size_bytes") / pl.col("age_s"))["rate"]
+    return mean([float(rate) for rate in rates.drop_nulls().sort()])
+
+
 def _fct_mean(run: RunData, takes: Takes) -> float | None:
     """Mean flow completion time, in seconds."""
     return mean(_values(run, takes, "age_s"))
@@ -205,6 +212,18 @@ def _messages(run: RunData, _takes: Takes) -> float | None:
 def _rules_max(run: RunData, _takes: Takes) -> float | None:
     """Most rules in any switch at any time."""
     return float(run.summary["control"]["rules_max"])
+
+
+def _entries(run: RunData, _takes: Takes) -> float | None:
+    """Entries for connections in a switch that runs a program: mean over switches and time."""
+    programs = run.summary["programs"]
+    return None if programs is None else float(programs["entries_mean"])
+
+
+def _broadcast_share(run: RunData, _takes: Takes) -> float | None:
+    """Bytes of broadcast frames over all other bytes that ToRs got, in per cent (TCP-Path §V.D.2)."""
+    programs = run.summary["programs"]
+    return None if programs is None else _times(100.0, programs["broadcast_share"])
 
 
 def _reroutes(run: RunData, _takes: Takes) -> float | None:
@@ -275,6 +294,7 @@ BOUNDS = {
     "flows_below": "at least",
     "throughput": "at most",
     "interface_throughput": "at most",
+    "flow_rate": "at most",
     "worst_throughput": "at most",
     "flows_at_least": "at most",
     "share": "at most",
@@ -304,6 +324,7 @@ METRICS: dict[str, Metric] = {
     "share": _share,
     "worst_share": _worst_share,
     "shares_at_least": _shares_at_least,
+    "flow_rate": _flow_rate,
     "fct_mean": _fct_mean,
     "fct_p95": _fct_p95,
     "fct_optimum": _fct_optimum,
@@ -315,6 +336,8 @@ METRICS: dict[str, Metric] = {
     "busy": _busy,
     "messages": _messages,
     "rules_max": _rules_max,
+    "entries": _entries,
+    "broadcast_share": _broadcast_share,
     "reroutes": _reroutes,
     "polling_period": _polling_period,
     "dropped": _dropped,
