@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PUBLISHED = {
     "ofpt": "2 4a 4b 4c 4d 5a 5b 6a 6b 6c 7 9a 9b 9c 11",
+    "tcp-path": "7a 7b 9a 9b 16 17",
     "lessor": "1 4a 4a-permutation 4b 4b-tree 5a 5b 6 7a 7b 8a 8b",
 }
 
@@ -38,7 +39,7 @@ TINY: dict[str, Any] = {
     "setup": {
         "fabric": "dumbbell:hosts=2,rate=100Mbps",
         "traffic": "hadoop:load={x}",
-        "schemes": ["spt", "ecmp", "tcp-path"],
+        "schemes": ["spt", "ecmp", "conga"],
         "duration": "300ms",
         "runs": 2,
     },
@@ -57,9 +58,9 @@ TINY: dict[str, Any] = {
         },
         {"label": "gain", "scheme": "ecmp", "over": ["spt"], "metric": "fct_mean", "across": "most", "published": 0.0},
         {
-            "label": "TCP-Path",
+            "label": "CONGA",
             "unit": "s",
-            "scheme": "tcp-path",
+            "scheme": "conga",
             "metric": "fct_mean",
             "published": 0.3,
         },
@@ -122,7 +123,7 @@ def test_a_difference_asks_for_its_cause(tiny: measure.Reproduced) -> None:
     assert lines["gain"].cause is None, "both schemes have one path"
     assert lines["gain"].value.mean == pytest.approx(0.0, abs=1e-9)
     assert lines["bound"].cause is None, "a bound that holds is no difference"
-    assert (lines["TCP-Path"].value.mean, lines["TCP-Path"].cause) == (None, "TCP-Path is not built yet")
+    assert (lines["CONGA"].value.mean, lines["CONGA"].cause) == (None, "conga is not built yet")
     assert (lines["unmeasured"].value.mean, lines["unmeasured"].cause) == (None, "no such counter")
 
 

@@ -16,8 +16,8 @@ pub(crate) struct Stored {
 const SHORTEST: u64 = 60;
 /// Bytes of an Ethernet header.
 const ETHERNET: u64 = 14;
-/// Bytes that a path message has after its Ethernet header and before the host's packet.
-const PATH_HEADER: u64 = 48;
+/// Bytes that a path message has between its Ethernet header and the packet of a host (docs/tcp-path-frames.md).
+const PATH_HEADER: u64 = 40;
 /// Bytes of an ARP packet (RFC 826).
 const ARP: u64 = 28;
 
@@ -100,5 +100,47 @@ pub(crate) fn is_broadcast(frame: &Frame) -> bool {
         Body::Path(message) => matches!(message.kind, PathKind::Request | PathKind::RecoveryRequest),
         Body::Hello(_) => false,
         _ => frame.dst.is_group(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::{Arp, Conversation, FiveTuple, Headers, PathMessage, PortNo};
+
+    const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    fn frame(body: Body) -> Frame {
+        Frame { src: mac_of(HOST), dst: Mac::BROADCAST, body }
+    }
+
+    #[test]
+    fn frames_weigh_what_their_bytes_come_to() {
+        let arp =
+            Arp { request: true, sender_mac: mac_of(HOST), sender_ip: HOST, target_mac: Mac::ZERO, target_ip: HOST };
+        let five_tuple = FiveTuple { src: HOST, dst: HOST, proto: 6, src_port: 1, dst_port: 2 };
+        let conversation = Conversation::of(mac_of(HOST), mac_of(HOST), five_tuple);
+        let message = |carried| {
+            let kind = PathKind::Request;
+            frame(Body::Path(PathMessage { kind, conversation, exploration: 1, hops: 1, carried }))
+        };
+        assert_eq!(wire_bytes(&frame(Body::Arp(arp)), None), 60, "padded");
+        assert_eq!(wire_bytes(&message(Carried::Nothing), None), 60, "padded");
+        assert_eq!(wire_bytes(&message(Carried::Arp(arp)), None), 14 + 40 + 28);
+        let syn = Packet::new(2, 0, 0, HEADER_BYTES as u16, 2);
+        let carried = Carried::Ip(Headers::plain(five_tuple));
+        assert_eq!(wire_bytes(&message(carried), Some(&syn)), 40 + u64::from(HEADER_BYTES), "one Ethernet header");
+    }
+
+    #[test]
+    fn requests_and_group_addresses_are_broadcast() {
+        let arp =
+            |target_mac| Arp { request: true, sender_mac: mac_of(HOST), sender_ip: HOST, target_mac, target_ip: HOST };
+        assert!(is_broadcast(&frame(Body::Arp(arp(Mac::ZERO)))));
+        let answer = Frame { dst: mac_of(HOST), ..frame(Body::Arp(arp(mac_of(HOST)))) };
+        assert!(!is_broadcast(&answer));
+        let hello =
+            pathloom_model::Hello { switch: switch_mac(NodeId(1)), port: PortNo(1), tier: None, boot: 1, heard: None };
+        assert!(!is_broadcast(&frame(Body::Hello(hello))));
     }
 }

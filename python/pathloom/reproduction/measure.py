@@ -341,7 +341,7 @@ def _line(figure: Figure, row: Row, plans: Sequence[Planned], data: dict[tuple[s
 
 def _unbuilt_text(figure: Figure, unbuilt: Sequence[str]) -> str:
     families = dict.fromkeys(scheme.split(":", 1)[0] for scheme in unbuilt)
-    called = {"tcp-path": "TCP-Path", "ofpt": "OFPT", "lessor": "LESSOR"}
+    called = {"ofpt": "OFPT", "lessor": "LESSOR"}
     names = [called.get(family, figure.name_of(family)) for family in families]
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not built yet"
 
