@@ -121,7 +121,8 @@ pub fn packet_dict<'py>(py: Python<'py>, packets: &PacketTotals) -> PyResult<Bou
 
 /// What control cost.
 pub fn control_dict<'py>(py: Python<'py>, control: &ControlOutcome) -> PyResult<Bound<'py, PyDict>> {
-    let &ControlOutcome { messages, rules_max, routes, reroutes, polls, polling_period, busy_share, ref sizes } = control;
+    let &ControlOutcome { messages, rules_max, routes, reroutes, polls, polling_period, busy_share, ref sizes } =
+        control;
     let dict = PyDict::new(py);
     let of_scheme = PyDict::new(py);
     sizes.iter().try_for_each(|(name, size)| of_scheme.set_item(name, size))?;

@@ -39,7 +39,8 @@ mod wheel;
 pub use control_plane::Journal;
 pub use offer::{OfferedFlow, SwitchTables};
 pub use outcome::{
-    ControlOutcome, Crossings, FlowOutcome, LinkOutcome, Outcome, PacketTotals, ProgramOutcome, SubflowOutcome, TableSample,
+    ControlOutcome, Crossings, FlowOutcome, LinkOutcome, Outcome, PacketTotals, ProgramOutcome, SubflowOutcome,
+    TableSample,
 };
 pub use pcap::PcapTap;
 pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};

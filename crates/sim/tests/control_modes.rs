@@ -288,7 +288,7 @@ fn the_cost_of_control_is_counted_whatever_the_way() {
         assert!(control.reroutes > 50 && control.rules_max > 10 && control.busy_share > 0.0, "{needs:?} {control:?}");
         costs.push(control);
     }
-    let [tagged, in_place, shared] = costs[..] else { panic!("three ways") };
+    let [tagged, in_place, shared] = &costs[..] else { panic!("three ways") };
     assert!(in_place.messages > tagged.messages, "two sets of rules for each move: {in_place:?} {tagged:?}");
     assert!(shared.rules_max < tagged.rules_max, "{shared:?} {tagged:?}");
 }
