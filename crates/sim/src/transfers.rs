@@ -154,8 +154,8 @@ impl Plan {
             let most = first.size_bytes.unwrap_or(u64::MAX).max(1);
             let count = u64::from(streams).min(most);
             (0..count).map(move |index| {
-                let offset = u64::from(first.src_port - EPHEMERAL.0) + index;
-                let src_port = EPHEMERAL.0 + (offset % u64::from(EPHEMERAL.1)) as u16;
+                let offset = u64::from(first.src_port - EPHEMERAL.start()) + index;
+                let src_port = EPHEMERAL.start() + (offset % EPHEMERAL.len() as u64) as u16;
                 let size_bytes = first.size_bytes.map(|size| size / count + u64::from(index < size % count));
                 Ends { src_port, size_bytes, ..first }
             })

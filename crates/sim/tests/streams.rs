@@ -41,6 +41,7 @@ fn settings(fabric: Fabric, scheme: &str, sizes: &[u64], faults: Vec<Fault>) -> 
         workload: Arc::new(Workload { flows, description: String::new(), notes: Vec::new() }),
         central: spec.central(1),
         successor: None,
+        programs: None,
         transport: spec.transport().clone(),
         control: ControlSettings::default(),
         duration: Nanos::from_secs(20),

@@ -91,6 +91,7 @@ def idle_schemes(result: Result) -> list[str]:
         for label, outcomes in _runs_of_schemes(result)
         if outcomes[0].job.scheme.partition(":")[0] not in DEFAULT_ROUTES_ALONE
         and all(_paths_given(one) == 0 and one.trouble is None for one in outcomes)
+        and all(one.outcome.get("programs") is None for one in outcomes)
     ]
 
 
