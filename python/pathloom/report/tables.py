@@ -157,7 +157,7 @@ def _program_columns() -> list[_Column]:
 
     def figure(name: str, per_run: bool = False) -> Callable[[Row], float | None]:
         def value(row: Row) -> float | None:
-            found = _of(row, "programs", name)
+            found: float | None = (row.get("programs") or {}).get(name)
             return found / len(row["runs"]) if found is not None and per_run else found
 
         return value
