@@ -137,7 +137,7 @@ class Simulation:
         """How often a scheme in Python failed, the first failure in one line, and its traceback; None if it did not."""
 
     def outcome(self) -> dict[str, Any]:
-        """What the run gave so far: `flows`, `subflows`, `links` as columns, `packets`, `control`, `programs`, `end_ns`.
+        """What the run gave so far: `flows`, `subflows`, `links` (columns), `packets`, `control`, `programs`, `end_ns`.
 
         `subflows` has the subflows of transfers that have several, with the numbers of the links that each crosses.
 
