@@ -1,7 +1,7 @@
 //! The frames of switch programs in bytes. The layout: `docs/tcp-path-frames.md`.
 
 use super::{headers, Ethernet};
-use crate::flow_match::{ETH_ARP, ETH_IPV4};
+use crate::flow_match::{ETH_ARP, ETH_IPV4, ETH_VLAN};
 use crate::wire::{Put, Reader};
 use crate::ParseError;
 use pathloom_model::{
@@ -48,7 +48,9 @@ pub fn read(bytes: &[u8]) -> Result<ReadFrame<'_>, ParseError> {
             let (message, packet) = message(ethernet.payload)?;
             (Body::Path(message), packet)
         }
-        _ => (host_body(&ethernet)?, ethernet.payload),
+        (ETH_IPV4, _) | (_, None) => (host_body(&ethernet)?, ethernet.payload),
+        // Another tagged frame: the tag is the beginning of its payload.
+        (_, Some(_)) => (Body::Other { ether_type: ETH_VLAN }, bytes.get(14..).unwrap_or_default()),
     };
     Ok(ReadFrame { frame: Frame { src, dst, body }, packet })
 }
@@ -395,6 +397,19 @@ mod tests {
                 wrong[19] = 0xb5;
             }
             assert!(read(&wrong).is_err(), "byte {place} is {value}");
+        }
+    }
+
+    #[test]
+    fn a_tagged_frame_that_is_not_ip_keeps_its_tag() {
+        for kind in [ETH_ARP, ETH_PATH, ETH_VLAN, 0] {
+            let mut bytes = Vec::new();
+            Ethernet { dst: [2; 6], src: [4; 6], vlan: Some(7), kind, payload: &[1; 50] }.emit(&mut bytes);
+            let found = read(&bytes).unwrap();
+            assert_eq!(found.frame.body, Body::Other { ether_type: ETH_VLAN });
+            let mut again = Vec::new();
+            emit(&found.frame, found.packet, &mut again);
+            assert_eq!(again, bytes);
         }
     }
 

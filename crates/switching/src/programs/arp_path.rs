@@ -30,6 +30,9 @@ pub(crate) enum Entrance {
 /// forwarding in every switch, so that no frame changes between two ways that are free of loops each, but not together.
 pub(crate) const DEFAULT_TAG: u16 = 4094;
 
+/// EtherType of a VLAN tag. No tag is accepted from a host.
+const ETH_VLAN: u16 = 0x8100;
+
 /// A switch with ARP-Path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArpPath {
@@ -92,7 +95,8 @@ impl ArpPath {
         match self.ports.state(in_port) {
             State::Down | State::Unsettled | State::Silent => Err(DropCause::PortNotReady),
             State::Host => {
-                let tagged = matches!(frame.body, Body::Ip(Headers { tag: Some(DEFAULT_TAG), .. }));
+                let tagged =
+                    matches!(frame.body, Body::Ip(Headers { tag: Some(_), .. }) | Body::Other { ether_type: ETH_VLAN });
                 if matches!(frame.body, Body::Path(_)) || tagged || frame.dst == SWITCHES {
                     return Err(DropCause::Forged);
                 }

@@ -115,8 +115,10 @@ fn a_host_cannot_speak_as_a_switch() {
     let mut tagged = segment(B, FAR, 6, TCP_ACK);
     tagged.body = Body::Ip(Headers { tag: Some(4094), ..Headers::plain(tuple(B, FAR, 6)) });
     assert_eq!(switch.decide(NOW, H2, &tagged).dropped, Some(DropCause::Forged));
+    let tagged = Frame { body: Body::Other { ether_type: 0x8100 }, ..tagged };
+    assert_eq!(switch.decide(NOW, H2, &tagged).dropped, Some(DropCause::Forged));
     let refused = switch.tables().refused;
-    assert_eq!((refused[0].port, refused[0].frames, refused[0].last), (H2, 6, Some(DropCause::Forged)));
+    assert_eq!((refused[0].port, refused[0].frames, refused[0].last), (H2, 7, Some(DropCause::Forged)));
     assert_eq!(ports(&switch.decide(NOW, H1, &segment(A, FAR, 5, TCP_ACK))), [3], "the connection stands");
 }
 
