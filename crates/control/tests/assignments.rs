@@ -194,7 +194,7 @@ fn ten_thousand_claims_leave_no_rule_behind() {
     let mut port = 2000;
     for round in 0..25 {
         let Assigned { assignment, .. } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
-        applications.world.traffic(ms(20));
+        applications.world.traffic(ms(300));
         let mut opened = Vec::new();
         for number in 0..400 {
             port += 1;
