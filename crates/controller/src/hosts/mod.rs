@@ -211,7 +211,15 @@ impl Hosts {
     /// The connection is closed.
     pub(crate) fn disconnect(&mut self, id: AgentId, why: &str) {
         let Some(agent) = self.agents.remove(&id) else { return };
+        let mut left: BTreeSet<NodeId> = agent.hosts.clone();
+        left.retain(|host| self.by_host.get(host) == Some(&id));
         self.by_host.retain(|_, other| *other != id);
+        // An agent that is still connected represents these hosts again, for example that of the machine when a program
+        // that requested paths ends.
+        for host in left {
+            let heir = self.agents.iter().rev().find(|(_, one)| !one.closed && one.hosts.contains(&host));
+            self.by_host.extend(heir.map(|(&heir, _)| (host, heir)));
+        }
         self.requests.retain(|_, (other, _)| *other != id);
         if let Some(why) = &agent.unsaid {
             self.sent_away(&agent.peer, why);

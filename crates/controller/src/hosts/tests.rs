@@ -340,3 +340,13 @@ fn an_agent_by_tcp_needs_a_token_and_speaks_for_its_own_address_alone() {
     // The Unix socket is protected by its file.
     greeted(&mut hosts, r#"["10.0.0.1"]"#);
 }
+
+#[test]
+fn a_host_goes_back_to_the_agent_that_had_it_when_another_one_leaves() {
+    let mut hosts = hosts();
+    let machine = greeted(&mut hosts, r#"["10.0.0.1","10.0.7.1"]"#);
+    let program = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    assert_eq!(hosts.line(machine, ANNOUNCE), None, "the program speaks for the host now");
+    hosts.disconnect(program, "test");
+    assert!(hosts.line(machine, ANNOUNCE).is_some());
+}
