@@ -202,10 +202,11 @@ fn connections_that_last_find_more_room_than_by_hashing() {
 
 #[test]
 fn entries_live_while_they_are_used_and_end_when_they_are_not() {
-    // The connection lasts longer than its entries would without use; nothing is explored again.
-    let case = Case { duration: Nanos::from_secs(2), ..Case::of("tcp-path:age=300ms,lock=200ms", FABRICS[0], STRIDE) };
+    // The connection lasts longer than its entries would without use, and no time-out of TCP lasts as long as they do:
+    // nothing is explored again.
+    let case = Case { duration: Nanos::from_secs(4), ..Case::of("tcp-path:age=1500ms,lock=200ms", FABRICS[0], STRIDE) };
     let mut simulation = case.start();
-    simulation.advance(Nanos::from_millis(1_900));
+    simulation.advance(Nanos::from_millis(3_900));
     let used = simulation.outcome();
     let mut early = case.start();
     early.advance(Nanos::from_millis(50));
@@ -213,7 +214,7 @@ fn entries_live_while_they_are_used_and_end_when_they_are_not() {
     assert!(programs(&used).recoveries == 0 && used.flows.iter().all(|flow| flow.delivered_bytes > 1_000_000));
     let short = Case { traffic: "incast:senders=8,size=10KB", ..case };
     let mut simulation = short.start();
-    simulation.advance(Nanos::from_secs(2));
+    simulation.advance(Nanos::from_secs(4));
     let samples = programs(&simulation.outcome()).samples.clone();
     assert!(samples.iter().any(|sample| sample.entries_mean > 0.0));
     assert!(samples.last().is_some_and(|last| last.entries_mean == 0.0), "{:?}", samples.last());
