@@ -13,7 +13,7 @@ pub(crate) const HELLO: KeyInfo =
     ("hello", "5s", "time between two Hellos of a switch; after three without one, its neighbour is gone");
 pub(crate) const LOCK: KeyInfo =
     ("lock", "3s", "life of an entry that no answer has confirmed; late copies of a broadcast are known for so long");
-pub(crate) const HOST_AGE: KeyInfo = ("host_age", "20s", "life of an unused entry of a host");
+pub(crate) const HOST_AGE: KeyInfo = ("host_age", "300s", "life of an unused entry of a host");
 pub(crate) const RECOVERY: KeyInfo = ("recovery", "1s", "time between two recoveries of one path");
 pub(crate) const EXPLORATIONS: KeyInfo =
     ("explorations", "1000", "explorations that the port of a host may begin per second");

@@ -106,6 +106,21 @@ fn one_go_slices_and_no_memory_give_the_same_outcome() {
     }
 }
 
+/// A sender that has backed off for minutes gets through: what its frame repaired is there still when it sends again.
+#[test]
+fn a_sender_that_waits_longer_than_a_minute_gets_through() {
+    for scheme in ["tcp-path", "arp-path"] {
+        let fabric = "leaf-spine:spines=1,leaves=2,hosts=1,rate=10Mbps";
+        let faults = "1s:down:e0-c0,120s:up:e0-c0";
+        let case =
+            Case { duration: Nanos::from_secs(10), faults, ..Case::of(scheme, fabric, "incast:senders=1,size=5MB") };
+        let outcome = case.run();
+        let flow = &outcome.flows[0];
+        let finish = flow.finish.unwrap_or_else(|| panic!("{scheme}: {} bytes arrived", flow.delivered_bytes));
+        assert!(finish > Nanos::from_secs(120) && flow.timeouts > 5, "{scheme} {finish:?}");
+    }
+}
+
 /// The links that the data of all flows cross.
 fn links(simulation: &Simulation) -> Vec<Vec<LinkId>> {
     (0..simulation.outcome().flows.len() as u32).map(|flow| simulation.route(flow)).collect()

@@ -54,7 +54,9 @@ pub struct Settings {
     pub lock: Nanos,
     /// Life of an unused entry of a confirmed connection (tcp-path.txt §V.D.1: 10 s).
     pub connection_age: Nanos,
-    /// Life of an unused entry of a host, and of its claim on its address (user-space switch: 20 s).
+    /// Life of an unused entry of a host, and of its claim on its address (IEEE 802.1D-2004 §7.9.2: 300 s; user-space
+    /// switch: 20 s). The frame that finds no entry is lost while the way is repaired, so an entry has to live until TCP sends
+    /// again, which takes it a minute and more (RFC 6298 §2.5). With 20 s, a sender that has backed off never gets through.
     pub host_age: Nanos,
     /// Time between two recoveries of one path (user-space switch, ARP-Path: 1 s).
     pub recovery_retry: Nanos,
@@ -110,7 +112,7 @@ impl Default for Settings {
             quiet: Nanos::from_secs(1),
             lock: Nanos::from_secs(3),
             connection_age: Nanos::from_secs(10),
-            host_age: Nanos::from_secs(20),
+            host_age: Nanos::from_secs(300),
             recovery_retry: Nanos::from_secs(1),
             unanswered: 2,
             most_hops: 32,
