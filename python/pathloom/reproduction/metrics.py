@@ -221,9 +221,9 @@ def _entries(run: RunData, _takes: Takes) -> float | None:
 
 
 def _broadcast_share(run: RunData, _takes: Takes) -> float | None:
-    """Bytes of broadcast frames over all other bytes that ToRs got, in per cent (TCP-Path §V.D.2)."""
+    """Bytes of broadcast frames over all other bytes that ToRs got, per million (TCP-Path §V.D.2)."""
     programs = run.summary["programs"]
-    return None if programs is None else _times(100.0, programs["broadcast_share"])
+    return None if programs is None else _times(1e6, programs["broadcast_share"])
 
 
 def _reroutes(run: RunData, _takes: Takes) -> float | None:
