@@ -63,7 +63,8 @@ impl StreamSettings {
         let words = [("single", Policy::Single), ("round-robin", Policy::RoundRobin), ("optimal", Policy::Optimal)];
         let numbers = [0, 1, 2].map(|index| (words[index].0, index));
         let named = spec.choice("policy", &numbers)?.map(|index: usize| words[index].1.clone());
-        let ratio = spec.text_of("ratio").map(|text| ratio(spec, text, paths)).transpose()?;
+        let given = spec.text_of("ratio").filter(|&text| text != "none");
+        let ratio = given.map(|text| ratio(spec, text, paths)).transpose()?;
         let policy = match (named, ratio) {
             (Some(_), Some(_)) => return Err(spec.error("ratio: it says how streams are spread; leave policy out")),
             (named, ratio) => named.or(ratio.map(Policy::Ratio)).unwrap_or(Policy::Optimal),
