@@ -147,7 +147,7 @@ fn an_address_belongs_to_the_first_port_until_it_ages() {
         Carried::from_body(broadcast(mac_of(A)).body).unwrap(),
     );
     assert_eq!(switch.decide(NOW, S4, &claimed).dropped, Some(DropCause::StolenAddress));
-    let later = NOW.saturating_add(Nanos::from_secs(21));
+    let later = NOW.saturating_add(Settings::default().host_age).saturating_add(Nanos::from_secs(1));
     switch.handle_timeout(later);
     assert!(switch.decide(later, H2, &segment(A, FAR, 7, TCP_SYN)).dropped.is_none());
     for src in [Mac::ZERO, Mac::BROADCAST, OWN] {
@@ -181,7 +181,7 @@ fn no_table_grows_past_its_limit() {
     }
     assert_eq!(switch.tables().hosts, 4, "one at port 1, three at port 2");
     // Limits that are reached leave others alone: all of it ages.
-    let later = NOW.saturating_add(Nanos::from_secs(21));
+    let later = NOW.saturating_add(Settings::default().host_age).saturating_add(Nanos::from_secs(1));
     switch.handle_timeout(later);
     assert_eq!((switch.tables().connections, switch.tables().hosts), (0, 0));
     assert_eq!(switch.decide(later, H1, &segment(A, FAR, 5, TCP_SYN)).dropped, None);
