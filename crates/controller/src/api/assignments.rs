@@ -143,7 +143,7 @@ pub(super) struct Claim {
     dst: Ipv4Addr,
     /// Source port of the connection.
     #[serde(deserialize_with = "whole")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 65535)]
     src_port: u16,
     /// Which of the assignment's paths, counted from 0; the one that the fewest have if it is left out.
     #[serde(default, deserialize_with = "whole_or_none")]
