@@ -191,7 +191,8 @@ def serve(what: str) -> tuple[subprocess.Popen[str], int]:
     command = [program(), "bench", "serve", what]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    return process, int(process.stdout.readline())
+    # The first number is the port for switches, the second the one for applications that ask for paths.
+    return process, int(process.stdout.readline().split()[0])
 
 
 def turn(selector: selectors.BaseSelector, switches: list[Switch]) -> list[Switch]:

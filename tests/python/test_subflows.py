@@ -49,7 +49,7 @@ def test_the_sizes_of_caches_are_in_the_results(cli: Cli) -> None:
     # A set of paths for each direction of 16 connections would be 32; the ways back take those of their flows.
     assert aware["control"]["sizes"] == {"most cached path sets": 16, "most known connections": 16}
     told = cli("compare", *SETUP, "--schemes", schemes, "--runs", "2").out
-    assert re.search(r"most cached path sets +16", told)
+    assert re.search(r"most cached path sets +– +16", told)
 
 
 def test_without_subflows_there_is_no_table_of_them(cli: Cli, tmp_path: Path) -> None:

@@ -189,7 +189,8 @@ def started(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def runs_in(folder: Path) -> int:
-    return len(list((folder / "out/runs").glob("*.npz"))) if (folder / "out/runs").is_dir() else 0
+    """Runs that are stored whole: what a killed process was writing has a hidden name."""
+    return len(list((folder / "out/runs").glob("[!.]*.npz"))) if (folder / "out/runs").is_dir() else 0
 
 
 def await_runs(process: subprocess.Popen[str], folder: Path, count: int) -> None:

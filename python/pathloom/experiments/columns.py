@@ -9,6 +9,8 @@ import polars as pl
 
 LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished")
 """Keys that say which row it is, or that are lists."""
+OPTIONAL = ("programs",)
+"""Sections that are None where there is nothing to tell."""
 RATIOS = "of_optimum"
 """A section of ratios, whatever its keys are called."""
 _MARK = "_censored"
@@ -32,7 +34,7 @@ def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | N
                     columns.update({_column(f"{key}_{name}", inner): figure for inner, figure in part.items()})
                 else:
                     columns[_column(key, name)] = part
-        elif value is not None or not key.endswith("_s"):
+        elif value is not None or not (key.endswith("_s") or key in OPTIONAL):
             columns[key] = value
     return columns
 
