@@ -264,7 +264,9 @@ fn refused(problem: &AssignError) -> Problem {
         E::Count { .. } | E::Lifetime { .. } | E::SameHost { .. } | E::Port => {
             (StatusCode::BAD_REQUEST, "the request makes no sense")
         }
-        E::UnknownAddress { .. } | E::Unknown(_) | E::NoSuchPath { .. } => (StatusCode::NOT_FOUND, "there is no such thing"),
+        E::UnknownAddress { .. } | E::Unknown(_) | E::NoSuchPath { .. } => {
+            (StatusCode::NOT_FOUND, "there is no such thing")
+        }
         E::NotYours(_) => (StatusCode::FORBIDDEN, "this is another host's assignment"),
         E::NoPath { .. } | E::OtherEnds { .. } | E::PortTaken { .. } => {
             (StatusCode::CONFLICT, "it cannot be done as things stand")
