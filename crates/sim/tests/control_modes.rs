@@ -195,26 +195,7 @@ fn links_hand_packets_on_when_sending_begins_if_told_to() {
     assert!(ControlSettings::parse("handover=middle").is_err());
 }
 
-#[test]
-fn a_limit_is_kept_by_the_host_or_by_a_meter() {
-    for (control, least) in [("enforcement=host", 0.9), ("enforcement=meter", 0.4)] {
-        let central = asker(LABEL, |_, _, event, _, actions| {
-            if let Event::FlowArrived { flow } = event {
-                actions.push(Action::Pace { flow: *flow, rate_bps: Some(20_000_000) });
-            }
-        });
-        let traffic = "incast:senders=1,size=5MB";
-        // A window of one segment must be worth less than the limit, or TCP cannot keep to it but by time-outs.
-        let (outcome, _) = run(settings("dumbbell:rate=100Mbps,delay=5ms", traffic, control, ms(500), central));
-        let flow = &outcome.flows[0];
-        let seconds = (flow.finish.unwrap() - flow.start.unwrap()).0 as f64 / 1e9;
-        let share = 5e6 * 8.0 / seconds / 20e6;
-        assert!((least..1.05).contains(&share), "{control}: {share} of the limit");
-        assert_eq!(outcome.packets.dropped > 0, control.ends_with("meter"), "{control}");
-    }
-}
-
-/// Share of a limit that a flow comes to whose host may have an agent, and whether packets of it were dropped.
+/// Share of a limit that a flow comes to, and whether packets of it were dropped.
 fn limited(needs: Needs, control: &str) -> (f64, bool) {
     let central = asker(needs, |_, _, event, _, actions| {
         if let Event::FlowArrived { flow } = event {
@@ -222,10 +203,20 @@ fn limited(needs: Needs, control: &str) -> (f64, bool) {
         }
     });
     let traffic = "incast:senders=1,size=5MB";
+    // A window of one segment must be worth less than the limit, or TCP cannot keep to it but by time-outs.
     let (outcome, _) = run(settings("dumbbell:rate=100Mbps,delay=5ms", traffic, control, ms(500), central));
     let flow = &outcome.flows[0];
     let seconds = (flow.finish.unwrap() - flow.start.unwrap()).0 as f64 / 1e9;
     (5e6 * 8.0 / seconds / 20e6, outcome.packets.dropped > 0)
+}
+
+#[test]
+fn a_limit_is_kept_by_the_host_or_by_a_meter() {
+    for (control, least) in [("enforcement=host", 0.9), ("enforcement=meter", 0.4)] {
+        let (share, dropped) = limited(LABEL, control);
+        assert!((least..1.05).contains(&share), "{control}: {share} of the limit");
+        assert_eq!(dropped, control.ends_with("meter"), "{control}");
+    }
 }
 
 #[test]
