@@ -12,7 +12,7 @@ use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
 use pathloom_schemes::Deployment;
-use pathloom_sim::{ControlSettings, NoTap, Outcome, PcapTap, SimSettings, Successor, Tap};
+use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, PcapTap, SimSettings, Successor, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use pyo3::prelude::*;
@@ -43,9 +43,10 @@ struct Settings {
     event_log: Option<String>,
 }
 
-/// A run with or without a packet capture.
+/// A run with or without a packet capture, on a fabric of any size or a large one.
 enum Run {
     Plain(pathloom_sim::Simulation<NoTap>),
+    Large(pathloom_sim::Simulation<LargeFabric>),
     Pcap(pathloom_sim::Simulation<PcapTap<BufWriter<File>>>, Partial),
 }
 
@@ -89,6 +90,9 @@ impl Simulation {
             seed: settings.seed,
         };
         let run = match pcap {
+            None if fabric.links().len() >= LargeFabric::LINKS => {
+                Run::Large(start(sim, LargeFabric, event_log.as_ref())?)
+            }
             None => Run::Plain(start(sim, NoTap, event_log.as_ref())?),
             Some((file, out)) => {
                 let tap = PcapTap::new(out, &fabric).map_err(|source| file.error(source))?;
@@ -159,6 +163,7 @@ macro_rules! of_run {
     ($run:expr, $sim:ident => $call:expr) => {
         match $run {
             Run::Plain($sim) => $call,
+            Run::Large($sim) => $call,
             Run::Pcap($sim, _) => $call,
         }
     };

@@ -6,7 +6,7 @@
 //! ```
 
 use pathloom_model::{fabric_from_spec, Nanos};
-use pathloom_sim::{SimSettings, Simulation};
+use pathloom_sim::{LargeFabric, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;
 use std::error::Error;
@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let transport = scheme.transport_with(Some(transport))?;
     let central = scheme.central(1);
     let (control, faults) = (Default::default(), Vec::new());
-    let mut simulation = Simulation::new(SimSettings {
+    let large = fabric.links().len() >= LargeFabric::LINKS;
+    let settings = SimSettings {
         fabric,
         workload,
         central,
@@ -37,7 +38,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         drain: 5,
         faults,
         seed: 1,
-    })?;
+    };
+    if large {
+        report(Simulation::with_tap(settings, LargeFabric, None)?);
+    } else {
+        report(Simulation::new(settings)?);
+    }
+    Ok(())
+}
+
+/// Runs to the end and prints what came of it.
+fn report<T: Tap>(mut simulation: Simulation<T>) {
     let begun = Instant::now();
     simulation.advance(simulation.end());
     let wall_s = begun.elapsed().as_secs_f64();
@@ -55,5 +66,4 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{slow} packets asked a switch, {:.2} in 1000 hops", slow as f64 * 1e3 / outcome.packets.hops as f64);
     println!("mean throughput {:.4}", shares.iter().sum::<f64>() / shares.len() as f64);
     println!("{:.2} million packet-hops per wall second ({wall_s:.3} s)", outcome.packets.hops as f64 / wall_s / 1e6);
-    Ok(())
 }

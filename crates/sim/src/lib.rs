@@ -45,4 +45,4 @@ pub use outcome::{
 pub use pcap::PcapTap;
 pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};
 pub use simulation::Simulation;
-pub use tap::{Fate, Loss, NoTap, SeenPacket, Tap};
+pub use tap::{Fate, LargeFabric, Loss, NoTap, SeenPacket, Tap};

@@ -65,7 +65,7 @@ impl Scheduled for LinkQueue {
 
     #[inline(always)]
     fn prepare(&self) {
-        fetch(&self.ring, self.head as usize & self.ring.len().wrapping_sub(1));
+        self.fetch_head();
     }
 }
 
@@ -95,6 +95,24 @@ impl LinkQueue {
             waited: 0,
             due: Due::NOT,
         }
+    }
+
+    /// Asks for the cache line of the packet that is due next. Changes nothing but time.
+    #[inline(always)]
+    pub(crate) fn fetch_head(&self) {
+        fetch(&self.ring, self.head as usize & self.ring.len().wrapping_sub(1));
+    }
+
+    /// Asks for the cache line that the next packet taken will go to. Changes nothing but time.
+    #[inline(always)]
+    pub(crate) fn fetch_tail(&self) {
+        fetch(&self.ring, self.tail as usize & self.ring.len().wrapping_sub(1));
+    }
+
+    /// The packet that is due next. Without meaning if there is none.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> Option<&Packet> {
+        self.ring.get(self.head as usize & self.ring.len().wrapping_sub(1))
     }
 
     /// Time to send a frame of `bytes`.

@@ -1,6 +1,7 @@
 //! The data plane: links, switches and the packets between them. It knows nothing of transports or controllers; what
 //! reaches a host or a controller is handed back to the caller.
 
+mod ahead;
 mod programs;
 
 use crate::cache::{Cache, Credit, Entry};
@@ -120,7 +121,7 @@ impl<T: Tap> Network<T> {
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
         typical.sort_unstable();
-        let wheel = Wheel::new(links.len(), typical[typical.len() * 9 / 10]);
+        let wheel = Wheel::new(links.len(), typical[typical.len() * 9 / 10], T::LARGE);
         let mut programs = deployment.map(|deployment| Box::new(Programs::new(deployment, fabric.nodes().len(), seed)));
         let nodes = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
             let ports = fabric.node(node).ports.len() as u32;
@@ -141,7 +142,21 @@ impl<T: Tap> Network<T> {
     /// Time of the next arrival and its link, if that is before `limit`.
     #[inline(always)]
     pub(crate) fn next_before(&mut self, limit: Ps) -> Option<(Ps, u32)> {
+        if T::LARGE {
+            let (links, cache) = (&self.links, &self.cache);
+            return self.wheel.pop_large(limit, |due| ahead::ask_ahead(links, cache, due));
+        }
         self.wheel.pop_before(&self.links, limit)
+    }
+
+    /// A link has to deliver its head at this time.
+    #[inline(always)]
+    fn schedule(&mut self, at: Ps, link: u32) {
+        if T::LARGE {
+            self.wheel.insert_large(&mut self.links, at, link);
+        } else {
+            self.wheel.insert(&mut self.links, at, link);
+        }
     }
 
     /// Tells the wheel that time has come to `now` by an event that is not an arrival.
@@ -167,7 +182,7 @@ impl<T: Tap> Network<T> {
             }
         }
         if let Taken::First(at) = taken {
-            self.wheel.insert(&mut self.links, at, link);
+            self.schedule(at, link);
         }
         taken != Taken::Dropped
     }
@@ -179,7 +194,7 @@ impl<T: Tap> Network<T> {
         let (mut packet, next) = queue.dequeue();
         let to_host = queue.to_host();
         if let Some(at) = next {
-            self.wheel.insert(&mut self.links, at, link);
+            self.schedule(at, link);
         }
         if to_host {
             return Arrival::Host(packet, Interface::at_end_of(link));

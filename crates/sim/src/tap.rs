@@ -43,6 +43,9 @@ pub enum Loss {
 pub trait Tap {
     /// Whether it wants to see anything; a constant, so that a run without a tap pays nothing.
     const ON: bool;
+    /// Whether the fabric is so large that its links do not stay near the core: what arrivals need is asked for ahead. A
+    /// constant as well, so that a run on a small fabric pays nothing. The results are the same.
+    const LARGE: bool = false;
 
     /// A packet was offered to a link at `now_ps`.
     fn seen(&mut self, now_ps: u64, link: LinkId, packet: &SeenPacket, fate: Fate);
@@ -57,6 +60,21 @@ pub struct NoTap;
 
 impl Tap for NoTap {
     const ON: bool = false;
+    fn seen(&mut self, _: u64, _: LinkId, _: &SeenPacket, _: Fate) {}
+}
+
+/// No tap, on a fabric with [`LargeFabric::LINKS`] links or more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LargeFabric;
+
+impl LargeFabric {
+    /// Links from which on what packet-hops touch no longer fits the caches of a core.
+    pub const LINKS: usize = 2_000;
+}
+
+impl Tap for LargeFabric {
+    const ON: bool = false;
+    const LARGE: bool = true;
     fn seen(&mut self, _: u64, _: LinkId, _: &SeenPacket, _: Fate) {}
 }
 

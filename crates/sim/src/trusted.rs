@@ -24,12 +24,18 @@ pub(crate) fn item_mut<T>(items: &mut [T], index: usize) -> &mut T {
 /// Asks for the cache line of `items[index]` ahead of its use. Changes nothing but time; any index will do.
 #[inline(always)]
 pub(crate) fn fetch<T>(items: &[T], index: usize) {
+    fetch_byte(items, index, 0);
+}
+
+/// The same for the cache line that the `offset`-th byte of `items[index]` is in.
+#[inline(always)]
+pub(crate) fn fetch_byte<T>(items: &[T], index: usize, offset: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults, whatever the address, and the address is only computed, not read.
     unsafe {
         use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().wrapping_add(index).cast());
+        _mm_prefetch::<_MM_HINT_T0>(items.as_ptr().wrapping_add(index).cast::<i8>().wrapping_add(offset));
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (items, index);
+    let _ = (items, index, offset);
 }

@@ -5,9 +5,15 @@
 //! links themselves. When a slot's time has come, its chain is sorted by (time, link) into a batch, from which links are
 //! then taken one by one. Links whose head lies beyond the wheel's horizon (long delays, idle fabrics) wait in a heap
 //! until they are due; that costs time, never correctness.
+//!
+//! On a large fabric the links are far from the core: a chain through them waits for memory at each of them, one after the
+//! other. There a slot holds its links in blocks ([`blocks`]) instead.
+
+mod blocks;
 
 use crate::time::{Ps, NEVER};
 use crate::trusted::{item, item_mut};
+use blocks::Blocks;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -20,6 +26,8 @@ const MOST_SHIFT: u32 = 31;
 const MOST_INSERTED: usize = 24;
 /// Links to a slot that the width aims at: few enough to sort by insertion, enough to share the cost of finding the slot.
 const LINKS_PER_SLOT: u64 = 3;
+/// The same on a large fabric, where the waits of all links of a slot overlap.
+const LINKS_PER_LARGE_SLOT: u64 = 24;
 
 /// A link's place in the wheel, kept with the link: when it is due, and its successor in its slot.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +49,16 @@ pub(crate) trait Scheduled {
     fn prepare(&self);
 }
 
+/// The links of a batch.
+pub(crate) struct LinksDue<'a>(&'a [u64]);
+
+impl LinksDue<'_> {
+    /// The first one first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + Clone + '_ {
+        self.0.iter().rev().map(|&key| key as u32)
+    }
+}
+
 pub(crate) struct Wheel {
     shift: u32,
     /// Number (not wrapped) of the slot whose links are in the batch; earlier slots are empty.
@@ -49,7 +67,9 @@ pub(crate) struct Wheel {
     /// first `left` places count; there is one for every link, so it never has to grow.
     batch: Box<[u64]>,
     left: usize,
-    /// First link of each later slot, and a bit per slot that is not empty.
+    /// The links of later slots on a large fabric.
+    blocks: Blocks,
+    /// First link of each later slot on a small one, and a bit per slot that is not empty.
     slots: Box<[u32; SLOTS]>,
     words: Box<[u64; SLOTS / 64]>,
     /// When the first of `far` is due.
@@ -58,9 +78,11 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    /// A wheel for `links` links, most of which deliver within `typical_ps` of being scheduled.
-    pub(crate) fn new(links: usize, typical_ps: Ps) -> Wheel {
-        let for_density = typical_ps * LINKS_PER_SLOT / links.max(1) as u64;
+    /// A wheel for `links` links, most of which deliver within `typical_ps` of being scheduled. `large` says whether
+    /// [`Wheel::insert_large`] and [`Wheel::pop_large`] will be used, or the others.
+    pub(crate) fn new(links: usize, typical_ps: Ps, large: bool) -> Wheel {
+        let links_per_slot = if large { LINKS_PER_LARGE_SLOT } else { LINKS_PER_SLOT };
+        let for_density = typical_ps * links_per_slot / links.max(1) as u64;
         let for_horizon = 2 * typical_ps / SLOTS as u64;
         let width = for_density.max(for_horizon).max(1).next_power_of_two();
         Wheel {
@@ -68,6 +90,7 @@ impl Wheel {
             base: 0,
             batch: vec![0; links].into_boxed_slice(),
             left: 0,
+            blocks: Blocks::new(),
             slots: Box::new([NONE; SLOTS]),
             words: Box::new([0; SLOTS / 64]),
             far_at: NEVER,
@@ -95,6 +118,18 @@ impl Wheel {
         if first == NONE {
             self.words[slot / 64] |= 1 << (slot % 64);
         }
+    }
+
+    /// The same on a large fabric.
+    #[inline(always)]
+    pub(crate) fn insert_large(&mut self, links: &mut [impl Scheduled], at: Ps, link: u32) {
+        let number = at >> self.shift;
+        if number.wrapping_sub(self.base + 1) >= SLOTS as u64 - 1 {
+            return self.insert_elsewhere(links, at, link);
+        }
+        let slot = number as usize % SLOTS;
+        self.words[slot / 64] |= 1 << (slot % 64);
+        self.blocks.insert(slot, (at - (number << self.shift)) << 32 | u64::from(link));
     }
 
     /// Into the batch under way, or beyond the horizon.
@@ -126,12 +161,33 @@ impl Wheel {
         (link != NONE).then_some((at, link))
     }
 
-    /// The same, with [`NONE`] for no link: two words fit registers, and an `Option` of them goes through memory.
+    /// The same on a large fabric, where `ask_ahead` is told the links of each batch, the first one first.
+    #[inline(always)]
+    pub(crate) fn pop_large(&mut self, limit: Ps, ask_ahead: impl Fn(LinksDue<'_>)) -> Option<(Ps, u32)> {
+        // A slot whose links have all been removed makes an empty batch.
+        while self.left == 0 {
+            if !self.fill_large_batch(limit) {
+                let (at, link) = self.pop_far(limit);
+                return (link != NONE).then_some((at, link));
+            }
+            ask_ahead(LinksDue(&self.batch[..self.left]));
+        }
+        let (at, link) = self.pop_near(limit);
+        (link != NONE).then_some((at, link))
+    }
+
+    /// As [`Wheel::pop_before`], with [`NONE`] for no link: two words fit registers, and an `Option` of them goes through memory.
     #[inline(always)]
     fn pop<L: Scheduled>(&mut self, links: &[L], limit: Ps) -> (Ps, u32) {
         if self.left == 0 && !self.fill_batch(links, limit) {
             return self.pop_far(limit);
         }
+        self.pop_near(limit)
+    }
+
+    /// From a batch that is not empty.
+    #[inline(always)]
+    fn pop_near(&mut self, limit: Ps) -> (Ps, u32) {
         let key = *item(&self.batch, self.left - 1);
         let (at, link) = ((self.base << self.shift) + (key >> 32), key as u32);
         if at >= limit.min(self.far_at) {
@@ -202,6 +258,29 @@ impl Wheel {
         true
     }
 
+    /// The same on a large fabric.
+    #[inline(never)]
+    fn fill_large_batch(&mut self, limit: Ps) -> bool {
+        let Some(number) = self.next_number() else { return false };
+        if number << self.shift >= limit.min(self.far_at) {
+            return false;
+        }
+        let slot = number as usize % SLOTS;
+        self.base = number;
+        self.words[slot / 64] &= !(1 << (slot % 64));
+        let mut count = 0;
+        self.blocks.take(slot, |key| {
+            *item_mut(&mut self.batch, count) = key;
+            count += 1;
+        });
+        self.batch[..count].sort_unstable_by(|a, b| b.cmp(a));
+        self.left = count;
+        if let Some(next) = self.next_number() {
+            self.blocks.fetch(next as usize % SLOTS);
+        }
+        true
+    }
+
     /// Number of the first slot from `base` on that is not empty.
     fn next_number(&self) -> Option<u64> {
         let start = self.base as usize % SLOTS;
@@ -226,6 +305,9 @@ impl Wheel {
         }
         let due = links[link as usize].due();
         links[link as usize].set_due(Due::NOT);
+        if self.blocks.remove(link) {
+            return;
+        }
         let slot = (due.at >> self.shift) as usize % SLOTS;
         if self.slots[slot] == link {
             self.slots[slot] = due.next;
@@ -262,14 +344,22 @@ mod tests {
         fn prepare(&self) {}
     }
 
+    fn pop(wheel: &mut Wheel, links: &[Due], limit: Ps, large: bool) -> Option<(Ps, u32)> {
+        if large {
+            wheel.pop_large(limit, |due| assert!(due.iter().all(|link| (link as usize) < links.len())))
+        } else {
+            wheel.pop_before(links, limit)
+        }
+    }
+
     proptest! {
         /// The wheel gives out what a sorted set would, through wraps, far entries, removals and clock jumps.
         #[test]
         fn agrees_with_a_sorted_set(
-            typical in 1u64..5_000_000, spread in 1usize..3000,
+            typical in 1u64..5_000_000, spread in 1usize..3000, large: bool,
             steps in prop::collection::vec((0u8..8, 0u32..300, 0u64..8_000_000), 1..600),
         ) {
-            let mut wheel = Wheel::new(300, typical / spread as u64 + 1);
+            let mut wheel = Wheel::new(300, typical / spread as u64 + 1, large);
             let mut links = vec![Due::NOT; 300];
             let mut model = BTreeSet::new();
             let mut due = vec![None; 300];
@@ -278,7 +368,11 @@ mod tests {
                 match what {
                     0..=4 if due[link as usize].is_none() => {
                         let at = now + if what == 4 { delta * 1000 } else { delta };
-                        wheel.insert(&mut links, at, link);
+                        if large {
+                            wheel.insert_large(&mut links, at, link);
+                        } else {
+                            wheel.insert(&mut links, at, link);
+                        }
                         model.insert((at, link));
                         due[link as usize] = Some(at);
                     }
@@ -298,7 +392,7 @@ mod tests {
                     _ => {
                         let limit = now + delta;
                         let expected = model.first().copied().filter(|&(at, _)| at < limit);
-                        prop_assert_eq!(wheel.pop_before(&links, limit), expected);
+                        prop_assert_eq!(pop(&mut wheel, &links, limit, large), expected);
                         match expected {
                             Some((at, link)) => {
                                 now = at;
@@ -311,9 +405,9 @@ mod tests {
                 }
             }
             while let Some(expected) = model.pop_first() {
-                prop_assert_eq!(wheel.pop_before(&links, u64::MAX), Some(expected));
+                prop_assert_eq!(pop(&mut wheel, &links, u64::MAX, large), Some(expected));
             }
-            prop_assert_eq!(wheel.pop_before(&links, u64::MAX), None);
+            prop_assert_eq!(pop(&mut wheel, &links, u64::MAX, large), None);
         }
     }
 }

@@ -3,7 +3,7 @@
 use pathloom_control::{Input, Output};
 use pathloom_model::{fabric_from_spec, Fabric, Fault, Nanos, PortNo};
 use pathloom_schemes::Registry;
-use pathloom_sim::{ControlSettings, Journal, Outcome, PcapTap, SimError, SimSettings, Simulation};
+use pathloom_sim::{ControlSettings, Journal, LargeFabric, Outcome, PcapTap, SimError, SimSettings, Simulation};
 use pathloom_testkit::schemes::{fast, Tested};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
@@ -163,6 +163,20 @@ fn cached_decisions_follow_the_rules() {
         let (plain, cached) = (plain.outcome(), case.run());
         assert_eq!(plain.flows, cached.flows);
         assert_eq!((plain.packets, plain.control), (cached.packets, cached.control));
+    }
+}
+
+#[test]
+fn a_run_as_on_a_large_fabric_comes_to_the_same() {
+    let faults = "100ms:down:a0_0-c0,200ms:up:a0_0-c0,250ms:down:e1_1-a1_0";
+    for scheme in ["ecmp", "ofpt:rules=path"] {
+        let case = Case { scheme, faults, ..CASE };
+        let mut large = Simulation::with_tap(case.settings(), LargeFabric, None).unwrap();
+        large.advance(large.end());
+        let (large, small) = (large.outcome(), case.run());
+        assert_eq!(large.flows, small.flows);
+        assert_eq!(large.links, small.links);
+        assert_eq!((large.packets, large.control), (small.packets, small.control));
     }
 }
 
