@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-IMPURE_CRATES = {"sim", "controller", "hostd", "python", "testkit"}
+IMPURE_CRATES = {"sim", "controller", "hostd", "switchd", "python", "testkit"}
 """`sim` drives and writes files through wrappers; `testkit` is used by tests alone."""
 
 ARROWS = {
@@ -32,6 +32,7 @@ ARROWS = {
     "discovery": {"model"},
     "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow", "discovery"},
     "hostd": {"model"},
+    "switchd": {"model", "openflow", "switching"},
     "faults": {"model", "workload", "transport", "scheme", "schemes", "control", "sim"},
     "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim", "faults"},
     "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},

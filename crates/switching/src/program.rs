@@ -12,7 +12,7 @@
 //! - A decision is remembered for a five-tuple and the port it comes in by ([`Verdict::remember`]), until `take_stale` names the
 //!   five-tuple. What was forwarded from memory is credited before [`Program::handle_timeout`] and [`Program::tables`].
 
-use crate::Stale;
+use crate::{Saved, SavedConnection, Stale};
 use pathloom_model::{FiveTuple, Frame, Nanos, PortNo};
 
 /// A protocol of switches. Time is an argument and never goes back.
@@ -43,6 +43,25 @@ pub trait Program {
 
     /// Sizes of the tables, and what has been counted so far.
     fn tables(&self) -> Tables;
+
+    /// What the next start of the program can go on with. A program without lasting tables has nothing.
+    fn save(&self) -> Saved {
+        Saved::default()
+    }
+
+    /// The same without connections, which may be many.
+    fn save_tables(&self) -> Saved {
+        Saved::default()
+    }
+
+    /// Goes on with what an earlier start has saved. The boot number must be that of the earlier start, the ports that are up must
+    /// have been brought up, and nothing may have been polled yet. Paths by ports that are down are broken at once.
+    fn restore(&mut self, _now: Nanos, _saved: &Saved) {}
+
+    /// The path of a confirmed connection, named by the five-tuple of either direction.
+    fn connection(&self, _five_tuple: FiveTuple) -> Option<SavedConnection> {
+        None
+    }
 }
 
 /// What becomes of a frame.

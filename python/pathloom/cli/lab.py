@@ -84,6 +84,14 @@ def up(
         ),
     ] = "static",
     daemons: DaemonsOption = None,
+    switches: Annotated[
+        str | None,
+        typer.Option(
+            "--switches",
+            metavar="SPEC",
+            help="tcp-path, tfe or arp-path: switches that find paths themselves, in place of Open vSwitch.",
+        ),
+    ] = None,
 ) -> int:
     """Put a lab up.
 
@@ -94,6 +102,7 @@ def up(
     from pathloom.lab.controller import OWN
     from pathloom.lab.hosts import host_stack
     from pathloom.lab.lab import Lab
+    from pathloom.lab.program_switches import PROTOCOLS, is_protocol
 
     lab = Lab(name)
     target = _controller(controller)
@@ -101,11 +110,22 @@ def up(
         raise bad_input(f"--arp `{arp}`: expected static, or proxy together with a --controller that answers")
     if scheme is not None and target not in (None, OWN):
         raise bad_input(f"--scheme `{scheme}`: is for our own controller; `{controller}` has its own")
+    if switches is not None:
+        if target is not None or scheme is not None or arp != "static" or daemons is not None:
+            raise bad_input(
+                "--switches: these switches have no controller, no daemons, and hosts that use ARP; "
+                "leave out --controller, --scheme, --arp and --daemons"
+            )
+        if not is_protocol(switches):
+            raise bad_input(f"--switches `{switches}`: expected one of {', '.join(PROTOCOLS)}")
     stack = host_stack(hosts, transport)
     built = Fabric(fabric)
     try:
         with system.ending_in_order():
-            blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons)
+            if switches is not None:
+                blueprint = lab.up_with_programs(built, switches, stack, console.say)
+            else:
+                blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons)
     finally:
         lab.release()
     print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")
@@ -306,13 +326,34 @@ def _print_status(rows: list[dict[str, Any]]) -> None:
         target = row["controller"]
         steering = f"{target}: {connected} connected" if target else f"none; static routes of {row['scheme']}"
         print(f"  fabric      {row['fabric']}")
-        print(f"  switches    {len(row['switches'])}, Open vSwitch {'runs' if row['switching'] else 'does not run'}")
+        programs = row["programs"]
+        kind = "Open vSwitch" if programs is None else f"{programs['protocol']} (pathloom-switch)"
+        print(f"  switches    {len(row['switches'])}, {kind} {'runs' if row['switching'] else 'does not run'}")
         print(f"  hosts       {len(row['hosts'])}, {row['stack']}")
+        if programs is not None:
+            _print_programs(programs["switches"])
+            steering = "none; the switches find the paths"
         print(f"  controller  {steering}")
         if "way_out" in row:
             print(f"              {row['way_out']}")
             print(f"              it said last: {row['last_words'] or 'nothing'}")
-        print(f"  host agent  {_host_agent(row['host_agent'])}")
+        if programs is None:
+            print(f"  host agent  {_host_agent(row['host_agent'])}")
         print(f"  drops       {sum(link['dropped_packets'] for link in row['links'])} packets at switches")
         for note in row["notes"]:
             print(f"  note        {note}")
+
+
+def _print_programs(switches: list[dict[str, Any]]) -> None:
+    running = [one for one in switches if one["process"] is not None]
+    confirmed = sum(one["confirmed_entries"] for one in running)
+    flows = sum(one["kernel_flows"] for one in running)
+    print(f"  tables      {confirmed} confirmed entries, {flows} flows in the kernel, over {len(running)} switches")
+    for one in running:
+        for port in one["ports"]:
+            if port["refused"] or port["limited"]:
+                why = f", last: {port['refused_last']}" if port["refused_last"] else ""
+                print(
+                    f"  refused     {one['name']} port {port['number']} ({port['interface']}): "
+                    f"{port['refused'] + port['limited']} frames{why}"
+                )

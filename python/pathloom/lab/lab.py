@@ -20,15 +20,18 @@ from typing import Any
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, hostd, hosts, links, rules, system
+from pathloom.lab import controller, hostd, hosts, links, program_switches, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
 from pathloom.lab.daemons import Daemon, slowed_down
 from pathloom.lab.hosts import HostStack
+from pathloom.lab.program_switches import ProgramSwitches
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
 
 RUN_DIRECTORY = Path("/run/pathloom")
 DEFAULT_NAME = "lab"
 STARTING, UP = "starting", "up"
+REAL_ARP = "real"
+"""Hosts ask each other for their hardware addresses."""
 LOCK_PATIENCE_S = 10.0
 
 SwitchTables = tuple[int, list[Any], list[Any]]
@@ -80,7 +83,84 @@ class Lab:
         """The switches of a lab that is up."""
         return OpenVSwitch(self.blueprint(), self.directory)
 
+    def program_switches(self) -> ProgramSwitches | None:
+        """The switches of a lab that is up, if they run a protocol of their own."""
+        blueprint = self.blueprint()
+        protocol = (self.state() or {}).get("switches")
+        return ProgramSwitches(blueprint, self.directory) if protocol else None
+
     # --- up
+
+    def up_with_programs(
+        self,
+        fabric: Fabric,
+        scheme: str,
+        stack: HostStack | None = None,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> Blueprint:
+        """Builds the lab with switches that run a protocol of their own; hosts ask for addresses by ARP.
+
+        Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
+        Raises `PathloomError`, `ToolError`.
+        """
+        system.check_machine()
+        try:
+            with uninterrupted():
+                self._claim()
+                blueprint = Blueprint.of(self.name, fabric)
+            stack = stack or hosts.host_stack("newreno", None)
+            state = {
+                "schema": 1,
+                "state": STARTING,
+                "process": os.getpid(),
+                "fabric": fabric.spec,
+                "controller": None,
+                "scheme": scheme,
+                "switches": scheme,
+                "arp": REAL_ARP,
+                "stack": stack.to_dict(),
+                "blueprint": blueprint.to_dict(),
+            }
+            self._write_state(state)
+            self._make_namespaces(blueprint)
+            cables = [line for _, line in links.veth_lines(blueprint)]
+            system.batch("ip", blueprint.namespace, cables, self._kept())
+            system.batch("ip", blueprint.namespace, links.up_lines(blueprint.switch_ports), self._kept())
+            names = [port.interface for port in blueprint.switch_ports]
+            system.inside(blueprint.namespace, lambda: links.turn_offloads_off(names))
+            with _pool() as pool:
+                for done in [
+                    pool.submit(self._build_host, blueprint, host, stack, REAL_ARP) for host in blueprint.hosts
+                ]:
+                    done.result()
+            shapes = links.switch_shape_lines(blueprint.switch_ports, stack.spared_bytes)
+            system.batch("tc", blueprint.namespace, shapes, self._kept())
+            self.start_programs(blueprint, fabric, scheme)
+            notes = links.departures(blueprint)
+            self._write_state({**state, "state": UP, "notes": notes})
+            for note in notes:
+                say(note)
+            return blueprint
+        except BaseException:
+            if self._lock is not None:
+                with uninterrupted():
+                    self._destroy()
+            raise
+
+    def start_programs(self, blueprint: Blueprint, fabric: Fabric, scheme: str) -> None:
+        """Starts the switches with a protocol, and waits until they forward. Raises `PathloomError`, `ToolError`."""
+        switches = ProgramSwitches(blueprint, self.directory)
+        switches.configure(fabric, scheme)
+        switches.start()
+        switches.await_quiet()
+
+    def restart_programs(self, fabric: Fabric, scheme: str) -> None:
+        """Starts all switches anew, with another protocol. Raises `PathloomError`, `ToolError`."""
+        blueprint = self.blueprint()
+        ProgramSwitches(blueprint, self.directory).stop()
+        self.start_programs(blueprint, fabric, scheme)
+        state = self.state() or {}
+        self._write_state({**state, "scheme": scheme, "switches": scheme})
 
     def up(
         self,
@@ -140,12 +220,8 @@ class Lab:
 
     def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
         keep = self._kept()
-        with hostd.small_tables():
-            system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], keep)
-        for namespace in blueprint.switch_namespaces:
-            system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
+        self._make_namespaces(blueprint)
         switches = OpenVSwitch(blueprint, self.directory)
-        (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
         with _pool() as pool:
             started = pool.submit(switches.start)
             cables = list(links.veth_lines(blueprint))
@@ -163,6 +239,13 @@ class Lab:
             system.batch("tc", daemon.namespace, links.switch_shape_lines(daemon.ports, stack.spared_bytes), keep)
         switches.widen_buffers()
         switches.keep_to([own for own, _ in shares])
+
+    def _make_namespaces(self, blueprint: Blueprint) -> None:
+        with hostd.small_tables():
+            system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], self._kept())
+        for namespace in blueprint.switch_namespaces:
+            system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
+        (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
 
     def _open_ports(self, daemon: Daemon, receiving: set[int]) -> None:
         """Makes the interfaces of a daemon's switches fit to be its ports."""
@@ -283,6 +366,7 @@ class Lab:
         system.end_processes(self.directory, self.prefix)
         system.delete_namespaces(system.namespaces_of(self.prefix))
         hostd.remove(self.directory)
+        program_switches.remove(self.directory)
         with suppress(FileNotFoundError):
             shutil.rmtree(self.directory)
         self.release()
@@ -307,6 +391,7 @@ class Lab:
         system.end_processes(self.directory, self.prefix)
         system.delete_namespaces(system.namespaces_of(self.prefix))
         hostd.remove(self.directory)
+        program_switches.remove(self.directory)
         for entry in self.directory.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 

@@ -41,6 +41,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, hosts, links, rules, system
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, departures, uninterrupted
+from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
 from pathloom.lab.status import link_counters
 from pathloom.lab.system import MARK
 from pathloom.native import program
@@ -80,7 +81,8 @@ class LabExecution:
             raise bad_input("the lab writes no --pcap; `pathloom lab exec` reaches its interfaces")
         self.event_log = wrappers.event_log
         live = LabSettings.parse(settings.lab).controller == "pathloom"
-        if settings.faults and not live:
+        programs = any(is_protocol(scheme) for scheme in settings.schemes)
+        if settings.faults and not live and not programs:
             raise bad_input("--fault: static routes in the lab answer no fault; add --lab controller=pathloom")
         if wrappers.event_log and not live:
             raise bad_input("--event-log: without a controller there are no events; add --lab controller=pathloom")
@@ -106,7 +108,8 @@ class LabExecution:
         self.target = controller.OWN if self.options.controller == "pathloom" else None
         if self.target is not None:
             program()
-        for job in self.jobs if self.target is None else []:
+        self.programs = self._check_programs()
+        for job in self.jobs if self.target is None and not self.programs else []:
             name = _core.scheme_name(job.scheme)
             if name not in STATIC:
                 raise bad_input(f"scheme `{name}`: is more than static routes; add --lab controller=pathloom")
@@ -134,10 +137,7 @@ class LabExecution:
         lab = Lab(f"run-{os.getpid()}")
         try:
             with system.ending_in_order(), _standing(lab):
-                blueprint = lab.up(
-                    self.fabric, self.target, self.jobs[0].scheme, self.stack, daemons=self.options.daemons
-                )
-                self._note(departures(blueprint))
+                self._up(lab)
                 for job in self.jobs:
                     outcome = self._carry_out(lab, job, progress)
                     if take is None:
@@ -150,6 +150,28 @@ class LabExecution:
             self.failure = error
             self._note([f"the lab gave up: {error}"])
 
+    def _check_programs(self) -> bool:
+        """Whether the switches find the paths themselves. Raises `PathloomError`."""
+        protocols = [job.scheme for job in self.jobs if is_protocol(job.scheme)]
+        if protocols and (self.target is not None or len(protocols) < len(self.jobs)):
+            raise bad_input(
+                f"scheme `{protocols[0]}`: its switches find the paths themselves; in the lab, run {listed(PROTOCOLS)} "
+                "apart from other schemes, and without --lab controller=pathloom"
+            )
+        for scheme in protocols:
+            settings_of(scheme)
+        if protocols:
+            program(PROGRAM)
+        return bool(protocols)
+
+    def _up(self, lab: Lab) -> None:
+        first = self.jobs[0].scheme
+        if self.programs:
+            self._note(links.departures(lab.up_with_programs(self.fabric, first, self.stack)))
+        else:
+            blueprint = lab.up(self.fabric, self.target, first, self.stack, daemons=self.options.daemons)
+            self._note(departures(blueprint))
+
     def _note(self, notes: list[str]) -> None:
         self.notes += [note for note in notes if note not in self.notes]
 
@@ -157,13 +179,7 @@ class LabExecution:
         started = time.perf_counter()
         run = self._simulation(job)
         offered = run.offered()
-        tables: list[SwitchTables] = json.loads(run.switch_tables())
-        pins = self._pins(offered, tables)
-        if self.target is None:
-            lab.write_tables(tables, pins)
-        else:
-            lab.start_controller(self.fabric, job.scheme, job.seed, _long_bytes(offered))
-            lab.open_vswitch().add_flows(pins)
+        pins = self._prepare_switches(lab, job, run, offered)
         blueprint = lab.blueprint()
         before = _counters(lab)
         waiting: dict[int, list[int]] = {}
@@ -199,6 +215,22 @@ class LabExecution:
         samples = tuple(map(Sample, self.sample_at_s, result["samples"]))
         return RunOutcome(job, outcome, time.perf_counter() - started, samples=samples, stolen_share=stolen_share)
 
+    def _prepare_switches(
+        self, lab: Lab, job: Job, run: _core.Simulation, offered: list[dict[str, Any]]
+    ) -> dict[int, list[str]]:
+        """Gives the switches what they start a run with; returns the rules that pin flows."""
+        if self.programs:
+            lab.restart_programs(self.fabric, job.scheme)
+            return {}
+        tables: list[SwitchTables] = json.loads(run.switch_tables())
+        pins = self._pins(offered, tables)
+        if self.target is None:
+            lab.write_tables(tables, pins)
+        else:
+            lab.start_controller(self.fabric, job.scheme, job.seed, _long_bytes(offered))
+            lab.open_vswitch().add_flows(pins)
+        return pins
+
     def _stolen_share(self, job: Job, stolen_s: float, took_s: float) -> float:
         """What the machine's host kept of its processors, which is noted when it is much."""
         share = stolen_s / (took_s * (os.cpu_count() or 1))
@@ -208,6 +240,8 @@ class LabExecution:
 
     def _control(self, lab: Lab, began_ns: int, busy_ns: int, pins: dict[int, list[str]]) -> dict[str, Any]:
         """What the controller did in a run, which ends it; pins are none of its rules. Raises `ToolError`."""
+        if self.programs:
+            return _program_counts(lab)
         counts = lab.open_vswitch().rule_counts()
         rules_max = max(count - len(set(pins.get(node, ()))) for node, count in counts.items())
         if self.target is None:
@@ -297,6 +331,24 @@ class LabExecution:
             "hops": hops,
             "events": hops + len(result["flows"]),
         }
+
+
+def _program_counts(lab: Lab) -> dict[str, Any]:
+    """What switches that find paths themselves did in a run. Raises `ToolError`."""
+    switches = lab.program_switches()
+    rows = switches.show() if switches is not None else []
+    dead = [row["name"] for row in rows if row["process"] is None]
+    if dead:
+        raise ToolError(f"the switch {dead[0]} has ended; see its log in {lab.directory}/programs")
+    return {
+        "messages": 0,
+        "rules_max": max(row["connection_entries"] + len(row["hosts"]) for row in rows),
+        "routes": sum(row["explorations"] for row in rows),
+        "reroutes": sum(row["recoveries"] for row in rows),
+        "polls": 0,
+        "polling_period_s": None,
+        "busy_share": 0.0,
+    }
 
 
 def _orders_socket(lab: Lab) -> Path:

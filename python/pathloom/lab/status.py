@@ -10,6 +10,7 @@ from pathloom.errors import ToolError
 from pathloom.lab import controller, hostd, links, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.lab import STARTING, UP, Lab
+from pathloom.lab.program_switches import ProgramSwitches
 from pathloom.lab.switches import OpenVSwitch
 
 
@@ -19,7 +20,8 @@ def lab_status(name: str) -> dict[str, Any]:
     `state` is `up`, `starting`, `broken` (parts of it are gone) or `down`; all but the first two hold nothing more.
     `controller_process` is the process of our own controller, null when it has ended; `way_out` then says what to do.
     `host_agent` is about the agent of the hosts: its process, null when it does not run, whether it paces and holds,
-    and why not.
+    and why not. `programs` is about switches that find paths themselves, null for Open vSwitch: their protocol, and the
+    tables and counters of each.
     """
     lab = Lab(name)
     if not lab.exists():
@@ -29,8 +31,9 @@ def lab_status(name: str) -> dict[str, Any]:
         alive = state is not None and state.get("state") == STARTING and Path(f"/proc/{state['process']}").exists()
         return {"name": name, "state": STARTING if alive else "broken"}
     blueprint = Blueprint.from_dict(state["blueprint"])
+    programs = ProgramSwitches(blueprint, lab.directory) if state.get("switches") else None
     switches = OpenVSwitch(blueprint, lab.directory)
-    switching = switches.runs()
+    switching = switches.runs() if programs is None else programs.runs()
     missing = set(blueprint.namespaces) - set(system.namespaces_of(lab.prefix))
     connected = switches.connected_bridges() if switching and state["controller"] else {}
     return {
@@ -45,6 +48,7 @@ def lab_status(name: str) -> dict[str, Any]:
             "warning": hostd.warning(lab.directory),
         },
         "scheme": state["scheme"],
+        "programs": None if programs is None else {"protocol": state["switches"], "switches": programs.show()},
         "stack": state["stack"]["name"],
         "switching": switching,
         "run_directory": str(lab.directory),

@@ -12,7 +12,7 @@ use super::memory::Memory;
 use super::ports::{Ports, State, SWITCHES};
 use super::settings::{Identity, Settings};
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
-use crate::Stale;
+use crate::{Saved, Stale};
 use pathloom_model::{
     Arp, Body, Carried, Conversation, FiveTuple, Frame, Headers, Mac, Nanos, PathKind, PathMessage, PortNo,
 };
@@ -400,6 +400,35 @@ impl ArpPath {
         }
     }
 
+    /// The lasting part of the tables, connections left out.
+    pub(crate) fn save_base(&self) -> Saved {
+        let (neighbours, hosts) = (self.ports.save(), self.hosts.save());
+        Saved { last_number: self.last_number, neighbours, hosts, ..Saved::default() }
+    }
+
+    /// Goes on with what an earlier start has saved. What the driver remembers and is not right any more becomes stale.
+    pub(crate) fn restore_base(&mut self, now: Nanos, saved: &Saved) {
+        self.last_number = self.last_number.max(saved.last_number);
+        saved.neighbours.iter().for_each(|neighbour| self.ports.restore(now, neighbour));
+        for host in &saved.hosts {
+            if host.local {
+                self.ports.restore_host(host.port);
+            }
+            let fits = if host.local { self.ports.is_host(host.port) } else { self.ports.is_switch(host.port) };
+            if fits {
+                self.hosts.restore(now, host);
+            }
+        }
+        for &(five_tuple, src, dst) in &saved.remembered {
+            self.memory.note(five_tuple, src, dst);
+        }
+        // Hello of ports that came up has been queued; it does not name the neighbours yet.
+        self.queue.clear();
+        let mut out = Vec::new();
+        self.ports.greet(&mut out);
+        self.queue.extend(out);
+    }
+
     /// Brings a port up or down, and leaves a lost port in `lost`.
     pub(crate) fn change_port(&mut self, now: Nanos, port: PortNo, up: bool) {
         let mut out = Vec::new();
@@ -485,5 +514,17 @@ impl Program for ArpPath {
 
     fn tables(&self) -> Tables {
         Tables { hosts: self.hosts.len(), neighbours: self.ports.neighbour_count(), ..self.counts.tables() }
+    }
+
+    fn save(&self) -> Saved {
+        self.save_base()
+    }
+
+    fn save_tables(&self) -> Saved {
+        self.save_base()
+    }
+
+    fn restore(&mut self, now: Nanos, saved: &Saved) {
+        self.restore_base(now, saved);
     }
 }

@@ -7,6 +7,7 @@
 use super::ageing::Ageing;
 use super::settings::Settings;
 use crate::program::DropCause;
+use crate::SavedConnection;
 use pathloom_model::{Conversation, FiveTuple, Mac, Nanos, PortNo};
 use std::collections::BTreeMap;
 
@@ -107,6 +108,27 @@ impl Connections {
         let confirmed = confirmed.count();
         let live = self.table.values().filter(|one| one.to_source.is_some()).count();
         (live + confirmed, 2 * confirmed)
+    }
+
+    /// The path of a confirmed connection.
+    pub(crate) fn save(&self, key: Key) -> Option<SavedConnection> {
+        let Connection { conversation, exploration, to_source, to_destination, .. } = *self.table.get(&key)?;
+        Some(SavedConnection { conversation, exploration, to_source: to_source?, to_destination: to_destination? })
+    }
+
+    /// The paths of all confirmed connections.
+    pub(crate) fn save_all(&self) -> Vec<SavedConnection> {
+        self.table.keys().filter_map(|&key| self.save(key)).collect()
+    }
+
+    /// Takes the path of a connection over from an earlier start, as if it had just been used. `charged`: the host port at which
+    /// it began.
+    pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedConnection, charged: Option<PortNo>) {
+        let SavedConnection { conversation, exploration, to_source, to_destination } = *saved;
+        let key = Key::of(conversation.five_tuple);
+        if self.lock(now, conversation, exploration, to_source, charged).is_ok() {
+            self.confirm(now, key, to_destination);
+        }
     }
 
     /// Locks a connection to the port that an exploration came in by. `charged`: the host port whose share it takes, if the

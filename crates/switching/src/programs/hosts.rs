@@ -7,6 +7,7 @@
 
 use super::ageing::Ageing;
 use crate::program::DropCause;
+use crate::SavedHost;
 use pathloom_model::{Mac, Nanos, PortNo};
 use std::collections::BTreeMap;
 
@@ -49,6 +50,22 @@ impl Hosts {
 
     pub(crate) fn len(&self) -> usize {
         self.table.values().filter(|host| host.port.is_some()).count()
+    }
+
+    /// Hosts whose port is known.
+    pub(crate) fn save(&self) -> Vec<SavedHost> {
+        let saved = |(&mac, host): (&Mac, &Host)| {
+            Some(SavedHost { mac, port: host.port?, number: host.number, local: host.local })
+        };
+        self.table.iter().filter_map(saved).collect()
+    }
+
+    /// Takes the way to a host over from an earlier start, as if it had just been used.
+    pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedHost) {
+        let SavedHost { mac, port, number, local } = *saved;
+        let (expires, guarded) = (now.saturating_add(self.age), now.saturating_add(self.lock));
+        // A table that has become smaller takes what it has room for.
+        let _ = self.put(now, mac, Host { number, port: Some(port), local, expires, guarded });
     }
 
     /// The port that leads to a host.

@@ -5,7 +5,7 @@ use super::counts::Counts;
 use super::memory::Memory;
 use super::settings::Settings;
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
-use crate::Stale;
+use crate::{Saved, SavedHost, Stale};
 use pathloom_model::{Body, FiveTuple, Frame, Mac, Nanos, PortNo};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,5 +138,23 @@ impl Program for LearningSwitch {
 
     fn tables(&self) -> Tables {
         Tables { hosts: self.stations.len(), ..self.counts.tables() }
+    }
+
+    fn save(&self) -> Saved {
+        let hosts = self.stations.iter().map(|(&mac, &(port, _))| SavedHost { mac, port, number: 0, local: true });
+        Saved { hosts: hosts.collect(), ..Saved::default() }
+    }
+
+    fn save_tables(&self) -> Saved {
+        self.save()
+    }
+
+    fn restore(&mut self, now: Nanos, saved: &Saved) {
+        for host in &saved.hosts {
+            if self.up.contains(&host.port) {
+                self.learn(now, host.mac, host.port);
+            }
+        }
+        saved.remembered.iter().for_each(|&(five_tuple, src, dst)| self.memory.note(five_tuple, src, dst));
     }
 }

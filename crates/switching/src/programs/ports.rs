@@ -4,6 +4,7 @@ use super::ageing::Ageing;
 use super::budget::Budget;
 use super::settings::{Identity, PortRole, Settings};
 use crate::program::{DropCause, Outgoing};
+use crate::SavedNeighbour;
 use pathloom_model::{Body, Frame, Heard, Hello, Mac, Nanos, PortNo, Tier};
 use std::collections::BTreeMap;
 
@@ -112,6 +113,42 @@ impl Ports {
 
     pub(crate) fn neighbour_count(&self) -> usize {
         self.ports.values().filter(|port| port.neighbour.is_some()).count()
+    }
+
+    /// Neighbours that hear this switch.
+    pub(crate) fn save(&self) -> Vec<SavedNeighbour> {
+        let two_way = |port: &Port| port.neighbour.filter(|neighbour| neighbour.two_way);
+        let saved = |(&port, neighbour): (&PortNo, Neighbour)| {
+            let Heard { switch, port: its_port, boot } = neighbour.heard;
+            SavedNeighbour { port, switch, its_port, boot, tier: neighbour.tier }
+        };
+        self.ports.iter().filter_map(|(number, port)| Some((number, two_way(port)?))).map(saved).collect()
+    }
+
+    /// Takes a neighbour of an earlier start for one that has just been heard, if its port is up.
+    pub(crate) fn restore(&mut self, now: Nanos, saved: &SavedNeighbour) {
+        let Some(port) = self.ports.get_mut(&saved.port) else { return };
+        if port.state == State::Down || port.role == PortRole::Host {
+            return;
+        }
+        port.neighbour =
+            Some(Neighbour { heard: saved.heard(), tier: saved.tier, since: now, last: now, two_way: true });
+        port.state = State::Switch;
+        self.due.watch(now.saturating_add(self.neighbour_age), saved.port);
+    }
+
+    /// A host is known to be at a port: it need not be found out.
+    pub(crate) fn restore_host(&mut self, number: PortNo) {
+        if let Some(port) = self.ports.get_mut(&number).filter(|port| port.state == State::Unsettled) {
+            port.state = State::Host;
+        }
+    }
+
+    /// Hello for all ports that may lead to switches.
+    pub(crate) fn greet(&self, out: &mut Vec<Outgoing>) {
+        if self.hello.is_some() {
+            self.say_hello(out, |port| port.role != PortRole::Host);
+        }
     }
 
     fn tier_at(&self, port: PortNo) -> Option<Tier> {

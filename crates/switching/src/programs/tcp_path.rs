@@ -5,7 +5,7 @@ use super::arp_path::{ArpPath, Entrance, DEFAULT_TAG};
 use super::connections::{Connection, Connections, Key};
 use super::settings::{Elephants, Identity, Selection, Settings};
 use crate::program::{DropCause, Outgoing, Program, Tables, Used, Verdict};
-use crate::Stale;
+use crate::{Saved, SavedConnection, Stale};
 use pathloom_model::{
     Body, Carried, Conversation, FiveTuple, Frame, Headers, Nanos, PathKind, PathMessage, PortNo, TCP_ACK, TCP_FIN,
     TCP_RST, TCP_SYN,
@@ -460,5 +460,32 @@ impl Program for TcpPath {
     fn tables(&self) -> Tables {
         let (connections, confirmed) = self.connections.entries();
         Tables { connections, confirmed, ..self.base.tables() }
+    }
+
+    fn save(&self) -> Saved {
+        Saved { connections: self.connections.save_all(), ..self.base.save_base() }
+    }
+
+    fn save_tables(&self) -> Saved {
+        self.base.save_base()
+    }
+
+    fn restore(&mut self, now: Nanos, saved: &Saved) {
+        self.base.restore_base(now, saved);
+        for connection in &saved.connections {
+            let charged = Some(connection.to_source).filter(|&port| self.base.ports.is_host(port));
+            self.connections.restore(now, connection, charged);
+            for port in [connection.to_source, connection.to_destination] {
+                let lost = !self.base.ports.is_host(port) && !self.base.ports.is_switch(port);
+                if lost && !self.base.lost.contains(&port) {
+                    self.base.lost.push(port);
+                }
+            }
+        }
+        self.break_paths(now);
+    }
+
+    fn connection(&self, five_tuple: FiveTuple) -> Option<SavedConnection> {
+        self.connections.save(Key::of(five_tuple))
     }
 }

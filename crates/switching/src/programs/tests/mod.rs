@@ -4,3 +4,4 @@ mod attacks;
 mod exhaustive;
 mod net;
 mod random;
+mod takeover;

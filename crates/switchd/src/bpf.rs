@@ -1,0 +1,202 @@
+//! The kernel's part: loads the program of `bpf/switch.bpf.c`, attaches it to the ports, and reads and writes its maps.
+//!
+//! Maps are pinned in a BPF file system, and the attachments belong to the interfaces. If the switch is killed, the kernel goes
+//! on forwarding the flows that it knows. The next start takes the maps over and replaces the program without a gap.
+
+use crate::layout::{Flow, Path as KernelPath, Port, Told};
+use aya::maps::{HashMap, MapData, RingBuf};
+use aya::programs::tc::{qdisc_add_clsact, NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
+use aya::programs::{SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfLoader, Pod};
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+
+/// The compiled program; empty if clang was missing.
+static PROGRAM: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/switch.bpf.o"));
+/// Maps that outlive the process.
+const PINNED: [&str; 2] = ["paths", "ports"];
+/// Beginning of the folder of the pins. The number changes with the layout of the maps.
+const PIN_FOLDER: &str = "pathloom-switch-1";
+/// Where the program is among the filters of an interface.
+const PRIORITY: u16 = 1;
+const HANDLE: TcHandle = TcHandle::new(0, 1);
+
+#[allow(unsafe_code)]
+mod pod {
+    use super::{Flow, KernelPath, Pod, Port};
+    // SAFETY: all are `repr(C)`, of integers, and without padding (tested in `layout.rs`).
+    unsafe impl Pod for Flow {}
+    unsafe impl Pod for KernelPath {}
+    unsafe impl Pod for Port {}
+}
+
+type Anyhow<T> = Result<T, Box<dyn Error>>;
+
+/// The loaded program and its maps.
+pub struct Bpf {
+    ebpf: Ebpf,
+    paths: HashMap<MapData, Flow, KernelPath>,
+    ports: HashMap<MapData, u32, Port>,
+    frames: RingBuf<MapData>,
+}
+
+/// Folder of the pins of a switch.
+pub fn folder(bpf_fs: &Path, name: &str) -> PathBuf {
+    bpf_fs.join(format!("{PIN_FOLDER}-{name}"))
+}
+
+impl Bpf {
+    /// Loads the program with the maps of an earlier start, if there are any.
+    pub fn load(bpf_fs: &Path, name: &str) -> Result<Bpf, String> {
+        if PROGRAM.is_empty() {
+            return Err("this program was built without clang, so it has no BPF program".into());
+        }
+        Bpf::try_load(&folder(bpf_fs, name)).map_err(|problem| describe(problem.as_ref()))
+    }
+
+    fn try_load(folder: &Path) -> Anyhow<Bpf> {
+        fs::create_dir_all(folder).map_err(|problem| format!("{}: {problem}", folder.display()))?;
+        let mut loader = EbpfLoader::new();
+        for name in PINNED {
+            loader.map_pin_path(name, folder.join(name));
+        }
+        let mut ebpf = loader.load(PROGRAM)?;
+        let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| format!("the program has no map {name}"));
+        let (paths, ports) = (HashMap::try_from(map("paths")?)?, HashMap::try_from(map("ports")?)?);
+        let frames = RingBuf::try_from(map("frames")?)?;
+        let program: &mut SchedClassifier = ebpf.program_mut("forward").ok_or("there is no program")?.try_into()?;
+        program.load()?;
+        Ok(Bpf { ebpf, paths, ports, frames })
+    }
+
+    /// Runs the program at an interface, in place of that of an earlier start. `port`: its number and its limit.
+    pub fn attach(&mut self, interface: &str, ifindex: u32, port: Port) -> Result<(), String> {
+        let mut attach = || -> Anyhow<()> {
+            // Counts go on.
+            let before = self.ports.get(&ifindex, 0).unwrap_or_default();
+            let now = Port { number: port.number, per_s: port.per_s, due_ns: 0, ..before };
+            self.ports.insert(ifindex, now, 0)?;
+            let program: &mut SchedClassifier =
+                self.ebpf.program_mut("forward").ok_or("there is no program")?.try_into()?;
+            // It may be there already. If it cannot be added, the program cannot be attached either, and that is told.
+            let _ = qdisc_add_clsact(interface);
+            let options = NlOptions { priority: PRIORITY, handle: HANDLE, classid: None };
+            let ingress = TcAttachType::Ingress;
+            let id = match program.attach_with_options(interface, ingress, TcAttachOptions::Netlink(options)) {
+                Ok(id) => id,
+                Err(_) => {
+                    let old = SchedClassifierLink::attached(interface, ingress, PRIORITY, HANDLE, None)?;
+                    program.attach_to_link(old)?
+                }
+            };
+            // It stays attached when this process ends.
+            std::mem::forget(program.take_link(id)?);
+            Ok(())
+        };
+        attach().map_err(|problem| format!("{interface}: {}", describe(problem.as_ref())))
+    }
+
+    /// Gives each frame that waits to `act`, but not more than `most`. Says whether there may be more.
+    pub fn frames(&mut self, most: usize, mut act: impl FnMut(&mut Ways<'_>, Told<'_>)) -> bool {
+        for _ in 0..most {
+            let Some(entry) = self.frames.next() else { return false };
+            if let Some(told) = Told::read(&entry) {
+                act(&mut Ways(&mut self.paths), told);
+            }
+        }
+        true
+    }
+
+    /// The flows that the kernel forwards.
+    pub fn ways(&mut self) -> Ways<'_> {
+        Ways(&mut self.paths)
+    }
+
+    /// Counts of a port.
+    pub fn port(&self, ifindex: u32) -> Port {
+        self.ports.get(&ifindex, 0).unwrap_or_default()
+    }
+
+    /// Gives up interfaces of an earlier start that are none of these.
+    pub fn keep_ports(&mut self, wanted: &[u32]) {
+        let old: Vec<u32> = self.ports.keys().flatten().filter(|index| !wanted.contains(index)).collect();
+        old.iter().for_each(|index| drop(self.ports.remove(index)));
+    }
+}
+
+impl AsRawFd for Bpf {
+    /// Readable when frames wait.
+    fn as_raw_fd(&self) -> RawFd {
+        self.frames.as_raw_fd()
+    }
+}
+
+/// The flows that the kernel forwards.
+pub struct Ways<'a>(&'a mut HashMap<MapData, Flow, KernelPath>);
+
+impl Ways<'_> {
+    /// Has the kernel forward a flow. Says no if it has no room.
+    pub fn put(&mut self, flow: &Flow, path: &KernelPath) -> bool {
+        self.0.insert(flow, path, 0).is_ok()
+    }
+
+    /// Ends that.
+    pub fn remove(&mut self, flow: &Flow) {
+        let _ = self.0.remove(flow);
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<(Flow, KernelPath)> {
+        self.0.iter().flatten().collect()
+    }
+}
+
+/// Whether an earlier start has left maps.
+pub fn is_pinned(bpf_fs: &Path, name: &str) -> bool {
+    PINNED.iter().all(|map| folder(bpf_fs, name).join(map).exists())
+}
+
+/// Flows that the kernel forwards for a switch that does not run.
+pub fn left(bpf_fs: &Path, name: &str) -> Option<usize> {
+    let map = MapData::from_pin(folder(bpf_fs, name).join(PINNED[0])).ok()?;
+    let paths: HashMap<MapData, Flow, KernelPath> = HashMap::try_from(aya::maps::Map::HashMap(map)).ok()?;
+    Some(paths.keys().flatten().count())
+}
+
+/// Removes the program from interfaces, and the pins. Says whether there were any.
+pub fn clean<'a>(bpf_fs: &Path, name: &str, interfaces: impl Iterator<Item = &'a str>) -> io::Result<bool> {
+    for interface in interfaces {
+        if let Ok(link) = SchedClassifierLink::attached(interface, TcAttachType::Ingress, PRIORITY, HANDLE, None) {
+            // Dropping the link detaches the program; it may be gone already.
+            drop(link);
+        }
+    }
+    let folder = folder(bpf_fs, name);
+    for name in PINNED {
+        match fs::remove_file(folder.join(name)) {
+            Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
+            _ => {}
+        }
+    }
+    match fs::remove_dir(folder) {
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(false),
+        done => done.map(|()| true),
+    }
+}
+
+/// One line of an error and its causes.
+fn describe(problem: &(dyn Error + 'static)) -> String {
+    let mut words = problem.to_string();
+    let mut cause = problem.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !words.contains(&said) {
+            words = format!("{words}: {said}");
+        }
+        cause = next.source();
+    }
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,350 @@
+//! The configuration file (TOML). docs/pathloom-switch.example.toml has every setting with its default.
+
+use pathloom_model::{Mac, Nanos, PortNo, Tier};
+use pathloom_switching::programs::{ArpPath, Elephants, Identity, LearningSwitch, PortRole, Selection, TcpPath};
+use pathloom_switching::{programs, Program};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The file as it is.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Name of the switch; its pins and its line in `show` have it.
+    pub name: String,
+    /// What it runs.
+    pub protocol: Protocol,
+    /// Its Ethernet address, unique among switches and hosts.
+    pub mac: String,
+    /// Its tier; floods are kept from going up only where it is known.
+    pub tier: Option<Level>,
+    /// File of the network namespace that its interfaces are in; that of the process if it is not set.
+    pub namespace: Option<PathBuf>,
+    /// Directory of the control socket and of what the next start goes on with.
+    pub directory: PathBuf,
+    /// A mounted BPF file system.
+    #[serde(default = "usual_bpf_fs")]
+    pub bpf_fs: PathBuf,
+    /// Its ports.
+    pub ports: Vec<Port>,
+    /// Timers in milliseconds.
+    #[serde(default)]
+    pub timers: Timers,
+    /// Limits.
+    #[serde(default)]
+    pub limits: Limits,
+    /// What elephants are, for `tfe`.
+    #[serde(default)]
+    pub elephants: Marked,
+}
+
+/// What a switch runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Learns addresses and floods what it does not know. For trees alone.
+    Learning,
+    /// ARP-Path.
+    ArpPath,
+    /// TCP-Path.
+    TcpPath,
+    /// TCP-Path for elephants alone.
+    Tfe,
+}
+
+/// A tier by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Switches with hosts.
+    Tor,
+    /// Between the two.
+    Aggregation,
+    /// The top.
+    Core,
+}
+
+/// A port.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Its number, from 1 on.
+    pub number: u32,
+    /// Its network interface.
+    pub interface: String,
+    /// What it leads to.
+    #[serde(default)]
+    pub role: Role,
+    /// Tier of the switch that it leads to.
+    pub tier: Option<Level>,
+}
+
+/// What a port leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Found out by Hello: only where hosts are trusted.
+    #[default]
+    Learn,
+    /// A host.
+    Host,
+    /// A switch.
+    Switch,
+}
+
+/// Timers in milliseconds; `pathloom_switching::programs::Settings` says what each is for.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timers {
+    pub hello_ms: u64,
+    pub neighbour_age_ms: u64,
+    pub settle_ms: u64,
+    pub quiet_ms: u64,
+    pub lock_ms: u64,
+    pub connection_age_ms: u64,
+    pub host_age_ms: u64,
+    pub recovery_retry_ms: u64,
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        let settings = programs::Settings::default();
+        let ms = |time: Nanos| time.0 / 1_000_000;
+        Timers {
+            hello_ms: settings.hello.map_or(0, ms),
+            neighbour_age_ms: ms(settings.neighbour_age),
+            settle_ms: ms(settings.settle),
+            quiet_ms: ms(settings.quiet),
+            lock_ms: ms(settings.lock),
+            connection_age_ms: ms(settings.connection_age),
+            host_age_ms: ms(settings.host_age),
+            recovery_retry_ms: ms(settings.recovery_retry),
+        }
+    }
+}
+
+/// Limits of tables and ports.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections on the whole switch, and of the hosts at one port.
+    pub connections: usize,
+    pub connections_per_port: usize,
+    /// Hosts on the whole switch, and at one port.
+    pub hosts: usize,
+    pub hosts_per_port: usize,
+    /// Explorations, recoveries and broadcasts that a host port may begin per second.
+    pub explorations_per_s: u32,
+    /// Frames of a host port that user space looks at per second; the kernel drops what is above.
+    pub host_frames_per_s: u32,
+    /// Flows of a host port that the kernel forwards by itself. Others are forwarded in user space.
+    pub kernel_flows_per_port: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let settings = programs::Settings::default();
+        Limits {
+            connections: settings.most_connections,
+            connections_per_port: settings.most_connections_per_port,
+            hosts: settings.most_hosts,
+            hosts_per_port: settings.most_hosts_per_port,
+            explorations_per_s: settings.explorations_per_s,
+            host_frames_per_s: 10_000,
+            kernel_flows_per_port: 16_384,
+        }
+    }
+}
+
+/// What elephants are.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Marked {
+    /// First and last source port; none if empty.
+    pub source_ports: Vec<u16>,
+    /// DSCP; none if it is 0.
+    pub dscp: u8,
+    /// Whether a flood that came from above goes down alone.
+    pub descend_only: bool,
+}
+
+impl Default for Marked {
+    fn default() -> Marked {
+        let usual = Elephants::default();
+        let ports = usual.source_ports.map_or(Vec::new(), |ports| vec![*ports.start(), *ports.end()]);
+        Marked { source_ports: ports, dscp: usual.dscp.unwrap_or(0), descend_only: true }
+    }
+}
+
+fn usual_bpf_fs() -> PathBuf {
+    "/sys/fs/bpf".into()
+}
+
+/// Reads a file. The error names the file, the place and what was expected.
+pub fn read(file: &Path) -> Result<Config, String> {
+    let text = fs::read_to_string(file).map_err(|problem| format!("{}: {problem}", file.display()))?;
+    parse(&text).map_err(|problem| format!("{}: {problem}", file.display()))
+}
+
+/// Reads the text of a configuration.
+pub fn parse(text: &str) -> Result<Config, String> {
+    let config: Config = toml::from_str(text).map_err(|problem| {
+        let line = problem.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        format!("line {line}: {}", problem.message())
+    })?;
+    config.check()?;
+    Ok(config)
+}
+
+impl Config {
+    fn check(&self) -> Result<(), String> {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "_-+".contains(letter);
+        // A BPF file system has no dots in names.
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(plain) {
+            return Err(format!("name: `{}`: expected up to 64 letters, digits, _, - or +", self.name));
+        }
+        if !self.mac()?.is_station() {
+            return Err(format!("mac: `{}` is a group address or 0; expected that of a station", self.mac));
+        }
+        if self.ports.is_empty() {
+            return Err("ports: at least one was expected, as [[ports]] number = 1, interface = \"eth1\"".into());
+        }
+        let (mut numbers, mut interfaces) = (BTreeSet::new(), BTreeSet::new());
+        for port in &self.ports {
+            if port.number == 0 || !numbers.insert(port.number) {
+                return Err(format!("ports: number {} is 0 or there twice", port.number));
+            }
+            if port.interface.is_empty() || port.interface.len() > 15 || !interfaces.insert(&port.interface) {
+                return Err(format!("ports: interface `{}` is there twice or no name of one", port.interface));
+            }
+            if port.tier.is_some() && port.role != Role::Switch {
+                return Err(format!("ports: number {}: tier is for a port with role = \"switch\"", port.number));
+            }
+        }
+        let Timers { neighbour_age_ms, settle_ms, lock_ms, connection_age_ms, host_age_ms, .. } = self.timers;
+        let times = [neighbour_age_ms, settle_ms, lock_ms, connection_age_ms, host_age_ms];
+        if times.contains(&0) || times.iter().any(|&time| time > 86_400_000) {
+            return Err("timers: a time is 0 or longer than a day".into());
+        }
+        match self.elephants.source_ports.as_slice() {
+            [] => {}
+            [first, last] if first <= last => {}
+            _ => return Err("elephants.source_ports: expected [FIRST, LAST] or []".into()),
+        }
+        if self.elephants.dscp > 63 {
+            return Err(format!("elephants.dscp: {} is not in 0 to 63", self.elephants.dscp));
+        }
+        Ok(())
+    }
+
+    /// The address of the switch.
+    pub fn mac(&self) -> Result<Mac, String> {
+        let parts: Vec<u8> = self.mac.split(':').filter_map(|part| u8::from_str_radix(part, 16).ok()).collect();
+        let bytes: Option<[u8; 6]> = parts.try_into().ok().filter(|_| self.mac.split(':').count() == 6);
+        bytes.map(Mac).ok_or_else(|| format!("mac: `{}` is no address such as 02:00:00:00:01:00", self.mac))
+    }
+
+    /// The settings of the program.
+    pub fn settings(&self) -> programs::Settings {
+        let (timers, limits) = (&self.timers, &self.limits);
+        programs::Settings {
+            hello: (timers.hello_ms > 0).then(|| Nanos::from_millis(timers.hello_ms)),
+            neighbour_age: Nanos::from_millis(timers.neighbour_age_ms),
+            settle: Nanos::from_millis(timers.settle_ms),
+            quiet: Nanos::from_millis(timers.quiet_ms),
+            lock: Nanos::from_millis(timers.lock_ms),
+            connection_age: Nanos::from_millis(timers.connection_age_ms),
+            host_age: Nanos::from_millis(timers.host_age_ms),
+            recovery_retry: Nanos::from_millis(timers.recovery_retry_ms),
+            most_connections: limits.connections,
+            most_connections_per_port: limits.connections_per_port,
+            most_hosts: limits.hosts,
+            most_hosts_per_port: limits.hosts_per_port,
+            explorations_per_s: limits.explorations_per_s,
+            descend_only: self.protocol == Protocol::Tfe && self.elephants.descend_only,
+            ..programs::Settings::default()
+        }
+    }
+
+    /// The program, with all ports down.
+    pub fn program(&self, now: Nanos, boot: u64) -> Result<Box<dyn Program>, String> {
+        let role = |port: &Port| match port.role {
+            Role::Learn => PortRole::Learn,
+            Role::Host => PortRole::Host,
+            Role::Switch => PortRole::Switch { tier: port.tier.map(Level::tier) },
+        };
+        let roles = self.ports.iter().map(|port| (PortNo(port.number), role(port))).collect();
+        let identity = Identity { mac: self.mac()?, tier: self.tier.map(Level::tier), boot, roles };
+        let settings = self.settings();
+        Ok(match self.protocol {
+            Protocol::Learning => Box::new(LearningSwitch::new(&settings)),
+            Protocol::ArpPath => Box::new(ArpPath::new(now, identity, settings)),
+            Protocol::TcpPath => Box::new(TcpPath::new(now, identity, settings, Selection::AllTcp)),
+            Protocol::Tfe => {
+                let source_ports = match *self.elephants.source_ports.as_slice() {
+                    [first, last] => Some(first..=last),
+                    _ => None,
+                };
+                let dscp = Some(self.elephants.dscp).filter(|&dscp| dscp > 0);
+                Box::new(TcpPath::elephants(now, identity, settings, Elephants { source_ports, dscp }))
+            }
+        })
+    }
+}
+
+impl Protocol {
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Learning => "learning",
+            Protocol::ArpPath => "arp-path",
+            Protocol::TcpPath => "tcp-path",
+            Protocol::Tfe => "tfe",
+        }
+    }
+}
+
+impl Level {
+    fn tier(self) -> Tier {
+        match self {
+            Level::Tor => Tier::Tor,
+            Level::Aggregation => Tier::Aggregation,
+            Level::Core => Tier::Core,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "name = 's1'\nprotocol = 'tcp-path'\nmac = '02:00:00:00:01:00'\ndirectory = '/run/s1'\n";
+    const PORT: &str = "[[ports]]\nnumber = 1\ninterface = 'eth1'\n";
+
+    #[test]
+    fn the_example_has_every_setting_with_its_default() {
+        let example = parse(include_str!("../../../docs/pathloom-switch.example.toml")).unwrap();
+        let least = parse(&format!("{LEAST}{PORT}")).unwrap();
+        assert_eq!((example.timers, example.limits), (least.timers, least.limits));
+        assert_eq!((example.elephants, example.bpf_fs), (least.elephants, least.bpf_fs));
+    }
+
+    #[test]
+    fn bad_settings_are_named_with_what_was_expected() {
+        let error = |text: &str| parse(text).unwrap_err();
+        assert!(error(LEAST).contains("ports"));
+        assert!(error(&format!("ports = []\n{LEAST}")).contains("at least one was expected"));
+        assert!(error(&format!("{LEAST}{PORT}{PORT}")).contains("number 1 is 0 or there twice"));
+        assert!(error(&format!("{LEAST}{PORT}tier = 'core'\n")).contains("role = \"switch\""));
+        assert!(error(&format!("{LEAST}{PORT}[timers]\nlock_ms = 0\n")).contains("timers"));
+        assert!(error(&format!("{LEAST}{PORT}[timers]\nlok_ms = 1\n")).contains("line 9"));
+        assert!(error(&format!("{LEAST}{PORT}[elephants]\nsource_ports = [5]\n")).contains("[FIRST, LAST]"));
+        let with_mac = |mac: &str| error(&format!("{}{PORT}", LEAST.replace("02:00:00:00:01:00", mac)));
+        assert!(with_mac("03:00:00:00:01:00").contains("group address"));
+        assert!(with_mac("02:00:00:00:01").contains("no address such as"));
+        assert!(error(&format!("{}{PORT}", LEAST.replace("tcp-path", "stp"))).contains("line 2"));
+        assert!(error(&format!("{}{PORT}", LEAST.replace("'s1'", "'../s1'"))).contains("name"));
+    }
+}

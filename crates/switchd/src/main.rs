@@ -1,0 +1,83 @@
+//! `pathloom-switch --config FILE`, `show FILE… [--json]` and `clean FILE…`.
+
+use pathloom_switchd::{bpf, config, links, run, show, state};
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: pathloom-switch --config FILE | show FILE... [--json] | clean FILE... | --version";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["--config", file] => start(Path::new(file)),
+        ["show", files @ .., "--json"] if !files.is_empty() => report(files, true),
+        ["show", files @ ..] if !files.is_empty() => report(files, false),
+        ["clean", files @ ..] if !files.is_empty() => files.iter().try_for_each(|file| clean(Path::new(file))),
+        ["--version"] => {
+            println!("pathloom-switch {}", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        _ => Err(USAGE.into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("pathloom-switch: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start(file: &Path) -> Result<(), String> {
+    let config = config::read(file)?;
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    run::run(config)
+}
+
+fn report(files: &[&str], json: bool) -> Result<(), String> {
+    let mut rows = Vec::new();
+    for file in files {
+        let config = config::read(Path::new(file))?;
+        match show::ask(&config.directory)? {
+            Some(report) if json => {
+                rows.push(serde_json::to_value(&report).map_err(|problem| problem.to_string())?);
+            }
+            Some(report) => print!("{}", report.text()),
+            None => {
+                let flows = bpf::left(&config.bpf_fs, &config.name);
+                if json {
+                    rows.push(serde_json::json!({ "name": config.name, "process": null, "kernel_flows": flows }));
+                } else {
+                    let kernel = flows.map_or("nor does the kernel forward for it".into(), |flows| {
+                        format!("the kernel still forwards {flows} flows")
+                    });
+                    println!("{}: does not run; {kernel}", config.name);
+                }
+            }
+        }
+    }
+    if json {
+        println!("{}", serde_json::Value::Array(rows));
+    }
+    Ok(())
+}
+
+fn clean(file: &Path) -> Result<(), String> {
+    let config = config::read(file)?;
+    if show::ask(&config.directory)?.is_some() {
+        return Err(format!("the switch `{}` runs; end it first", config.name));
+    }
+    if let Some(namespace) = &config.namespace {
+        links::enter(namespace).map_err(|problem| format!("{}: {problem}", namespace.display()))?;
+    }
+    let interfaces = config.ports.iter().map(|port| port.interface.as_str());
+    let was = bpf::clean(&config.bpf_fs, &config.name, interfaces)
+        .map_err(|problem| format!("{}: {problem}", config.bpf_fs.display()))?;
+    for left in [state::place(&config.directory), show::socket(&config.directory)] {
+        let _ = std::fs::remove_file(left);
+    }
+    println!("{}: {}", config.name, if was { "removed from the kernel" } else { "was not in the kernel" });
+    Ok(())
+}

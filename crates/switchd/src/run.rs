@@ -1,0 +1,470 @@
+//! The process of a switch: one thread that waits for frames, links, questions and timers.
+
+use crate::bpf::{self, Bpf, Ways};
+use crate::config::{Config, Role};
+use crate::layout::{Flow as KernelFlow, Path as KernelPath, Port};
+use crate::links::{clock_ns, enter, index_of, Links, Numbers, Sender};
+use crate::show::{self, refused_name, PortRow, Report};
+use crate::state::{self, State};
+use crate::switch::{Flow, Ground, Passed, Switch, System, Way};
+use pathloom_model::{Nanos, PortNo};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use tracing::{info, warn};
+
+/// Frames that are served before anything else gets its turn.
+const BATCH: usize = 256;
+/// Least time between two readings of the kernel's counters, and the share of time that they may take.
+const LEAST_PAUSE: Nanos = Nanos::from_millis(10);
+const CREDIT_SHARE: u64 = 20;
+/// How long a change may wait until it is written down.
+const SAVE_AFTER: Nanos = Nanos::from_millis(50);
+/// How often ports that are refused something are named, and how often one port is.
+const LOOK_AFTER: Nanos = Nanos::from_secs(1);
+const NAME_AGAIN: Nanos = Nanos::from_secs(10);
+
+/// What `forward` in the kernel calls the grounds.
+const DEFAULT: u32 = 0;
+const FORWARD: u32 = 1;
+const BACKWARD: u32 = 2;
+
+/// Time of the program: that of the day when the process began, and monotonic from then on, so that numbers of explorations rise
+/// over restarts of the machine.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    ahead_ns: u64,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock { ahead_ns: clock_ns(libc::CLOCK_REALTIME).saturating_sub(clock_ns(libc::CLOCK_MONOTONIC)) }
+    }
+
+    fn now(self) -> Nanos {
+        self.at(clock_ns(libc::CLOCK_MONOTONIC))
+    }
+
+    fn at(self, monotonic_ns: u64) -> Nanos {
+        Nanos(monotonic_ns.saturating_add(self.ahead_ns))
+    }
+}
+
+/// The kernel and the interfaces, for one call of the switch.
+struct Kernel<'a, 'b> {
+    ways: &'a mut Ways<'b>,
+    out: &'a mut Out,
+}
+
+/// What frames leave by.
+struct Out {
+    sender: Sender,
+    numbers: Numbers,
+    clock: Clock,
+    failures: u64,
+}
+
+impl Kernel<'_, '_> {
+    fn key(&self, flow: &Flow) -> Option<KernelFlow> {
+        let index = *self.out.numbers.index_of.get(&flow.in_port)?;
+        Some(KernelFlow::new(index, &flow.five_tuple, flow.src, flow.dst, flow.dscp))
+    }
+}
+
+impl System for Kernel<'_, '_> {
+    fn send(&mut self, port: PortNo, bytes: &[u8]) {
+        let index = self.out.numbers.index_of.get(&port);
+        if index.is_none_or(|&index| self.out.sender.send(index, bytes).is_err()) {
+            self.out.failures += 1;
+        }
+    }
+
+    fn remember(&mut self, flow: &Flow, way: &Way) -> bool {
+        let (Some(key), Some(&ifindex)) = (self.key(flow), self.out.numbers.index_of.get(&way.out_port)) else {
+            return false;
+        };
+        let (kind, exploration) = match way.ground {
+            Ground::Default => (DEFAULT, 0),
+            Ground::Connection { exploration, forward: true } => (FORWARD, exploration),
+            Ground::Connection { exploration, forward: false } => (BACKWARD, exploration),
+        };
+        let last_ns = clock_ns(libc::CLOCK_MONOTONIC);
+        self.ways.put(&key, &KernelPath { ifindex, kind, exploration, last_ns, packets: 0, bytes: 0 })
+    }
+
+    fn forget(&mut self, flow: &Flow) {
+        if let Some(key) = self.key(flow) {
+            self.ways.remove(&key);
+        }
+    }
+
+    fn flows(&self) -> Vec<(Flow, Way, Passed)> {
+        let port_of = &self.out.numbers.port_of;
+        let one = |(key, path): (KernelFlow, KernelPath)| {
+            let (in_port, out_port) = (*port_of.get(&key.ifindex)?, *port_of.get(&path.ifindex)?);
+            let (src, dst) = (pathloom_model::Mac(key.src_mac), pathloom_model::Mac(key.dst_mac));
+            let flow = Flow { five_tuple: key.five_tuple(), in_port, src, dst, dscp: key.dscp as u8 };
+            let ground = match path.kind {
+                DEFAULT => Ground::Default,
+                kind => Ground::Connection { exploration: path.exploration, forward: kind == FORWARD },
+            };
+            let passed = Passed { last: self.out.clock.at(path.last_ns), packets: path.packets, bytes: path.bytes };
+            Some((flow, Way { out_port, ground }, passed))
+        };
+        self.ways.all().into_iter().filter_map(one).collect()
+    }
+}
+
+struct Running {
+    config: Config,
+    switch: Switch,
+    bpf: Bpf,
+    out: Out,
+    links: Links,
+    listener: UnixListener,
+    up: BTreeMap<PortNo, bool>,
+    started: Nanos,
+    taken_over: bool,
+    kept: State,
+    /// When what has changed is written down; `None` while nothing can have.
+    save_due: Option<Nanos>,
+    credit_due: Nanos,
+    look_due: Nanos,
+    /// By port: frames refused or limited that have been named, and when.
+    named: BTreeMap<PortNo, (u64, Nanos)>,
+}
+
+/// Runs a switch for as long as the process lives.
+///
+/// # Errors
+/// Why it could not start, or cannot go on.
+pub fn run(config: Config) -> Result<(), String> {
+    let mut running = Running::start(config)?;
+    running.serve()
+}
+
+impl Running {
+    fn start(config: Config) -> Result<Running, String> {
+        if let Some(namespace) = &config.namespace {
+            enter(namespace).map_err(|problem| format!("{}: {problem}", namespace.display()))?;
+        }
+        let directory = config.directory.clone();
+        let named = |problem: io::Error| format!("{}: {problem}", directory.display());
+        fs::create_dir_all(&directory).map_err(named)?;
+        if show::ask(&directory)?.is_some() {
+            return Err(format!("{}: the switch `{}` runs already", directory.display(), config.name));
+        }
+        let missing = config.ports.iter().find(|port| index_of(&port.interface).is_none());
+        if let Some(port) = missing {
+            return Err(format!("ports: number {}: there is no interface `{}`", port.number, port.interface));
+        }
+        let clock = Clock::new();
+        let now = clock.now();
+        let pinned = bpf::is_pinned(&config.bpf_fs, &config.name);
+        let before = state::load(&directory, config.protocol.name(), &config.mac).filter(|_| pinned);
+        let bpf = Bpf::load(&config.bpf_fs, &config.name)?;
+        let boot = before.as_ref().map_or(now.0, |state| state.boot);
+        let host_share = |port: &crate::config::Port| match port.role {
+            Role::Switch => usize::MAX,
+            Role::Host | Role::Learn => config.limits.kernel_flows_per_port,
+        };
+        let shares = config.ports.iter().map(|port| (PortNo(port.number), host_share(port)));
+        let switch = Switch::new(config.program(now, boot)?, shares);
+        let problem = |problem: io::Error| problem.to_string();
+        let out = Out { sender: Sender::open().map_err(problem)?, numbers: Numbers::default(), clock, failures: 0 };
+        let links = Links::open().map_err(problem)?;
+        let listener = show::listen(&directory).map_err(named)?;
+        let kept = State {
+            machine: state::machine(),
+            protocol: config.protocol.name().into(),
+            mac: config.mac.clone(),
+            boot,
+            saved: Default::default(),
+        };
+        let mut running = Running {
+            config,
+            switch,
+            bpf,
+            out,
+            links,
+            listener,
+            up: BTreeMap::new(),
+            started: now,
+            taken_over: before.is_some(),
+            kept,
+            save_due: None,
+            credit_due: now,
+            look_due: now.saturating_add(LOOK_AFTER),
+            named: BTreeMap::new(),
+        };
+        running.begin(before)?;
+        Ok(running)
+    }
+
+    /// Brings the ports up, takes over what there is, and has the kernel run the program.
+    fn begin(&mut self, before: Option<State>) -> Result<(), String> {
+        for port in &self.config.ports {
+            if let Some(index) = index_of(&port.interface) {
+                self.out.numbers.set(PortNo(port.number), index);
+            }
+        }
+        let wanted: Vec<u32> = self.out.numbers.port_of.keys().copied().collect();
+        self.bpf.keep_ports(&wanted);
+        self.forget_strangers(before.is_some());
+        let now = self.out.clock.now();
+        let up = self.ask_links()?;
+        // Hello leaves with `take_over`, when it can name the neighbours.
+        for (&port, index) in &self.out.numbers.index_of {
+            self.up.insert(port, up.get(index).copied().unwrap_or(false));
+        }
+        let states: Vec<(PortNo, bool)> = self.up.iter().map(|(&port, &up)| (port, up)).collect();
+        let mut ways = self.bpf.ways();
+        let mut kernel = Kernel { ways: &mut ways, out: &mut self.out };
+        match before {
+            Some(state) => {
+                states.iter().for_each(|&(port, up)| self.switch.prepare_port(now, port, up));
+                self.switch.take_over(now, state.saved, &mut kernel);
+            }
+            None => states.iter().for_each(|&(port, up)| self.switch.port(now, port, up, &mut kernel)),
+        }
+        for port in self.config.ports.clone() {
+            self.attach(&port)?;
+        }
+        self.save(now);
+        let how = if self.taken_over { "with the tables of an earlier start" } else { "anew" };
+        info!("switch {} runs {} on {} ports, {how}", self.config.name, self.kept.protocol, self.config.ports.len());
+        Ok(())
+    }
+
+    fn attach(&mut self, port: &crate::config::Port) -> Result<(), String> {
+        let Some(&index) = self.out.numbers.index_of.get(&PortNo(port.number)) else { return Ok(()) };
+        let limited = port.role != Role::Switch;
+        let per_s = if limited { self.config.limits.host_frames_per_s } else { 0 };
+        self.bpf.attach(&port.interface, index, Port { number: port.number, per_s, ..Port::default() })
+    }
+
+    /// Removes flows by interfaces that are no ports of ours; all, if nothing is taken over.
+    fn forget_strangers(&mut self, taken_over: bool) {
+        let known = &self.out.numbers.port_of;
+        let mut ways = self.bpf.ways();
+        for (flow, path) in ways.all() {
+            if !taken_over || !known.contains_key(&flow.ifindex) || !known.contains_key(&path.ifindex) {
+                ways.remove(&flow);
+            }
+        }
+    }
+
+    /// Which interfaces are up, of all.
+    fn ask_links(&mut self) -> Result<BTreeMap<u32, bool>, String> {
+        let mut found = BTreeMap::new();
+        self.links.ask().map_err(|problem| problem.to_string())?;
+        // The kernel answers within the call or little later.
+        for _ in 0..1000 {
+            self.links.take(&mut found).map_err(|problem| problem.to_string())?;
+            if self.out.numbers.port_of.keys().all(|index| found.contains_key(index)) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(found)
+    }
+
+    fn serve(&mut self) -> Result<(), String> {
+        // Links may have changed since they were asked for.
+        let mut ready = Ready { links: true, questions: true };
+        loop {
+            let more = self.take_frames();
+            if ready.links {
+                self.take_links();
+            }
+            if ready.questions {
+                self.take_questions();
+            }
+            let now = self.out.clock.now();
+            self.timers(now);
+            // While frames wait, a look at the others must not take time.
+            ready = self.wait(if more { Some(now) } else { None })?;
+        }
+    }
+
+    fn take_frames(&mut self) -> bool {
+        let (switch, out, save_due) = (&mut self.switch, &mut self.out, &mut self.save_due);
+        self.bpf.frames(BATCH, |ways, told| {
+            let now = out.clock.now();
+            let port = PortNo(told.port);
+            switch.frame(now, port, told.tci, told.bytes, &mut Kernel { ways, out });
+            save_due.get_or_insert(now.saturating_add(SAVE_AFTER));
+        })
+    }
+
+    fn take_links(&mut self) {
+        let mut found = BTreeMap::new();
+        if self.links.take(&mut found).is_err() {
+            // Some were missed.
+            let _ = self.links.ask();
+        }
+        if found.is_empty() {
+            return;
+        }
+        self.find_lost_interfaces();
+        let now = self.out.clock.now();
+        for (index, up) in found {
+            let Some(&port) = self.out.numbers.port_of.get(&index) else { continue };
+            if self.up.insert(port, up) != Some(up) {
+                info!("port {} ({}) is {}", port.0, self.interface(port), if up { "up" } else { "down" });
+                let mut ways = self.bpf.ways();
+                self.switch.port(now, port, up, &mut Kernel { ways: &mut ways, out: &mut self.out });
+                self.save_due.get_or_insert(now.saturating_add(SAVE_AFTER));
+            }
+        }
+    }
+
+    /// Interfaces that were deleted and made again have another number and no program.
+    fn find_lost_interfaces(&mut self) {
+        for port in self.config.ports.clone() {
+            let number = PortNo(port.number);
+            let Some(index) = index_of(&port.interface) else { continue };
+            if self.out.numbers.index_of.get(&number) != Some(&index) {
+                let now = self.out.clock.now();
+                let mut ways = self.bpf.ways();
+                self.switch.port(now, number, false, &mut Kernel { ways: &mut ways, out: &mut self.out });
+                self.up.insert(number, false);
+                self.out.numbers.set(number, index);
+                if let Err(problem) = self.attach(&port) {
+                    warn!("{problem}");
+                }
+                let _ = self.links.ask();
+            }
+        }
+    }
+
+    fn interface(&self, port: PortNo) -> &str {
+        self.config.ports.iter().find(|one| one.number == port.0).map_or("", |one| &one.interface)
+    }
+
+    fn take_questions(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let now = self.out.clock.now();
+            let mut ways = self.bpf.ways();
+            self.switch.credit(now, &mut Kernel { ways: &mut ways, out: &mut self.out });
+            show::answer(stream, self.report(now));
+        }
+    }
+
+    fn timers(&mut self, now: Nanos) {
+        let due = self.switch.next_timeout().is_some_and(|at| at <= now);
+        if due && now >= self.credit_due {
+            let mut ways = self.bpf.ways();
+            self.switch.timeout(now, &mut Kernel { ways: &mut ways, out: &mut self.out });
+            let after = self.out.clock.now();
+            let pause = Nanos(after.saturating_sub(now).0 * CREDIT_SHARE).max(LEAST_PAUSE);
+            self.credit_due = after.saturating_add(pause);
+            self.save_due.get_or_insert(now.saturating_add(SAVE_AFTER));
+        }
+        if self.save_due.is_some_and(|at| at <= now) {
+            self.save(now);
+        }
+        if now >= self.look_due {
+            self.look_due = now.saturating_add(LOOK_AFTER);
+            self.name_ports(now);
+        }
+    }
+
+    /// Writes down what has changed.
+    fn save(&mut self, now: Nanos) {
+        self.save_due = None;
+        let mut saved = self.switch.save_tables();
+        let last_number = std::mem::replace(&mut saved.last_number, self.kept.saved.last_number);
+        if saved == self.kept.saved && now > self.started {
+            return;
+        }
+        saved.last_number = last_number;
+        self.kept.saved = saved;
+        if let Err(problem) = state::store(&self.config.directory, &self.kept) {
+            warn!("{}: {problem}; a restart will begin anew", self.config.directory.display());
+        }
+    }
+
+    /// Names ports that were refused something, each now and then.
+    fn name_ports(&mut self, now: Nanos) {
+        let refused = self.switch.tables().refused;
+        for port in &self.config.ports {
+            let number = PortNo(port.number);
+            let kernel = self.out.numbers.index_of.get(&number).map_or(Port::default(), |&index| self.bpf.port(index));
+            let by_program = refused.iter().find(|one| one.port == number);
+            let total = by_program.map_or(0, |one| one.frames) + kernel.limited + kernel.too_long;
+            let (named, again) = self.named.get(&number).copied().unwrap_or_default();
+            if total > named && now >= again {
+                let last = by_program.map_or("too many frames for user space", |one| refused_name(one.last));
+                let more = total - named;
+                warn!(
+                    "port {} ({}): refused {more} frames, last: {last}; {} limited",
+                    port.number, port.interface, kernel.limited
+                );
+                self.named.insert(number, (total, now.saturating_add(NAME_AGAIN)));
+            }
+        }
+    }
+
+    fn report(&mut self, now: Nanos) -> Report {
+        let shares = self.switch.shares();
+        let row = |port: &crate::config::Port| {
+            let number = PortNo(port.number);
+            let up = self.up.get(&number).copied().unwrap_or(false);
+            let kernel = self.out.numbers.index_of.get(&number).map_or(Port::default(), |&index| self.bpf.port(index));
+            let kernel_flows = shares.get(&number).map_or(0, |share| share.flows);
+            PortRow { kernel_flows, ..PortRow::new(number, &port.interface, up, kernel) }
+        };
+        let ports: Vec<PortRow> = self.config.ports.iter().map(row).collect();
+        let kernel_flows = shares.values().map(|share| share.flows).sum();
+        let mut report = Report {
+            name: self.config.name.clone(),
+            protocol: self.config.protocol.name().into(),
+            process: std::process::id(),
+            uptime_s: now.saturating_sub(self.started).0 as f64 / 1e9,
+            taken_over: self.taken_over,
+            ports,
+            connection_entries: 0,
+            confirmed_entries: 0,
+            explorations: 0,
+            recoveries: 0,
+            fails: 0,
+            unreadable: 0,
+            send_failures: self.out.failures,
+            dropped: BTreeMap::new(),
+            kernel_flows,
+            hosts: Vec::new(),
+            neighbours: Vec::new(),
+            connections: Vec::new(),
+        };
+        report.fill(&self.switch.tables(), &self.switch.save());
+        report
+    }
+
+    /// Waits until there is something to do, or, with `until`, until then; says what there is besides frames.
+    #[allow(unsafe_code)]
+    fn wait(&self, until: Option<Nanos>) -> Result<Ready, String> {
+        let now = self.out.clock.now();
+        let timeout = self.switch.next_timeout().map_or(Nanos::MAX, |at| at.max(self.credit_due));
+        let due = timeout.min(self.save_due.unwrap_or(Nanos::MAX)).min(self.look_due);
+        let pause = until.unwrap_or(due).saturating_sub(now).0;
+        let pause = libc::timespec { tv_sec: (pause / 1_000_000_000) as i64, tv_nsec: (pause % 1_000_000_000) as i64 };
+        let ready = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [ready(self.bpf.as_raw_fd()), ready(self.links.as_raw_fd()), ready(self.listener.as_raw_fd())];
+        // SAFETY: the array has the length that is said, and the time lives.
+        let done = unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &pause, std::ptr::null()) };
+        let problem = io::Error::last_os_error();
+        if done < 0 && problem.kind() != io::ErrorKind::Interrupted {
+            return Err(problem.to_string());
+        }
+        Ok(Ready { links: fds[1].revents != 0, questions: fds[2].revents != 0 })
+    }
+}
+
+/// What there is to do besides frames.
+struct Ready {
+    links: bool,
+    questions: bool,
+}

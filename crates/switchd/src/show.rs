@@ -1,0 +1,265 @@
+//! What `pathloom-switch show` prints, and the socket that it asks.
+
+use crate::layout::Port;
+use pathloom_model::{FiveTuple, PortNo};
+use pathloom_switching::program::DropCause;
+use pathloom_switching::{Saved, Tables};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the two ends wait for each other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Tables and counters of a switch.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub name: String,
+    pub protocol: String,
+    pub process: u32,
+    /// Since this start.
+    pub uptime_s: f64,
+    /// Whether it has gone on with the tables of an earlier start.
+    pub taken_over: bool,
+    pub ports: Vec<PortRow>,
+    /// Directed entries as the paper counts them, and those of confirmed connections.
+    pub connection_entries: usize,
+    pub confirmed_entries: usize,
+    pub explorations: u64,
+    pub recoveries: u64,
+    pub fails: u64,
+    pub unreadable: u64,
+    /// Frames that could not be sent, because of a full queue or a port that is down.
+    pub send_failures: u64,
+    /// Dropped frames by cause.
+    pub dropped: BTreeMap<String, u64>,
+    /// Flows that the kernel forwards.
+    pub kernel_flows: usize,
+    pub hosts: Vec<HostRow>,
+    pub neighbours: Vec<NeighbourRow>,
+    pub connections: Vec<ConnectionRow>,
+}
+
+/// A port.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PortRow {
+    pub number: u32,
+    pub interface: String,
+    pub up: bool,
+    /// Forwarded in the kernel.
+    pub forwarded: u64,
+    pub forwarded_bytes: u64,
+    /// Looked at in user space.
+    pub told: u64,
+    /// Dropped by the kernel because the port sends too many that user space has to look at.
+    pub limited: u64,
+    /// Dropped because user space was behind, or because they were too long for it.
+    pub lost: u64,
+    pub too_long: u64,
+    /// Flows of the port that the kernel forwards.
+    pub kernel_flows: usize,
+    /// Frames that were refused, and why the last one was.
+    pub refused: u64,
+    pub refused_last: Option<String>,
+}
+
+/// The way to a host.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HostRow {
+    pub mac: String,
+    pub port: u32,
+    pub local: bool,
+}
+
+/// A switch that is heard.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NeighbourRow {
+    pub port: u32,
+    pub mac: String,
+    pub its_port: u32,
+}
+
+/// A confirmed connection.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ConnectionRow {
+    pub source: String,
+    pub destination: String,
+    pub to_source: u32,
+    pub to_destination: u32,
+}
+
+/// The name of what was refused: a cause, or `unreadable`.
+pub fn refused_name(cause: Option<DropCause>) -> &'static str {
+    cause.map_or("unreadable", DropCause::name)
+}
+
+impl PortRow {
+    /// The counts of a port.
+    pub fn new(number: PortNo, interface: &str, up: bool, kernel: Port) -> PortRow {
+        PortRow {
+            number: number.0,
+            interface: interface.into(),
+            up,
+            forwarded: kernel.forwarded,
+            forwarded_bytes: kernel.forwarded_bytes,
+            told: kernel.told,
+            limited: kernel.limited,
+            lost: kernel.lost,
+            too_long: kernel.too_long,
+            kernel_flows: 0,
+            refused: 0,
+            refused_last: None,
+        }
+    }
+}
+
+impl Report {
+    /// Puts the tables of the program in.
+    pub fn fill(&mut self, tables: &Tables, saved: &Saved) {
+        (self.connection_entries, self.confirmed_entries) = (tables.connections, tables.confirmed);
+        (self.explorations, self.recoveries, self.fails) = (tables.explorations, tables.recoveries, tables.fails);
+        self.unreadable = tables.unreadable;
+        let causes = DropCause::ALL.iter().zip(tables.dropped).filter(|(_, count)| *count > 0);
+        self.dropped = causes.map(|(cause, count)| (cause.name().into(), count)).collect();
+        for refused in &tables.refused {
+            if let Some(row) = self.ports.iter_mut().find(|row| row.number == refused.port.0) {
+                (row.refused, row.refused_last) = (refused.frames, Some(refused_name(refused.last).into()));
+            }
+        }
+        let host = |host: &pathloom_switching::SavedHost| HostRow {
+            mac: host.mac.to_string(),
+            port: host.port.0,
+            local: host.local,
+        };
+        self.hosts = saved.hosts.iter().map(host).collect();
+        let neighbour = |one: &pathloom_switching::SavedNeighbour| NeighbourRow {
+            port: one.port.0,
+            mac: one.switch.to_string(),
+            its_port: one.its_port.0,
+        };
+        self.neighbours = saved.neighbours.iter().map(neighbour).collect();
+        let connection = |one: &pathloom_switching::SavedConnection| {
+            let FiveTuple { src, dst, src_port, dst_port, .. } = one.conversation.five_tuple;
+            ConnectionRow {
+                source: format!("{src}:{src_port}"),
+                destination: format!("{dst}:{dst_port}"),
+                to_source: one.to_source.0,
+                to_destination: one.to_destination.0,
+            }
+        };
+        self.connections = saved.connections.iter().map(connection).collect();
+    }
+
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let start = if self.taken_over { "has taken the tables of an earlier start over" } else { "began anew" };
+        let _ = writeln!(
+            out,
+            "{}: {}, process {}, runs for {:.0} s, {start}",
+            self.name, self.protocol, self.process, self.uptime_s
+        );
+        let _ = writeln!(
+            out,
+            "  tables      {} connection entries ({} confirmed), {} hosts, {} neighbours, {} flows in the kernel",
+            self.connection_entries,
+            self.confirmed_entries,
+            self.hosts.len(),
+            self.neighbours.len(),
+            self.kernel_flows
+        );
+        let _ = writeln!(
+            out,
+            "  began       {} explorations, {} recoveries, {} path fails",
+            self.explorations, self.recoveries, self.fails
+        );
+        let drops: Vec<String> = self.dropped.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let _ = writeln!(
+            out,
+            "  dropped     {}; unreadable {}, not sent {}",
+            if drops.is_empty() { "nothing".into() } else { drops.join(", ") },
+            self.unreadable,
+            self.send_failures
+        );
+        for port in &self.ports {
+            let _ = writeln!(
+                out,
+                "  port {:<4}   {:15} {:4} kernel {} frames, user space {}, limited {}, lost {}, too long {}",
+                port.number,
+                port.interface,
+                if port.up { "up" } else { "down" },
+                port.forwarded,
+                port.told,
+                port.limited,
+                port.lost,
+                port.too_long
+            );
+            if let Some(last) = &port.refused_last {
+                let _ = writeln!(out, "              refused {} frames, last: {last}", port.refused);
+            }
+        }
+        for one in &self.neighbours {
+            let _ = writeln!(out, "  neighbour   {} port {} at port {}", one.mac, one.its_port, one.port);
+        }
+        for one in &self.hosts {
+            let _ = writeln!(
+                out,
+                "  host        {} by port {}{}",
+                one.mac,
+                one.port,
+                if one.local { ", here" } else { "" }
+            );
+        }
+        for one in &self.connections {
+            let _ = writeln!(
+                out,
+                "  connection  {} > {}: ports {} > {}",
+                one.source, one.destination, one.to_source, one.to_destination
+            );
+        }
+        out
+    }
+}
+
+/// Where a switch answers.
+pub fn socket(directory: &Path) -> PathBuf {
+    directory.join("control.sock")
+}
+
+/// Opens the socket, for root alone.
+pub fn listen(directory: &Path) -> io::Result<UnixListener> {
+    let place = socket(directory);
+    match std::fs::remove_file(&place) {
+        Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&place)?;
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Answers on a thread of its own, so that a slow reader delays no frame.
+pub fn answer(mut stream: UnixStream, report: Report) {
+    std::thread::spawn(move || {
+        let text = serde_json::to_vec(&report).unwrap_or_default();
+        let _ = stream.set_nonblocking(false);
+        let _ = stream.set_write_timeout(Some(PATIENCE));
+        let _ = stream.write_all(&text);
+    });
+}
+
+/// Asks a switch; `None` if it does not run.
+pub fn ask(directory: &Path) -> Result<Option<Report>, String> {
+    let Ok(mut stream) = UnixStream::connect(socket(directory)) else { return Ok(None) };
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let mut text = String::new();
+    let read = stream.read_to_string(&mut text).map_err(|problem| problem.to_string());
+    read.map_err(|problem| format!("{}: {problem}", socket(directory).display()))?;
+    serde_json::from_str(&text).map(Some).map_err(|problem| format!("the answer of the switch: {problem}"))
+}

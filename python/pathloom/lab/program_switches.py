@@ -1,0 +1,242 @@
+"""The switches of a lab that runs a protocol of switches: one `pathloom-switch` for each, and no controller.
+
+Each process has a configuration, a control socket, and a file for its next start in the run directory. One that is
+killed leaves its flows to the kernel; `start` starts it again, and it goes on with its tables.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pathloom import _core
+from pathloom.errors import ToolError, bad_input
+from pathloom.fabrics import Fabric
+from pathloom.lab import controller, system
+from pathloom.lab.blueprint import Blueprint, Switch
+from pathloom.native import program
+
+PROGRAM = "pathloom-switch"
+PROTOCOLS = ("tcp-path", "tfe", "arp-path")
+"""Schemes that are protocols of switches."""
+PATIENCE_S = 20.0
+QUIET_S = 1.0
+"""For so long after its start, a switch takes no part in explorations."""
+_LEVELS = ("tor", "aggregation", "core")
+_TIMERS = {
+    "hello": ("hello_ms", 1),
+    "lock": ("lock_ms", 1),
+    "host_age": ("host_age_ms", 1),
+    "recovery": ("recovery_retry_ms", 1),
+    "age": ("connection_age_ms", 1),
+}
+_LIMITS = {"table": "connections", "explorations": "explorations_per_s"}
+_FOR_HOSTS = ("arp", "jitter", "elephant")
+"""Keys that say what simulated hosts and cables do; those of the lab are real."""
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min)\Z")
+_MS = {"ms": 1, "s": 1000, "min": 60_000}
+_MNT_DETACH = 2
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def is_protocol(scheme: str) -> bool:
+    """Whether a scheme is a protocol of switches.
+
+    >>> is_protocol("tfe:mark=dscp"), is_protocol("ecmp")
+    (True, False)
+    """
+    return scheme.partition(":")[0] in PROTOCOLS
+
+
+def settings_of(scheme: str) -> dict[str, dict[str, Any]]:
+    """The sections of a configuration that a scheme's keys ask for. Raises `PathloomError`.
+
+    >>> settings_of("tcp-path:hello=2s,table=100")
+    {'timers': {'hello_ms': 2000, 'neighbour_age_ms': 6000}, 'limits': {'connections': 100}}
+    """
+    name, _, rest = scheme.partition(":")
+    _core.scheme_name(scheme)  # Refuses what the simulator would.
+    sections: dict[str, dict[str, Any]] = {}
+    given = dict(part.split("=", 1) for part in rest.split(",") if part)
+    for key, value in given.items():
+        if key in _TIMERS:
+            sections.setdefault("timers", {})[_TIMERS[key][0]] = _milliseconds(scheme, key, value)
+            if key == "hello":
+                sections["timers"]["neighbour_age_ms"] = 3 * sections["timers"]["hello_ms"]
+        elif key in _LIMITS:
+            sections.setdefault("limits", {})[_LIMITS[key]] = int(value)
+        elif key == "flood" and name == "tfe":
+            sections.setdefault("elephants", {})["descend_only"] = value == "down"
+        elif key not in (*_FOR_HOSTS, "mark", "ports"):
+            raise bad_input(f"scheme `{scheme}`: the lab's switches cannot be told {key}; take --worlds sim")
+    if name == "tfe":
+        by_dscp = given.get("mark") == "dscp"
+        ports = [int(end) for end in given.get("ports", "3500-4500").split("-")]
+        marks = {"source_ports": [], "dscp": 8} if by_dscp else {"source_ports": ports, "dscp": 0}
+        sections["elephants"] = {**sections.get("elephants", {}), **marks}
+    return sections
+
+
+def _milliseconds(scheme: str, key: str, value: str) -> int:
+    found = _TIME.match(value)
+    milliseconds = round(float(found[1]) * _MS[found[2]]) if found else 0
+    if milliseconds == 0:
+        raise bad_input(f"scheme `{scheme}`: {key} of `{value}`: expected whole milliseconds, such as 5s")
+    return milliseconds
+
+
+class ProgramSwitches:
+    """The switches of one lab."""
+
+    def __init__(self, blueprint: Blueprint, run_directory: Path) -> None:
+        self.blueprint = blueprint
+        self.lab_directory = run_directory
+        self.directory = run_directory / "programs"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def configure(self, fabric: Fabric, scheme: str) -> None:
+        """Writes the configuration of each switch. Raises `PathloomError`."""
+        sections = settings_of(scheme)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        links, nodes = fabric.links, fabric.nodes
+        for switch in self.blueprint.switches:
+            mac = f"{(0x06 << 40) + switch.node + 1:012x}"
+            top: dict[str, Any] = {
+                "name": f"{self.blueprint.lab}-{switch.node}",
+                "protocol": scheme.partition(":")[0],
+                "mac": ":".join(mac[place : place + 2] for place in range(0, 12, 2)),
+                "namespace": str(system.NETNS / switch.namespace),
+                "directory": str(self.directory / str(switch.node)),
+                "bpf_fs": str(self._bpf_fs()),
+                **_level("tier", nodes[switch.node]["tier"]),
+            }
+            lines = [f"{key} = {json.dumps(value)}" for key, value in top.items()]
+            for port in self.blueprint.switch_ports:
+                if port.switch == switch.node:
+                    other = nodes[links["target"][port.link]]["tier"]
+                    role = {"role": "host"} if other == "host" else {"role": "switch", **_level("tier", other)}
+                    row = {"number": port.number, "interface": port.interface, **role}
+                    lines += ["[[ports]]", *(f"{key} = {json.dumps(value)}" for key, value in row.items())]
+            for name, values in sections.items():
+                lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+            self.config(switch).write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+    def config(self, switch: Switch) -> Path:
+        """The configuration of a switch."""
+        return self.directory / f"{switch.node}.toml"
+
+    def log(self, switch: Switch) -> str:
+        """What a switch has said."""
+        try:
+            return self._log(switch).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def start(self, switches: Iterable[Switch] | None = None) -> None:
+        """Starts switches, all if none are named, and returns when they answer. Raises `ToolError`."""
+        self._mount()
+        chosen = list(self.blueprint.switches if switches is None else switches)
+        for switch in chosen:
+            with self._log(switch).open("ab") as log:
+                process = subprocess.Popen(
+                    [program(PROGRAM), "--config", str(self.config(switch))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, system.MARK: str(self.lab_directory)},
+                    start_new_session=True,
+                )
+            self._processes[switch.bridge] = process
+            system.run_at_once(process.pid)
+        deadline = time.monotonic() + PATIENCE_S
+        for switch in chosen:
+            process = self._processes[switch.bridge]
+            while not self._answers(switch, process.pid):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    said = self.log(switch).strip().splitlines()
+                    raise ToolError(f"`{PROGRAM}` of {switch.name} did not start: {said[-1] if said else 'no reason'}")
+                time.sleep(0.005)
+
+    def await_quiet(self) -> None:
+        """Waits until switches that have just started take part in explorations."""
+        time.sleep(QUIET_S + 0.1)
+
+    def process(self, switch: Switch) -> int | None:
+        """Number of the process of a switch; None if it does not run."""
+        started = self._processes.get(switch.bridge)
+        if started is not None and started.poll() is None:
+            return started.pid
+        found = controller.process_with(self.config(switch))
+        return None if found is None or system.is_over(found) else found
+
+    def kill(self, switch: Switch) -> None:
+        """Ends a switch as a crash does."""
+        process = self.process(switch)
+        if process is not None:
+            os.kill(process, signal.SIGKILL)
+            started = self._processes.pop(switch.bridge, None)
+            if started is not None:
+                started.wait()
+            while not system.is_over(process):
+                time.sleep(0.001)
+
+    def stop(self) -> None:
+        """Ends all switches, and has the kernel forward nothing for them any more. Raises `ToolError`."""
+        for switch in self.blueprint.switches:
+            self.kill(switch)
+        system.run_tool([program(PROGRAM), "clean", *map(self.config, self.blueprint.switches)])
+
+    def runs(self) -> bool:
+        """Whether the processes of all switches are there."""
+        return all(self.process(switch) is not None for switch in self.blueprint.switches)
+
+    def show(self) -> list[dict[str, Any]]:
+        """Tables and counters of all switches, as `pathloom-switch show --json` has them. Raises `ToolError`."""
+        text = system.run_tool([program(PROGRAM), "show", *map(self.config, self.blueprint.switches), "--json"])
+        rows: list[dict[str, Any]] = json.loads(text)
+        return rows
+
+    def _answers(self, switch: Switch, process: int) -> bool:
+        """Whether a process serves as a switch."""
+        with socket.socket(socket.AF_UNIX) as door, suppress(OSError, ValueError):
+            door.settimeout(PATIENCE_S)
+            door.connect(str(self.directory / str(switch.node) / "control.sock"))
+            said = b"".join(iter(lambda: door.recv(1 << 16), b""))
+            return bool(json.loads(said)["process"] == process)
+        return False
+
+    def _log(self, switch: Switch) -> Path:
+        return self.directory / f"{switch.node}.log"
+
+    def _bpf_fs(self) -> Path:
+        return self.lab_directory / "bpf-switches"
+
+    def _mount(self) -> None:
+        place = self._bpf_fs()
+        place.mkdir(exist_ok=True)
+        if not place.is_mount() and _libc.mount(b"pathloom", str(place).encode(), b"bpf", ctypes.c_ulong(0), None) != 0:
+            raise ToolError(f"{place}: cannot mount a BPF file system: {os.strerror(ctypes.get_errno())}")
+
+
+def remove(run_directory: Path) -> None:
+    """Takes away what `start` has mounted; the lab's processes have ended."""
+    place = run_directory / "bpf-switches"
+    while place.exists() and _libc.umount2(str(place).encode(), _MNT_DETACH) == 0:
+        pass
+    with suppress(OSError):
+        place.rmdir()
+
+
+def _level(key: str, tier: str) -> dict[str, str]:
+    """The tier of a node, if switches know it by name."""
+    return {key: tier} if tier in _LEVELS else {}
