@@ -213,6 +213,10 @@ impl Running {
         let wanted: Vec<u32> = self.out.numbers.port_of.keys().copied().collect();
         self.bpf.keep_ports(&wanted);
         self.forget_strangers(before.is_some());
+        // Before the first Hello leaves: its answer may come at once, and waits in the ring.
+        for port in self.config.ports.clone() {
+            self.attach(&port)?;
+        }
         let now = self.out.clock.now();
         let up = self.ask_links()?;
         // Hello leaves with `take_over`, when it can name the neighbours.
@@ -228,9 +232,6 @@ impl Running {
                 self.switch.take_over(now, state.saved, &mut kernel);
             }
             None => states.iter().for_each(|&(port, up)| self.switch.port(now, port, up, &mut kernel)),
-        }
-        for port in self.config.ports.clone() {
-            self.attach(&port)?;
         }
         self.save(now);
         let how = if self.taken_over { "with the tables of an earlier start" } else { "anew" };

@@ -44,7 +44,7 @@ impl System for Kernel {
 fn program(now: Nanos) -> Box<dyn Program> {
     let roles = [(H1, PortRole::Host), (S2, PortRole::Switch { tier: None })].into();
     let identity = Identity { mac: OWN, tier: None, boot: 7, roles };
-    let settings = Settings { quiet: Nanos::ZERO, ..Settings::default() };
+    let settings = Settings { quiet: Nanos::ZERO, connection_age: Nanos::from_secs(4), ..Settings::default() };
     Box::new(TcpPath::new(now, identity, settings, Selection::AllTcp))
 }
 
@@ -106,10 +106,10 @@ fn the_kernel_forwards_a_connection_from_its_first_data_on_until_it_ages() {
     assert!(matches!(way.ground, Ground::Connection { forward: true, .. }));
     // What the kernel forwards keeps the entry alive: it is credited before anything ages.
     let at = |seconds| NOW + Nanos::from_secs(seconds);
-    kernel.flows.get_mut(&flow).unwrap().1 = Passed { last: at(8), packets: 3, bytes: 300 };
-    switch.timeout(at(12), &mut kernel);
+    kernel.flows.get_mut(&flow).unwrap().1 = Passed { last: at(3), packets: 3, bytes: 300 };
+    switch.timeout(at(5), &mut kernel);
     assert_eq!(kernel.flows.len(), 1);
-    switch.timeout(at(19), &mut kernel);
+    switch.timeout(at(8), &mut kernel);
     assert_eq!((kernel.flows.len(), switch.tables().connections), (0, 0));
 }
 

@@ -47,6 +47,8 @@ _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min)\Z")
 _MS = {"ms": 1, "s": 1000, "min": 60_000}
 _MNT_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
+_started: dict[Path, subprocess.Popen[bytes]] = {}
+"""Switches that this process has started, by configuration."""
 
 
 def is_protocol(scheme: str) -> bool:
@@ -102,7 +104,6 @@ class ProgramSwitches:
         self.blueprint = blueprint
         self.lab_directory = run_directory
         self.directory = run_directory / "programs"
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def configure(self, fabric: Fabric, scheme: str) -> None:
         """Writes the configuration of each switch. Raises `PathloomError`."""
@@ -156,11 +157,11 @@ class ProgramSwitches:
                     env={**os.environ, system.MARK: str(self.lab_directory)},
                     start_new_session=True,
                 )
-            self._processes[switch.bridge] = process
+            _started[self.config(switch)] = process
             system.run_at_once(process.pid)
         deadline = time.monotonic() + PATIENCE_S
         for switch in chosen:
-            process = self._processes[switch.bridge]
+            process = _started[self.config(switch)]
             while not self._answers(switch, process.pid):
                 if process.poll() is not None or time.monotonic() > deadline:
                     said = self.log(switch).strip().splitlines()
@@ -173,7 +174,7 @@ class ProgramSwitches:
 
     def process(self, switch: Switch) -> int | None:
         """Number of the process of a switch; None if it does not run."""
-        started = self._processes.get(switch.bridge)
+        started = _started.get(self.config(switch))
         if started is not None and started.poll() is None:
             return started.pid
         found = controller.process_with(self.config(switch))
@@ -184,7 +185,7 @@ class ProgramSwitches:
         process = self.process(switch)
         if process is not None:
             os.kill(process, signal.SIGKILL)
-            started = self._processes.pop(switch.bridge, None)
+            started = _started.pop(self.config(switch), None)
             if started is not None:
                 started.wait()
             while not system.is_over(process):
@@ -230,6 +231,8 @@ class ProgramSwitches:
 
 def remove(run_directory: Path) -> None:
     """Takes away what `start` has mounted; the lab's processes have ended."""
+    for file in [file for file in _started if file.is_relative_to(run_directory)]:
+        _started.pop(file).wait()
     place = run_directory / "bpf-switches"
     while place.exists() and _libc.umount2(str(place).encode(), _MNT_DETACH) == 0:
         pass
