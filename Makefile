@@ -149,4 +149,6 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench $(BIN)/
 	$(call say,Building the agent of hosts)
 	if scripts/prepare.sh hostd; then cargo build --release --quiet --package pathloom-hostd && install -m 755 target/release/pathloom-hostd $(BIN)/; else echo 'pathloom: going on without pathloom-hostd' >&2; fi
+	$(call say,Building the live switch)
+	if scripts/prepare.sh hostd; then cargo build --release --quiet --package pathloom-switchd && install -m 755 target/release/pathloom-switch $(BIN)/; else echo 'pathloom: going on without pathloom-switch' >&2; fi
 	touch $@

@@ -58,10 +58,10 @@ build)
     need_rust
     ;;
 hostd)
-    at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the agent of hosts needs cargo 1.87 or later"
+    at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the agent of hosts and the live switch need cargo 1.87 or later"
     # Without it the agent is built all the same, but reads the kernel's socket list and neither paces nor holds.
-    compgen -c | grep -Eqx 'clang(-[0-9]+)?' || (need_packages "clang, for BPF programs of the agent of hosts" clang) ||
-        say "going on without clang: the agent of hosts neither paces nor holds"
+    compgen -c | grep -Eqx 'clang(-[0-9]+)?' || (need_packages "clang, for BPF programs of the agent of hosts and the live switch" clang) ||
+        say "going on without clang: the agent of hosts neither paces nor holds, and the live switch does not start"
     ;;
 bench)
     command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind

@@ -191,15 +191,29 @@ def test_what_the_switches_cannot_be_told_is_said_in_one_line(lab: Callable[...,
 
 @pytest.mark.parametrize(
     ("scheme", "runs"),
-    [("tcp-path", 1), *(pytest.param(one, 3, marks=pytest.mark.long) for one in ("tcp-path", "tfe"))],
+    [("tcp-path", 1), *(pytest.param(one, 8, marks=pytest.mark.long) for one in ("tcp-path", "arp-path"))],
 )
 def test_runs_in_simulator_and_lab_agree(tmp_path: Path, scheme: str, runs: int) -> None:
-    traffic = ["--fabric", K4, "--traffic", "long-lived:pattern=random", "--duration", "8s", "--runs", str(runs)]
+    traffic = ["--fabric", K4, "--traffic", "long-lived:pattern=random", "--duration", "5s", "--runs", str(runs)]
     content = compared(*traffic, "--schemes", scheme, "--worlds", "sim,lab", "--out", str(tmp_path / "out"))
-    mean = {one["name"]: one["throughput"]["mean"] for one in content["schemes"]}
+    simulated, live = content["schemes"]
+    assert (simulated["scheme"], live["scheme"]) == (scheme, f"{scheme}@lab")
     flows = pl.read_parquet(tmp_path / "out" / "flows.parquet")
-    figures(f"{scheme}, {runs} runs of 16 flows at 50 Mbit/s", **mean)
+    means = [row["throughput"]["mean"] for row in (simulated, live)]
+    figures(f"{scheme}, {runs} runs of 16 flows at 50 Mbit/s", simulated=means[0], live=means[1])
     assert len(flows) == 2 * runs * 16
     assert flows["delivered_bytes"].min() > 0  # type: ignore[operator]
+    # Each SYN takes the path of its first copy, and which that is differs: many runs agree, and one only roughly.
     with timing():
-        assert mean[f"{scheme}@lab"] >= 0.9 * mean[scheme]
+        assert means[1] == pytest.approx(means[0], abs=0.05 if runs > 1 else 0.25)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["tcp-path", "tfe"])
+def test_completion_times_in_simulator_and_lab_agree(tmp_path: Path, scheme: str) -> None:
+    traffic = ["--fabric", K4, "--traffic", "web-search:load=0.2,pattern=random", "--duration", "10s", "--runs", "2"]
+    content = compared(*traffic, "--schemes", scheme, "--worlds", "sim,lab", "--out", str(tmp_path / "out"))
+    medians = [row["fct_s"]["p50"] for row in content["schemes"]]
+    figures(f"{scheme}, web-search at load 0.2: median FCT", simulated_s=medians[0], live_s=medians[1])
+    with timing():
+        assert medians[1] == pytest.approx(medians[0], rel=0.2)

@@ -148,6 +148,11 @@ impl Ways<'_> {
         let _ = self.0.remove(flow);
     }
 
+    /// What becomes of a flow, and what has passed of it.
+    pub fn get(&self, flow: &Flow) -> Option<KernelPath> {
+        self.0.get(flow, 0).ok()
+    }
+
     /// All of them.
     pub fn all(&self) -> Vec<(Flow, KernelPath)> {
         self.0.iter().flatten().collect()

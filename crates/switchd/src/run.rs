@@ -18,7 +18,7 @@ use tracing::{info, warn};
 /// Frames that are served before anything else gets its turn.
 const BATCH: usize = 256;
 /// Least time between two readings of the kernel's counters, and the share of time that they may take.
-const LEAST_PAUSE: Nanos = Nanos::from_millis(10);
+const LEAST_PAUSE: Nanos = Nanos::from_millis(50);
 const CREDIT_SHARE: u64 = 20;
 /// How long a change may wait until it is written down.
 const SAVE_AFTER: Nanos = Nanos::from_millis(50);
@@ -71,6 +71,10 @@ impl Kernel<'_, '_> {
         let index = *self.out.numbers.index_of.get(&flow.in_port)?;
         Some(KernelFlow::new(index, &flow.five_tuple, flow.src, flow.dst, flow.dscp))
     }
+
+    fn passed_of(&self, path: &KernelPath) -> Passed {
+        Passed { last: self.out.clock.at(path.last_ns), packets: path.packets, bytes: path.bytes }
+    }
 }
 
 impl System for Kernel<'_, '_> {
@@ -100,6 +104,11 @@ impl System for Kernel<'_, '_> {
         }
     }
 
+    fn passed(&self, flow: &Flow) -> Option<Passed> {
+        let path = self.ways.get(&self.key(flow)?)?;
+        Some(self.passed_of(&path))
+    }
+
     fn flows(&self) -> Vec<(Flow, Way, Passed)> {
         let port_of = &self.out.numbers.port_of;
         let one = |(key, path): (KernelFlow, KernelPath)| {
@@ -110,8 +119,7 @@ impl System for Kernel<'_, '_> {
                 DEFAULT => Ground::Default,
                 kind => Ground::Connection { exploration: path.exploration, forward: kind == FORWARD },
             };
-            let passed = Passed { last: self.out.clock.at(path.last_ns), packets: path.packets, bytes: path.bytes };
-            Some((flow, Way { out_port, ground }, passed))
+            Some((flow, Way { out_port, ground }, self.passed_of(&path)))
         };
         self.ways.all().into_iter().filter_map(one).collect()
     }
@@ -171,7 +179,7 @@ impl Running {
             Role::Host | Role::Learn => config.limits.kernel_flows_per_port,
         };
         let shares = config.ports.iter().map(|port| (PortNo(port.number), host_share(port)));
-        let switch = Switch::new(config.program(now, boot)?, shares);
+        let switch = Switch::new(config.program(now, boot)?, shares, now.0);
         let problem = |problem: io::Error| problem.to_string();
         let out = Out { sender: Sender::open().map_err(problem)?, numbers: Numbers::default(), clock, failures: 0 };
         let links = Links::open().map_err(problem)?;

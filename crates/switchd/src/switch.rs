@@ -2,7 +2,10 @@
 
 use pathloom_model::{Body, FiveTuple, Frame, Mac, Nanos, PortNo};
 use pathloom_openflow::packet::path::{emit, read};
-use pathloom_switching::{Program, Saved, SavedConnection, Stale, Tables, Used, Verdict};
+use pathloom_switching::{Outgoing, Program, Saved, SavedConnection, Stale, Tables, Used, Verdict};
+use rand::seq::SliceRandom;
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
 /// A flow of the default forwarding that the kernel has not seen for so long is decided anew.
@@ -55,15 +58,18 @@ pub trait System {
     fn remember(&mut self, flow: &Flow, way: &Way) -> bool;
     /// Ends that.
     fn forget(&mut self, flow: &Flow);
-    /// All flows that the kernel forwards.
+    /// What has passed of a flow that the kernel forwards.
+    fn passed(&self, flow: &Flow) -> Option<Passed>;
+    /// All flows that the kernel forwards. It takes long: the kernel's whole table is searched.
     fn flows(&self) -> Vec<(Flow, Way, Passed)>;
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
     way: Way,
-    /// Packets that have been credited.
+    /// Packets and bytes that have been credited.
     packets: u64,
+    bytes: u64,
     /// When it was last seen to be used.
     last: Nanos,
 }
@@ -81,13 +87,22 @@ pub struct Switch {
     known: BTreeMap<Flow, Known>,
     shares: BTreeMap<PortNo, Share>,
     buffer: Vec<u8>,
+    /// In which order copies of an exploration leave. One after another, they would all choose the path by the first port.
+    order: Pcg64,
 }
 
 impl Switch {
-    /// A switch whose ports are down. `shares`: how many flows of a port the kernel may forward.
-    pub fn new(program: Box<dyn Program>, shares: impl Iterator<Item = (PortNo, usize)>) -> Switch {
+    /// A switch whose ports are down. `shares`: how many flows of a port the kernel may forward. `seed`: of the order in which
+    /// copies of one frame leave.
+    pub fn new(program: Box<dyn Program>, shares: impl Iterator<Item = (PortNo, usize)>, seed: u64) -> Switch {
         let shares = shares.map(|(port, most)| (port, Share { flows: 0, most })).collect();
-        Switch { program, known: BTreeMap::new(), shares, buffer: Vec::with_capacity(2048) }
+        Switch {
+            program,
+            known: BTreeMap::new(),
+            shares,
+            buffer: Vec::with_capacity(2048),
+            order: Pcg64::seed_from_u64(seed),
+        }
     }
 
     /// Goes on with what an earlier start has saved and what the kernel has been forwarding since.
@@ -111,7 +126,8 @@ impl Switch {
                     continue;
                 }
             }
-            self.known.insert(flow, Known { way, packets: passed.packets, last: passed.last.max(now) });
+            self.known
+                .insert(flow, Known { way, packets: passed.packets, bytes: passed.bytes, last: passed.last.max(now) });
             self.count(flow.in_port, true);
         }
         saved.connections = connections.into_values().collect();
@@ -134,12 +150,8 @@ impl Switch {
             self.program.note_unreadable(port);
             return;
         };
-        let verdict = self.program.decide(now, port, &found.frame);
-        for out in &verdict.emissions {
-            self.buffer.clear();
-            emit(&out.frame, found.packet, &mut self.buffer);
-            system.send(out.port, &self.buffer);
-        }
+        let mut verdict = self.program.decide(now, port, &found.frame);
+        self.send(&mut verdict.emissions, found.packet, system);
         // What has become wrong goes before what is right now comes.
         self.settle(system);
         self.remember(now, port, &found.frame, &verdict, system);
@@ -157,7 +169,7 @@ impl Switch {
         let way = Way { out_port: out.port, ground: self.ground(&flow, out.port) };
         self.forget(&flow, system);
         if self.shares.get(&port).is_none_or(|share| share.flows < share.most) && system.remember(&flow, &way) {
-            self.known.insert(flow, Known { way, packets: 0, last: now });
+            self.known.insert(flow, Known { way, packets: 0, bytes: 0, last: now });
             self.count(port, true);
         }
     }
@@ -207,25 +219,32 @@ impl Switch {
 
     /// Tells the program what the kernel has forwarded since this was last done.
     pub fn credit(&mut self, now: Nanos, system: &mut impl System) {
-        for (flow, way, passed) in system.flows() {
-            let Some(known) = self.known.get_mut(&flow).filter(|known| known.way == way) else { continue };
+        for (flow, known) in &mut self.known {
+            let Some(passed) = system.passed(flow) else { continue };
             let (before, packets) = (known.packets, passed.packets);
             if packets > before {
                 known.packets = packets;
                 known.last = passed.last.min(now);
-                let used = Used { last: known.last, packets: packets - before, bytes: passed.bytes };
+                let used = Used { last: known.last, packets: packets - before, bytes: passed.bytes - known.bytes };
+                known.bytes = passed.bytes;
                 self.program.credit(flow.five_tuple, used);
             }
         }
     }
 
-    /// Sends what timers and repairs bring, and has the kernel forget what has become wrong.
-    fn settle(&mut self, system: &mut impl System) {
-        while let Some(out) = self.program.poll_emission() {
+    fn send(&mut self, emissions: &mut [Outgoing], packet: &[u8], system: &mut impl System) {
+        emissions.shuffle(&mut self.order);
+        for out in emissions {
             self.buffer.clear();
-            emit(&out.frame, &[], &mut self.buffer);
+            emit(&out.frame, packet, &mut self.buffer);
             system.send(out.port, &self.buffer);
         }
+    }
+
+    /// Sends what timers and repairs bring, and has the kernel forget what has become wrong.
+    fn settle(&mut self, system: &mut impl System) {
+        let mut emissions: Vec<Outgoing> = std::iter::from_fn(|| self.program.poll_emission()).collect();
+        self.send(&mut emissions, &[], system);
         match self.program.take_stale() {
             Stale::Nothing => {}
             Stale::Flows(tuples) => {

@@ -36,6 +36,10 @@ impl System for Kernel {
         self.flows.remove(flow);
     }
 
+    fn passed(&self, flow: &Flow) -> Option<Passed> {
+        self.flows.get(flow).map(|(_, passed)| *passed)
+    }
+
     fn flows(&self) -> Vec<(Flow, Way, Passed)> {
         self.flows.iter().map(|(&flow, &(way, passed))| (flow, way, passed)).collect()
     }
@@ -49,7 +53,7 @@ fn program(now: Nanos) -> Box<dyn Program> {
 }
 
 fn switch(most: usize) -> (Switch, Kernel) {
-    let mut switch = Switch::new(program(NOW), [(H1, most), (S2, usize::MAX)].into_iter());
+    let mut switch = Switch::new(program(NOW), [(H1, most), (S2, usize::MAX)].into_iter(), 1);
     let mut kernel = Kernel::default();
     [H1, S2].into_iter().for_each(|port| switch.port(NOW, port, true, &mut kernel));
     kernel.sent.clear();
@@ -180,7 +184,7 @@ fn the_next_start_goes_on_with_what_the_kernel_forwards() {
     assert_eq!(saved.neighbours, [neighbour]);
     assert!(saved.hosts.iter().any(|host| matches!(host, SavedHost { mac: HOST, port: H1, local: true, .. })));
 
-    let mut next = Switch::new(program(NOW), [(H1, 10), (S2, 10)].into_iter());
+    let mut next = Switch::new(program(NOW), [(H1, 10), (S2, 10)].into_iter(), 1);
     [H1, S2].into_iter().for_each(|port| next.prepare_port(NOW, port, true));
     kernel.sent.clear();
     next.take_over(NOW, saved, &mut kernel);
@@ -190,6 +194,26 @@ fn the_next_start_goes_on_with_what_the_kernel_forwards() {
     let (port, bytes) = &kernel.sent[0];
     let Body::Hello(hello) = read(bytes).unwrap().frame.body else { panic!("{bytes:?}") };
     assert_eq!((*port, kernel.sent.len(), hello.heard.map(|heard| heard.boot)), (S2, 1, Some(3)));
+}
+
+#[test]
+fn copies_of_an_exploration_leave_in_any_order() {
+    let above = PortRole::Switch { tier: None };
+    let roles = [(H1, PortRole::Host), (S2, above), (PortNo(3), above), (PortNo(4), above)].into();
+    let identity = Identity { mac: OWN, tier: None, boot: 7, roles };
+    let program = TcpPath::new(NOW, identity, Settings::default(), Selection::AllTcp);
+    let mut switch = Switch::new(Box::new(program), std::iter::empty(), 1);
+    let mut kernel = Kernel::default();
+    (1..=4).for_each(|port| switch.port(NOW, PortNo(port), true, &mut kernel));
+    let mut first = BTreeMap::new();
+    for port in 5000..5300 {
+        kernel.sent.clear();
+        switch.frame(NOW, H1, None, &segment(tuple(port), TCP_SYN), &mut kernel);
+        assert_eq!(kernel.sent.len(), 3);
+        *first.entry(kernel.sent[0].0).or_insert(0) += 1;
+    }
+    // Else all connections of an idle fabric would take one path.
+    assert!(first.len() == 3 && first.values().all(|count| (70..130).contains(count)), "{first:?}");
 }
 
 #[test]
