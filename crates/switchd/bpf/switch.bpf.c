@@ -68,6 +68,8 @@ struct {
 } frames SEC(".maps");
 
 static long (*const bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
+static long (*const bpf_clone_redirect)(struct __sk_buff *skb, __u32 ifindex, __u64 flags) =
+	(void *)BPF_FUNC_clone_redirect;
 
 #define count(field, amount) __sync_fetch_and_add(&(field), amount)
 
@@ -179,6 +181,12 @@ SEC("classifier") int forward(struct __sk_buff *skb)
 	count(path->bytes, skb->len);
 	count(port->forwarded, 1);
 	count(port->forwarded_bytes, skb->len);
+	if (skb->sk) {
+		// The sender is a socket of this machine, behind a veth. A clone is nobody's: the socket must not count what
+		// waits in the queues of the fabric as its own card's (TCP small queues).
+		bpf_clone_redirect(skb, path->ifindex, 0);
+		return TC_ACT_SHOT;
+	}
 	return bpf_redirect(path->ifindex, 0);
 }
 

@@ -159,8 +159,8 @@ class ProgramSwitches:
                 )
             _started[self.config(switch)] = process
             system.run_at_once(process.pid)
-            # A connection is set up by one switch after another, and waits for each to be woken. The kernel limits what a
-            # host can have them do, so they leave the machine to others.
+            # A connection is set up by one switch after another, and waits for each to be woken. The kernel limits what
+            # a host can have them do, so they leave the machine to others.
             with suppress(OSError):
                 os.sched_setscheduler(process.pid, os.SCHED_FIFO, os.sched_param(1))
         deadline = time.monotonic() + PATIENCE_S
