@@ -158,6 +158,9 @@ class Lab:
         """Starts all switches anew, with another protocol. Raises `PathloomError`, `ToolError`."""
         blueprint = self.blueprint()
         ProgramSwitches(blueprint, self.directory).stop()
+        # Hosts that know each other's addresses would not ask, and switches learn from what hosts ask.
+        for host in blueprint.hosts:
+            system.batch("ip", host.namespace, ["neigh flush all"], self._kept())
         self.start_programs(blueprint, fabric, scheme)
         state = self.state() or {}
         self._write_state({**state, "scheme": scheme, "switches": scheme})
