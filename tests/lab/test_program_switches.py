@@ -22,22 +22,25 @@ from support import Outcome, compared, figures
 
 RTT = """
 import socket, statistics, sys, time
-connects, rtts = [], []
-for _ in range(60):
-    peer = socket.socket()
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    began = time.perf_counter()
-    peer.connect((sys.argv[1], int(sys.argv[2])))
-    connects.append(time.perf_counter() - began)
-    for number in range(25):
+def batch():
+    connects, rtts = [], []
+    for _ in range(40):
+        peer = socket.socket()
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         began = time.perf_counter()
-        peer.sendall(b"x")
-        peer.recv(16)
-        if number >= 5:
-            rtts.append(time.perf_counter() - began)
-    peer.close()
-    time.sleep(0.02)
-print(statistics.median(connects[1:]), statistics.median(rtts))
+        peer.connect((sys.argv[1], int(sys.argv[2])))
+        connects.append(time.perf_counter() - began)
+        for number in range(25):
+            began = time.perf_counter()
+            peer.sendall(b"x")
+            peer.recv(16)
+            if number >= 5:
+                rtts.append(time.perf_counter() - began)
+        peer.close()
+        time.sleep(0.02)
+    return statistics.median(connects), statistics.median(rtts)
+# What else the machine does only adds to it.
+print(*min(batch() for _ in range(4)))
 """
 
 
