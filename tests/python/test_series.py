@@ -70,6 +70,35 @@ def test_series_are_saved_and_drawn(cli: Cli, tmp_path: Path) -> None:
     assert pl.read_parquet(tmp_path / "out/link-series.parquet").equals(first)
 
 
+def test_ways_follow_faults_and_have_reasons() -> None:
+    result = pathloom.compare(
+        fabric="fat-tree:k=4,rate=10Mbps",
+        traffic="long-lived:pattern=stride",
+        schemes=["ofpt"],
+        duration="4s",
+        runs=1,
+        series="500ms",
+        faults=["2s:down:a0_0"],
+    )
+    ways = result.way_series
+    assert set(ways["flow"].to_list()) == set(result.flows["flow"].to_list()), "each flow has a way"
+    for row in ways.iter_rows(named=True):
+        nodes = row["path"].split()
+        assert nodes[0].startswith("h") and (row["at_s"] < 1 or nodes[-1].startswith("h"))
+    assert ways.filter(pl.col("why").str.starts_with("ofpt put it on"))["flow"].n_unique() == 16
+    later = ways.filter(pl.col("at_s") > 2)
+    assert later.height > 0, "flows left the dead switch"
+    last = ways.sort("at_s").group_by("flow", maintain_order=True).last()
+    assert not any("a0_0" in path.split() for path in last["path"])
+
+
+def test_flows_that_end_within_a_step_have_a_way() -> None:
+    result = pathloom.compare(**{**COMMON, "runs": 1}, schemes=["ecmp"], series="500ms")
+    finished = result.flows.filter("finished")
+    assert finished.filter(pl.col("fct_s") < 0.01).height > 0, "the case has short flows"
+    assert set(finished["flow"]) <= set(result.way_series["flow"])
+
+
 @pytest.mark.parametrize(("series", "words"), [("10", "is not a time"), ("0s", "too many steps"), ("1us", "0.00006s")])
 def test_bad_steps(series: str, words: str) -> None:
     with pytest.raises(pathloom.PathloomError, match=words.replace("0.00006s", "6e-05s")):

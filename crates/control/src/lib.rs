@@ -43,6 +43,7 @@ mod sweep;
 mod switches;
 mod tables;
 mod timers;
+mod words;
 
 pub use assignments::{
     AssignError, Assigned, AssignmentId, AssignmentLimits, Assignments, ClaimKey, Listed, Owner, PathRequest,
@@ -62,3 +63,4 @@ pub use log::{read_log, replay, Divergence, LogError, Message, Record, ReplayErr
 pub use reasons::{Cause, Decision, Reason};
 pub use snapshot::{RestoreError, Snapshot};
 pub use tables::{Table, CONTROL, DEFAULTS, LONG_FLOWS, TABLES};
+pub use words::{decision_text, link_name};

@@ -12,7 +12,7 @@ use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
 use pathloom_schemes::Deployment;
-use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, PcapTap, SimSettings, Successor, Tap};
+use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, PcapTap, SimSettings, Successor, Tap, Way};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use pyo3::prelude::*;
@@ -242,6 +242,19 @@ impl Simulation {
             let rows = tables.iter().map(|of| (of.switch.0, &of.rules, &of.groups)).collect::<Vec<_>>();
             Ok(serde_json::to_string(&rows)?)
         })
+    }
+
+    fn keep_ways(&self, py: Python<'_>) {
+        py.detach(|| of_run!(&mut *self.lock(), sim => sim.keep_ways()));
+    }
+
+    fn take_ways(&self, py: Python<'_>) -> Vec<(u32, u16, Vec<u32>, Option<String>)> {
+        let ways = py.detach(|| of_run!(&mut *self.lock(), sim => sim.take_ways()));
+        let row = |way: Way| {
+            let links = way.links.into_iter().map(|link| link.0).collect();
+            (way.transfer, way.five_tuple.src_port, links, way.why)
+        };
+        ways.into_iter().map(row).collect()
     }
 
     /// How often a scheme in Python failed, the first time in one line, and its traceback.

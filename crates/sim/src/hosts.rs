@@ -13,7 +13,7 @@ use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::marks::Marks;
 use crate::network::Network;
-use crate::outcome::{FlowOutcome, SubflowOutcome};
+use crate::outcome::{FlowOutcome, SubflowOutcome, Way};
 use crate::packet::{Direction, Packet};
 use crate::settings::ControlSettings;
 use crate::subflow::{Endpoints, Subflow, Subflows};
@@ -44,6 +44,9 @@ pub(crate) struct Hosts {
     multipaths: Multipaths,
     streams: Streams,
     closed_subflows: Vec<SubflowOutcome>,
+    /// Whether the ways of subflows are noted when they close.
+    pub(crate) keeps_ways: bool,
+    closed_ways: Vec<Way>,
     /// The ARP caches, where switches run programs; rule-driven switches need no Ethernet addresses.
     resolver: Option<Resolver>,
     /// Addresses of interfaces, by the links that they send into. Empty where there is no resolver.
@@ -101,6 +104,8 @@ impl Hosts {
             multipaths,
             streams,
             closed_subflows: Vec::new(),
+            keeps_ways: false,
+            closed_ways: Vec::new(),
             resolver: deployment.map(|deployment| Resolver::new(deployment.arp_age)),
             addresses: deployment.map(|_| addresses(&fabric)).unwrap_or_default(),
             elephants: deployment.and_then(|deployment| deployment.elephants.clone()),

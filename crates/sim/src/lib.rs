@@ -40,7 +40,7 @@ pub use control_plane::Journal;
 pub use offer::{OfferedFlow, SwitchTables};
 pub use outcome::{
     ControlOutcome, Crossings, FlowOutcome, LinkOutcome, Outcome, PacketTotals, ProgramOutcome, SubflowOutcome,
-    TableSample,
+    TableSample, Way,
 };
 pub use pcap::PcapTap;
 pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};

@@ -62,6 +62,19 @@ pub struct SubflowOutcome {
     pub timeouts: u32,
 }
 
+/// The way of a subflow at some moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Its transfer's index in the workload.
+    pub transfer: u32,
+    /// The five-tuple of its data.
+    pub five_tuple: FiveTuple,
+    /// The links that its data would cross: from its host to where they arrive or are lost.
+    pub links: Vec<LinkId>,
+    /// Why it is there, as a sentence; `None` for one that nobody placed, and for one that has closed.
+    pub why: Option<String>,
+}
+
 /// One direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkOutcome {

@@ -7,7 +7,7 @@ use crate::control_plane::{ControlPlane, Journal};
 use crate::hosts::{HostSettings, Hosts};
 use crate::marks::Marks;
 use crate::network::{Arrival, Network};
-use crate::outcome::{LinkOutcome, Outcome};
+use crate::outcome::{LinkOutcome, Outcome, Way};
 use crate::packet::Packet;
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
@@ -264,6 +264,23 @@ impl<T: Tap> Simulation<T> {
         let Some(five_tuple) = self.hosts.transfers.five_tuple(flow) else { return Vec::new() };
         let Some(source) = self.fabric.attachment(five_tuple.src) else { return Vec::new() };
         self.network.trace(source.uplink, self.hosts.headers(flow, five_tuple))
+    }
+
+    /// Notes from now on which way each subflow takes when it closes, for [`Simulation::take_ways`].
+    pub fn keep_ways(&mut self) {
+        self.hosts.keeps_ways = true;
+    }
+
+    /// The ways of the subflows that closed since the last call, then those of the open ones with the reasons that the
+    /// controller has for them. By transfer and source port. Changes nothing in the run.
+    pub fn take_ways(&mut self) -> Vec<Way> {
+        let mut ways = self.hosts.take_ways(&self.network);
+        let controller = &self.control.controller;
+        for way in &mut ways {
+            let placed = controller.find_flow(&way.five_tuple).and_then(|flow| controller.placement(flow));
+            way.why = placed.map(|reason| controller.reason_text(&reason));
+        }
+        ways
     }
 
     /// What the run has come to so far.

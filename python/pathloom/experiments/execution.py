@@ -289,6 +289,8 @@ def advance(
     reached, slice_s = 0.0, min(duration_s / FIRST_SLICES, FIRST_SLICE_S)
     moments = _Moments(settings, sample_at_s)
     silence = _Silence(settings) if settings.until == FINISHED else None
+    if settings.series is not None:
+        simulation.keep_ways()
     while not simulation.done:
         _check_scheme(simulation, job, settings)
         if stop.is_set():

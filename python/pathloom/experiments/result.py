@@ -17,7 +17,7 @@ from pathloom.experiments.execution import Execution
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
-from pathloom.experiments.series import flow_series, link_series
+from pathloom.experiments.series import flow_series, link_series, way_series
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.slowdown import with_slowdown
 from pathloom.experiments.subflows import subflow_table
@@ -35,6 +35,7 @@ FILES = (
     "flow-series.parquet",
     "flows.parquet",
     "link-series.parquet",
+    "way-series.parquet",
     "links.parquet",
     "report.html",
     "result.json",
@@ -112,6 +113,11 @@ class Result:
     def flow_series(self) -> pl.DataFrame:
         """One row per step and flow, with `series`; see `pathloom.experiments.series.FLOW_SERIES_SCHEMA`."""
         return flow_series(self.outcomes)
+
+    @cached_property
+    def way_series(self) -> pl.DataFrame:
+        """One row per change of a flow's way, with `series`; see `pathloom.experiments.series.WAY_SERIES_SCHEMA`."""
+        return way_series(self.fabric, self.outcomes)
 
     @cached_property
     def links(self) -> pl.DataFrame:
@@ -206,6 +212,7 @@ class Result:
         return [
             ("flow-series.parquet", self.flow_series.write_parquet),
             ("link-series.parquet", self.link_series.write_parquet),
+            ("way-series.parquet", self.way_series.write_parquet),
         ]
 
     def _repr_html_(self) -> str:

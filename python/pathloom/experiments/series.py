@@ -40,6 +40,22 @@ FLOW_SERIES_SCHEMA = {
 """Columns of the series of flows: one row per step and flow of which anything arrived in it."""
 
 
+WAY_SERIES_SCHEMA = {
+    "scheme": pl.String,
+    "run": pl.UInt32,
+    "at_s": pl.Float64,
+    "flow": pl.UInt32,
+    "src_port": pl.UInt16,
+    "path": pl.String,
+    "why": pl.String,
+}
+"""Columns of the series of ways: one row per subflow and step in which its way, or the reason for it, was another one.
+
+`path` has the names of the nodes that its data would cross at the end of the step, or crossed when it closed. `why` is
+the reason that the controller has for it; null on the default routes.
+"""
+
+
 class Recorder:
     """Notes what changed from step to step of a run."""
 
@@ -49,6 +65,8 @@ class Recorder:
         self._before_s = 0.0
         self._before: dict[str, np.ndarray[Any, Any]] | None = None
         self._rows: dict[str, list[np.ndarray[Any, Any]]] = {}
+        self._ways: dict[tuple[int, int], tuple[list[int], str | None]] = {}
+        self._changed_ways: list[tuple[float, int, int, list[int], str | None]] = []
 
     @property
     def due_s(self) -> float:
@@ -82,6 +100,15 @@ class Recorder:
         self._add("flow", now_s, flows["index"][arrived].astype(np.uint32), "flow")
         self._append("flow.goodput_bps", step["arrived"][arrived] * 8 / took_s)
         self._before, self._before_s = now, now_s
+        self._take_ways(simulation, now_s)
+
+    def _take_ways(self, simulation: _core.Simulation, now_s: float) -> None:
+        for flow, src_port, links, why in simulation.take_ways():
+            known = self._ways.get((flow, src_port))
+            # One that closed in this step is told without a reason, which ended with it.
+            if known is None or known[0] != links or (why is not None and known[1] != why):
+                self._ways[flow, src_port] = links, why
+                self._changed_ways.append((now_s, flow, src_port, links, why))
 
     def _add(self, table: str, now_s: float, which: np.ndarray[Any, Any], name: str) -> None:
         self._append(f"{table}.at_s", np.full(len(which), now_s))
@@ -90,9 +117,9 @@ class Recorder:
     def _append(self, name: str, column: np.ndarray[Any, Any]) -> None:
         self._rows.setdefault(name, []).append(column)
 
-    def columns(self) -> dict[str, np.ndarray[Any, Any]]:
-        """All rows so far, by table and column."""
-        return {name: np.concatenate(parts) for name, parts in self._rows.items()}
+    def columns(self) -> dict[str, Any]:
+        """All rows so far, by table and column; of the ways, by row."""
+        return {**{name: np.concatenate(parts) for name, parts in self._rows.items()}, "ways": self._changed_ways}
 
 
 def link_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
@@ -119,6 +146,23 @@ def flow_series(outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
     """What flows received, step by step."""
     names = ("at_s", "flow", "goodput_bps")
     return _table(outcomes, lambda series: {name: series[f"flow.{name}"] for name in names}, FLOW_SERIES_SCHEMA)
+
+
+def way_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
+    """Which way flows went, whenever it changed."""
+    names, links = fabric.names, fabric.links
+
+    def path(way: Sequence[int]) -> str:
+        return " ".join(names[node] for node in [links["source"][way[0]], *(links["target"][link] for link in way)])
+
+    def columns(series: Mapping[str, Any]) -> dict[str, Any]:
+        rows = series.get("ways", [])
+        schema = {name: WAY_SERIES_SCHEMA[name] for name in ("at_s", "flow", "src_port", "path", "why")}
+        data = {name: [row[place] for row in rows] for place, name in enumerate(schema)}
+        data["path"] = [path(way) for way in data["path"]]
+        return {name: pl.Series(data[name], dtype=kind) for name, kind in schema.items()}
+
+    return _table(outcomes, columns, WAY_SERIES_SCHEMA)
 
 
 def _table(outcomes: Sequence[RunOutcome], columns: Any, schema: Mapping[str, Any]) -> pl.DataFrame:

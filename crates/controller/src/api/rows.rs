@@ -2,8 +2,9 @@
 //! JavaScript's numbers hold.
 
 use super::parameters::whole;
-use pathloom_control::{Cause, Controller, Decision, Reason};
-use pathloom_model::{Fabric, FiveTuple, LinkId, Nanos, Path, PROTO_TCP};
+pub(crate) use pathloom_control::link_name;
+use pathloom_control::{decision_text, Controller, Reason};
+use pathloom_model::{Fabric, FiveTuple, Nanos, Path, PROTO_TCP};
 use pathloom_scheme::{DefaultRoutes, FlowId, FlowView};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -80,7 +81,7 @@ pub(crate) struct LogPosition {
 }
 
 /// A switch.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct SwitchRow {
     pub name: String,
     /// 16 hexadecimal digits.
@@ -254,69 +255,10 @@ pub(crate) struct CandidateRow {
 
 impl ReasonRow {
     pub(crate) fn new(controller: &Controller, fabric: &Fabric, reason: &Reason) -> ReasonRow {
-        let cause = match reason.cause {
-            None => "nothing the scheme was told of".into(),
-            Some(cause) if reason.solved => {
-                format!("a job that was begun because {}", cause_text(controller, fabric, cause))
-            }
-            Some(cause) => cause_text(controller, fabric, cause),
-        };
+        let cause = controller.cause_text(reason);
         let decision = decision_text(fabric, &reason.decision);
         ReasonRow { at_s: seconds(reason.at), scheme: reason.scheme, cause, decision }
     }
-}
-
-fn cause_text(controller: &Controller, fabric: &Fabric, cause: Cause) -> String {
-    let flow = |flow: FlowId| match controller.view().flows.get(&flow) {
-        Some(known) => format!("flow {} ({:?})", flow.0, known.five_tuple),
-        None => format!("flow {}", flow.0),
-    };
-    match cause {
-        Cause::Started => "the scheme took charge".into(),
-        Cause::FlowArrived { flow: id } => format!("{} began", flow(id)),
-        Cause::SubflowArrived { flow: id } => format!("{} asked to be opened as a subflow", flow(id)),
-        Cause::FlowAdopted { flow: id } => format!("{} was found standing", flow(id)),
-        Cause::FlowFinished { flow: id } => format!("{} ended", flow(id)),
-        Cause::RatesMeasured => "rates were measured".into(),
-        Cause::LinkChanged { link, up } if controller.is_drained(link) && !up => {
-            format!("link {} left service", link_name(fabric, link))
-        }
-        Cause::LinkChanged { link, up: true } => format!("link {} came up", link_name(fabric, link)),
-        Cause::LinkChanged { link, up: false } => format!("link {} went down", link_name(fabric, link)),
-        Cause::RouteConfirmed { flow: id } => format!("the path of {} was confirmed", flow(id)),
-        Cause::RouteRejected { flow: id } => format!("the path of {} could not be set up", flow(id)),
-        Cause::Timeout => "the time came that the scheme had set itself".into(),
-    }
-}
-
-fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
-    let along = |path: &Path| {
-        let first = path.links().first().map(|&link| fabric.link(link).from);
-        let names = first.map(|first| path.switches(fabric, first)).unwrap_or_default();
-        names.iter().map(|&switch| fabric.node(switch).name.as_str()).collect::<Vec<_>>().join(" - ")
-    };
-    match decision {
-        Decision::Route { path, rate_bps: Some(rate) } => {
-            format!("put it on {}, counting on {} Mbit/s for it", along(path), *rate as f64 / 1e6)
-        }
-        Decision::Route { path, rate_bps: None } => format!("put it on {}", along(path)),
-        Decision::Assigned { path } => format!("put it on {}, which an application has claimed for it", along(path)),
-        Decision::Unroute => "put it on the default routes".into(),
-        Decision::Hold => "told it to wait".into(),
-        Decision::Release => "let it send".into(),
-        Decision::Rescued { link } => {
-            format!("put it on the default routes at once: link {} of its path is down", link_name(fabric, *link))
-        }
-        Decision::Drained => "put it on the default routes: its path led over something out of service".into(),
-        Decision::Adopted { path } => format!("left it on {}, where it was found standing", along(path)),
-        Decision::Rejected { why } => format!("left it where it was: {why}"),
-    }
-}
-
-/// `NODE:PORT` of the start of a link.
-pub(crate) fn link_name(fabric: &Fabric, link: LinkId) -> String {
-    let ends = fabric.link(link);
-    format!("{}:{}", fabric.node(ends.from).name, ends.from_port.0)
 }
 
 /// Its name in specifications.

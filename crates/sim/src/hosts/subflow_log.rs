@@ -2,7 +2,7 @@
 
 use super::Hosts;
 use crate::network::Network;
-use crate::outcome::SubflowOutcome;
+use crate::outcome::{SubflowOutcome, Way};
 use crate::subflow::Subflow;
 use crate::tap::Tap;
 use pathloom_model::FiveTuple;
@@ -12,12 +12,30 @@ impl Hosts {
     pub(super) fn note_subflow<T: Tap>(&mut self, network: &Network<T>, slot: usize) {
         let five_tuple = network.lanes.five_tuple(slot);
         let subflow = self.subflows.get(slot);
+        let (transfer, uplink) = (subflow.transfer, subflow.interfaces[0].uplink());
+        if self.keeps_ways {
+            let links = network.trace(uplink, self.headers(transfer, five_tuple));
+            self.closed_ways.push(Way { transfer, five_tuple, links, why: None });
+        }
+        let subflow = self.subflows.get(slot);
         if self.transfers.subflows(subflow.transfer).len() > 1 {
-            let uplink = subflow.interfaces[0].uplink();
             let mut row = row_of(subflow, five_tuple);
             row.links = network.trace(uplink, self.headers(row.transfer, five_tuple));
             self.closed_subflows.push(row);
         }
+    }
+
+    /// The ways of the subflows that closed since the last call, then those of the open ones.
+    pub(crate) fn take_ways<T: Tap>(&mut self, network: &Network<T>) -> Vec<Way> {
+        let mut rows = std::mem::take(&mut self.closed_ways);
+        let open = self.subflows.live().filter(|(_, subflow)| !subflow.closed).map(|(slot, subflow)| {
+            let (transfer, five_tuple) = (subflow.transfer, network.lanes.five_tuple(slot));
+            let links = network.trace(subflow.interfaces[0].uplink(), self.headers(transfer, five_tuple));
+            Way { transfer, five_tuple, links, why: None }
+        });
+        rows.extend(open);
+        rows.sort_by_key(|row| (row.transfer, row.five_tuple));
+        rows
     }
 
     /// All subflows so far of transfers that have several, by transfer and source port.

@@ -1,0 +1,78 @@
+//! Reasons in words, for people who ask why a flow is where it is.
+
+use crate::controller::Controller;
+use crate::reasons::{Cause, Decision, Reason};
+use pathloom_model::{Fabric, LinkId, Path};
+use pathloom_scheme::FlowId;
+
+impl Controller {
+    /// What led to a decision, as a clause: `flow 7 (…) began`.
+    pub fn cause_text(&self, reason: &Reason) -> String {
+        let fabric = &self.view().fabric;
+        match reason.cause {
+            None => "nothing the scheme was told of".into(),
+            Some(cause) if reason.solved => format!("a job that was begun because {}", cause_text(self, fabric, cause)),
+            Some(cause) => cause_text(self, fabric, cause),
+        }
+    }
+
+    /// A decision and what led to it, as a sentence.
+    pub fn reason_text(&self, reason: &Reason) -> String {
+        let decision = decision_text(&self.view().fabric, &reason.decision);
+        format!("{} {decision}, because of this: {}", reason.scheme, self.cause_text(reason))
+    }
+}
+
+fn cause_text(controller: &Controller, fabric: &Fabric, cause: Cause) -> String {
+    let flow = |flow: FlowId| match controller.view().flows.get(&flow) {
+        Some(known) => format!("flow {} ({:?})", flow.0, known.five_tuple),
+        None => format!("flow {}", flow.0),
+    };
+    match cause {
+        Cause::Started => "the scheme took charge".into(),
+        Cause::FlowArrived { flow: id } => format!("{} began", flow(id)),
+        Cause::SubflowArrived { flow: id } => format!("{} asked to be opened as a subflow", flow(id)),
+        Cause::FlowAdopted { flow: id } => format!("{} was found standing", flow(id)),
+        Cause::FlowFinished { flow: id } => format!("{} ended", flow(id)),
+        Cause::RatesMeasured => "rates were measured".into(),
+        Cause::LinkChanged { link, up } if controller.is_drained(link) && !up => {
+            format!("link {} left service", link_name(fabric, link))
+        }
+        Cause::LinkChanged { link, up: true } => format!("link {} came up", link_name(fabric, link)),
+        Cause::LinkChanged { link, up: false } => format!("link {} went down", link_name(fabric, link)),
+        Cause::RouteConfirmed { flow: id } => format!("the path of {} was confirmed", flow(id)),
+        Cause::RouteRejected { flow: id } => format!("the path of {} could not be set up", flow(id)),
+        Cause::Timeout => "the time came that the scheme had set itself".into(),
+    }
+}
+
+/// What was decided, as a clause without its subject: `put it on e0_0 - a0_0 - e0_1`.
+pub fn decision_text(fabric: &Fabric, decision: &Decision) -> String {
+    let along = |path: &Path| {
+        let first = path.links().first().map(|&link| fabric.link(link).from);
+        let names = first.map(|first| path.switches(fabric, first)).unwrap_or_default();
+        names.iter().map(|&switch| fabric.node(switch).name.as_str()).collect::<Vec<_>>().join(" - ")
+    };
+    match decision {
+        Decision::Route { path, rate_bps: Some(rate) } => {
+            format!("put it on {}, counting on {} Mbit/s for it", along(path), *rate as f64 / 1e6)
+        }
+        Decision::Route { path, rate_bps: None } => format!("put it on {}", along(path)),
+        Decision::Assigned { path } => format!("put it on {}, which an application has claimed for it", along(path)),
+        Decision::Unroute => "put it on the default routes".into(),
+        Decision::Hold => "told it to wait".into(),
+        Decision::Release => "let it send".into(),
+        Decision::Rescued { link } => {
+            format!("put it on the default routes at once: link {} of its path is down", link_name(fabric, *link))
+        }
+        Decision::Drained => "put it on the default routes: its path led over something out of service".into(),
+        Decision::Adopted { path } => format!("left it on {}, where it was found standing", along(path)),
+        Decision::Rejected { why } => format!("left it where it was: {why}"),
+    }
+}
+
+/// `NODE:PORT` of the start of a link.
+pub fn link_name(fabric: &Fabric, link: LinkId) -> String {
+    let ends = fabric.link(link);
+    format!("{}:{}", fabric.node(ends.from).name, ends.from_port.0)
+}
