@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test package-test lint lint-rust lint-python test-rust test-python bench bench-ns3 wheel deb readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web test-rust test-python bench bench-ns3 wheel deb readme lock clean
 
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -40,6 +40,7 @@ test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 its
 	cargo test --release --package pathloom-switching -- --ignored
 	pytest -m long
 	$(MAKE) package-test
+	$(MAKE) test-page
 	$(call say,A minute of random faults)
 	pathloom bench faults --seed 1 --schedules 4000
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
@@ -49,7 +50,16 @@ lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs
 	$(call say,The lab: namespaces and a private Open vSwitch)
 	pytest tests/lab
 
-lint: lint-rust lint-python  ## Check formatting, warnings, types, stubs, the purity of the pure crates, the prose of the documentation
+web:  ## Build the page of `pathloom show` and of the controller from web/ (with Node 20 or later)
+	scripts/web.sh build
+
+test-page: build  ## Test that page in Chromium: views, keyboard, widths, dark mode, axe, 1,024 hosts (about 2 minutes)
+	scripts/prepare.sh page
+	scripts/web.sh check
+	$(call say,The page in Chromium)
+	pytest tests/page
+
+lint: lint-rust lint-python lint-web  ## Check formatting, warnings, types, stubs, the purity of the pure crates, the prose of the documentation
 
 lint-rust: build
 	$(call say,Rust: formatting$(comma) clippy$(comma) purity)
@@ -64,9 +74,14 @@ lint-python: build
 	ruff format --check --quiet python tests scripts benches examples docs
 	mypy
 	cd tests/lab && mypy --config-file ../../pyproject.toml *.py
+	cd tests/page && mypy --config-file ../../pyproject.toml *.py
 	cd benches/ns3 && mypy --config-file ../../pyproject.toml *.py
 	cd benches/openflow && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
+
+lint-web:
+	$(call say,The page that is checked in is what web/ gives)
+	scripts/web.sh check
 
 test-rust: build .venv/judges/.deps
 	$(call say,Rust tests)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `bench`, `ns3`, `lab` or `judges`.
+# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `bench`, `ns3`, `lab`, `page` or `judges`.
 # Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
 # Rust is never downloaded from here.
 set -euo pipefail
@@ -85,12 +85,16 @@ lab)
     command -v mn >/dev/null || need_packages "Mininet, whose users are served as well" mininet
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
     ;;
+page)
+    command -v chromium >/dev/null || need_packages "Chromium, in which the page is tested" chromium fonts-dejavu-core
+    command -v npm >/dev/null || need_packages "npm, which fetches axe" npm
+    ;;
 judges)
     command -v tshark >/dev/null || need_packages "tshark, which judges our OpenFlow messages" tshark
     command -v promtool >/dev/null || need_packages "promtool, which judges the alarms for Prometheus" prometheus
     command -v chromium >/dev/null || need_packages "Chromium, which judges how reports are laid out" chromium fonts-dejavu-core
     ;;
 *)
-    give_up "usage: prepare.sh build|hostd|bench|ns3|lab|judges"
+    give_up "usage: prepare.sh build|hostd|bench|ns3|lab|page|judges"
     ;;
 esac

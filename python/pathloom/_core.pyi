@@ -132,10 +132,10 @@ class Simulation:
     def keep_ways(self) -> None:
         """Notes from now on which way each subflow takes when it closes, for `take_ways`."""
     def take_ways(self) -> list[tuple[int, int, list[int], str | None]]:
-        """The ways of the subflows that closed since the last call, then those of the open ones; changes nothing in the run.
+        """The ways of the subflows that closed since the last call, then those of the open ones.
 
         Each is the number of its flow, its source port, the links that its data would cross, and why it is there, where
-        the controller has placed it.
+        the controller has placed it. Nothing in the run changes.
         """
     def switch_tables(self) -> str:
         """What every switch has been told so far: JSON rows of node number, rules and groups."""

@@ -22,6 +22,7 @@ from pathloom.cli import (
     lab,
     lists,
     reproduce,
+    show,
     streams,
     sweep,
 )
@@ -42,6 +43,7 @@ app.command("compare")(compare.compare)
 app.command("run")(compare.run)
 app.command("sweep")(sweep.sweep)
 app.command("diff")(diff.diff)
+app.command("show")(show.show)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(fabric.app, name="fabric")
 app.add_typer(lists.schemes, name="scheme")

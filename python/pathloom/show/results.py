@@ -1,0 +1,309 @@
+"""What the page asks of a results folder, answered from its parquet files in small pieces."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from pathloom import _core
+from pathloom._core import PathloomError
+from pathloom.errors import bad_input
+from pathloom.experiments.inputs import OWN_FABRIC
+from pathloom.experiments.loading import load
+from pathloom.experiments.results_folder import COMPARISON
+from pathloom.fabrics import Fabric
+from pathloom.show.faults import changes_of_links
+
+UNKNOWN = 65535
+"""A utilisation that is not known, among per mille."""
+MOST_FRAMES = 64
+"""Steps of a series in one answer, at most."""
+MOST_FLOWS = 200
+"""Flows in one answer, at most."""
+MOST_POINTS = 2000
+"""Points of a distribution."""
+_FLOW_COLUMNS = [
+    "flow", "src", "dst", "src_port", "dst_port", "size_bytes", "size_class", "start_s", "fct_s", "age_s",
+    "finished", "delivered_bytes", "throughput", "slowdown", "retransmits", "timeouts", "reordered",
+]  # fmt: skip
+_ORDERS = {"flow": False, "age_s": True, "slowdown": True, "throughput": False, "retransmits": True, "start_s": False}
+"""By which columns flows are sorted, and whether the largest value comes first."""
+
+
+class NotThere(Exception):
+    """The page asked for something that the result does not have."""
+
+
+class Results:
+    """A result that was saved; safe to use from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens a folder. Raises `PathloomError` when it is not the result of a comparison."""
+        loaded = load(folder)
+        if loaded.kind != COMPARISON:
+            raise bad_input(f"`{folder}`: is the result of a {loaded.kind}; the page shows comparisons and runs")
+        self.folder, self.record = loaded.path, loaded.summary
+        self._flows, self._links = loaded.flows, loaded.links
+        self._lock = threading.RLock()
+        self._tables: dict[str, pl.DataFrame | None] = {}
+        self._pieces: dict[tuple[str, str, int], pl.DataFrame] = {}
+        self._fabric = _fabric(loaded.path, loaded.summary["settings"], self._links)
+
+    def about(self) -> dict[str, Any]:
+        """What was run, and the figures of each scheme."""
+        settings = self.record["settings"]
+        runs = sorted({run["run"] for scheme in self.record["schemes"] for run in scheme["runs"]})
+        return {
+            "name": self.folder.resolve().name,
+            "fabric": settings["fabric"],
+            "spec": settings["traffic"],
+            "traffic": self.record["traffic"]["description"],
+            "notes": self.record["traffic"]["notes"],
+            "faults": settings["faults"],
+            "version": self.record["versions"]["pathloom"],
+            "complete": self.record["complete"],
+            "series_s": _core.parse_time_s(settings["series"]) if settings.get("series") else None,
+            "has_ways": self._table("way-series") is not None,
+            "runs": runs,
+            "schemes": [_figures(scheme) for scheme in self.record["schemes"]],
+            "down": self._down,
+        }
+
+    def fabric(self) -> dict[str, Any]:
+        """Nodes and links, as the controller's API gives them."""
+        return self._fabric
+
+    def links(self, scheme: str, run: int) -> dict[str, Any]:
+        """What each link did over the whole run, in per mille of its rate."""
+        rows = self._piece("links", scheme, run)
+        count = len(self._fabric["links"]["source"])
+        values = np.full(count, UNKNOWN, dtype=np.int64)
+        values[rows["link"].to_numpy()] = np.rint(rows["utilisation"].to_numpy() * 1000)
+        by_link = rows.sort("link")
+        return {
+            "utilisation": values.tolist(),
+            "dropped_packets": by_link["dropped_packets"].to_list(),
+            "mean_queue": by_link["mean_queue"].round(2).to_list(),
+        }
+
+    def frames(self, scheme: str, run: int, first: int, count: int) -> dict[str, Any]:
+        """Steps of the series of links: utilisation by step and link, in per mille of its rate."""
+        rates_bps = np.array(self._fabric["links"]["rate_bps"], dtype=np.float64)
+        rows = self._piece("link-series", scheme, run)
+        at_s = np.array(self._steps(scheme, run))
+        shown = at_s[first : first + min(count, MOST_FRAMES)]
+        frames = np.zeros((len(shown), len(rates_bps)), dtype=np.int64)
+        if len(shown):
+            some = rows.filter(pl.col("at_s").is_between(shown[0], shown[-1]))
+            step, link = np.searchsorted(shown, some["at_s"].to_numpy()), some["link"].to_numpy()
+            share = some["rate_bps"].to_numpy() / np.maximum(rates_bps[link], 1)
+            frames[step, link] = np.clip(np.rint(share * 1000), 0, 1000)
+        return {"first": first, "utilisation": frames.tolist()}
+
+    def times(self, scheme: str, run: int) -> dict[str, Any]:
+        """Ends of the steps of a run, and what its flows received in each."""
+        at_s, flows = self._steps(scheme, run), self._piece("flow-series", scheme, run)
+        total = flows.group_by("at_s").agg(pl.col("goodput_bps").sum())
+        joined = pl.DataFrame({"at_s": at_s}).join(total, on="at_s", how="left", maintain_order="left")
+        return {"at_s": at_s, "goodput_bps": joined["goodput_bps"].fill_null(0).round().to_list()}
+
+    def flows(self, scheme: str, run: int, asked: Mapping[str, str]) -> dict[str, Any]:
+        """Flows, page by page: all of them, or those on a link (`link`) at some time (`at_s`)."""
+        rows = self._piece("flows", scheme, run)
+        on_link = asked.get("link")
+        if on_link is not None:
+            link, at_s = _whole(on_link, "link"), asked.get("at_s")
+            rows = self._on_link(rows, scheme, run, link, None if at_s is None else _number(at_s, "at_s"))
+        if word := asked.get("word", "").strip().lower():
+            text = pl.concat_str(["flow", "src", "dst"], separator=" ").str.to_lowercase()
+            rows = rows.filter(text.str.contains(word, literal=True))
+        order = asked.get("order", "flow")
+        if order not in _ORDERS:
+            raise NotThere(f"flows are not sorted by `{order}`; expected one of {', '.join(_ORDERS)}")
+        rows = rows.sort(order, "flow", descending=[_ORDERS[order], False], nulls_last=True)
+        first, count = _whole(asked.get("first", "0"), "first"), _whole(asked.get("count", "100"), "count")
+        shown = rows.slice(first, min(count, MOST_FLOWS)).select(_FLOW_COLUMNS)
+        return {"total": rows.height, "first": first, "items": [_plain(row) for row in shown.iter_rows(named=True)]}
+
+    def flow(self, scheme: str, run: int, flow: int) -> dict[str, Any]:
+        """A flow: its figures, its ways and why, its subflows, and its goodput over time."""
+        found = self._piece("flows", scheme, run).filter(pl.col("flow") == flow).select(_FLOW_COLUMNS)
+        if found.height == 0:
+            raise NotThere(f"run {run} of {scheme} has no flow {flow}")
+        parts = {
+            name: self._rows_of(table, scheme, run, flow)
+            for name, table in (("ways", "way-series"), ("subflows", "subflows"), ("series", "flow-series"))
+        }
+        return {"flow": _plain(found.row(0, named=True)), **parts}
+
+    def race(self, scheme: str, run: int) -> dict[str, Any]:
+        """When flows finished and what they took, sorted by FCT; throughputs where flows do not end."""
+        rows = self._piece("flows", scheme, run)
+        finished = rows.filter(pl.col("finished") & pl.col("fct_s").is_not_null()).sort("fct_s")
+        shown = _thinned(finished)
+        long_lived = rows.filter(pl.col("size_bytes").is_null()).sort("throughput")
+        return {
+            "finite": rows.filter(pl.col("size_bytes").is_not_null()).height,
+            "finished": finished.height,
+            "fct_s": shown["fct_s"].to_list(),
+            "end_s": (shown["start_s"] + shown["fct_s"]).to_list(),
+            "throughput": _thinned(long_lived)["throughput"].to_list(),
+        }
+
+    def _steps(self, scheme: str, run: int) -> list[float]:
+        """Ends of all steps of a run; the series have no rows of steps in which nothing was sent."""
+        known = set(self._piece("link-series", scheme, run)["at_s"]) | set(
+            self._piece("flow-series", scheme, run)["at_s"]
+        )
+        step_s = _core.parse_time_s(self.record["settings"]["series"])
+        # As the simulator counts them, so that they are equal to the last bit.
+        known |= {round((number + 1) * step_s, 9) for number in range(int(max(known, default=0.0) / step_s))}
+        return sorted(known)
+
+    @cached_property
+    def _down(self) -> list[Any]:
+        names = [node["name"] for node in self._fabric["nodes"]]
+        moments = changes_of_links(self.record["settings"]["faults"], names, self._fabric["links"])
+        failed = self._fabric["links"].get("up", [])
+        always = [link for link, up in enumerate(failed) if not up]
+        return [[0.0, always], *([at_s, sorted({*down, *always})] for at_s, down in moments)]
+
+    def _rows_of(self, table: str, scheme: str, run: int, flow: int) -> list[dict[str, Any]] | None:
+        if self._table(table) is None:
+            return None
+        rows = self._piece(table, scheme, run).filter(pl.col("flow") == flow).drop("scheme", "run", "flow")
+        return [_plain(row) for row in rows.iter_rows(named=True)]
+
+    def _on_link(self, flows: pl.DataFrame, scheme: str, run: int, link: int, at_s: float | None) -> pl.DataFrame:
+        """The flows whose ways cross a link: in the step that ends at a time, or at any time."""
+        links = self._fabric["links"]
+        if link >= len(links["source"]):
+            raise NotThere(f"the fabric has no link {link}")
+        source, target = (self._fabric["nodes"][links[end][link]]["name"] for end in ("source", "target"))
+        crosses = pl.concat_str([pl.lit(" "), pl.col("path"), pl.lit(" ")]).str.contains(
+            f" {source} {target} ", literal=True
+        )
+        if self._table("way-series") is None:
+            if self._table("subflows") is None:
+                raise NotThere("the ways of flows were not recorded; run again with --series 100ms")
+            ways = self._piece("subflows", scheme, run)
+            return flows.join(ways.filter(crosses).select("flow").unique(), on="flow", how="semi")
+        ways = self._piece("way-series", scheme, run)
+        if at_s is not None:
+            known = ways.filter(pl.col("at_s") <= at_s + 1e-9).sort("at_s")
+            ways = known.group_by("flow", "src_port", maintain_order=True).last()
+            series_s = _core.parse_time_s(self.record["settings"]["series"])
+            end_s = pl.col("start_s") + pl.col("age_s")
+            flows = flows.filter((pl.col("start_s") <= at_s) & (end_s > at_s - series_s))
+        return flows.join(ways.filter(crosses).select("flow").unique(), on="flow", how="semi")
+
+    def _table(self, name: str) -> pl.DataFrame | None:
+        if name in ("flows", "links"):
+            return self._flows if name == "flows" else self._links
+        with self._lock:
+            if name not in self._tables:
+                path = self.folder / f"{name}.parquet"
+                self._tables[name] = _read(path) if path.is_file() else None
+            return self._tables[name]
+
+    def _piece(self, name: str, scheme: str, run: int) -> pl.DataFrame:
+        """The rows of one run."""
+        with self._lock:
+            key = name, scheme, run
+            if key not in self._pieces:
+                table = self._table(name)
+                if table is None:
+                    raise NotThere(f"the result has no {name}.parquet; run again with --series 100ms")
+                rows = table.filter((pl.col("scheme") == scheme) & (pl.col("run") == run))
+                if name in ("flows", "links") and rows.height == 0:
+                    raise NotThere(f"the result has no run {run} of {scheme}")
+                self._pieces[key] = rows
+            return self._pieces[key]
+
+
+def _read(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise bad_input(f"`{path}`: cannot be read: {error}") from None
+
+
+def _fabric(folder: Path, settings: Mapping[str, Any], links: pl.DataFrame) -> dict[str, Any]:
+    """The fabric of a result; one whose file is gone is pieced together from the table of links."""
+    try:
+        own = folder / OWN_FABRIC
+        text = own.read_text(encoding="utf-8") if own.is_file() else None
+        spec = settings["fabric"]
+        fabric = Fabric(spec) if text is None else Fabric.from_node_link(text, spec)
+        ends = fabric.links
+        if len(ends["source"]) != links["link"].n_unique():
+            raise bad_input("the fabric is not the one that was run")
+        columns = {name: ends[name] for name in ("source", "target", "rate_bps", "up")}
+        return {"spec": fabric.spec, "nodes": fabric.nodes, "links": columns}
+    except (PathloomError, OSError, ValueError):
+        return _from_links(settings["fabric"], links)
+
+
+def _from_links(spec: str, links: pl.DataFrame) -> dict[str, Any]:
+    rows = links.unique("link").sort("link")
+    names = list(dict.fromkeys([*rows["source"], *rows["target"]]))
+    numbers = {name: number for number, name in enumerate(names)}
+    switches = set(rows.filter("between_switches")["source"]) | set(rows.filter("between_switches")["target"])
+    tiers = {name: "tor" if name in switches else "host" for name in names}
+    nodes = [{"name": name, "tier": tiers[name], "pod": None, "position": None} for name in names]
+    columns = {
+        "source": [numbers[name] for name in rows["source"]],
+        "target": [numbers[name] for name in rows["target"]],
+        "rate_bps": rows["rate_bps"].to_list(),
+    }
+    return {"spec": spec, "nodes": nodes, "links": columns}
+
+
+def _figures(scheme: Mapping[str, Any]) -> dict[str, Any]:
+    control = scheme.get("control") or {}
+    return {
+        "name": scheme["scheme"],
+        "runs": [{"run": run["run"], "seed": run["seed"], "end_s": run.get("end_s")} for run in scheme["runs"]],
+        "throughput_mean": scheme["throughput"].get("mean"),
+        "fct_mean_s": scheme["fct_s"].get("mean"),
+        "fct_p99_s": scheme["fct_s"].get("p99"),
+        "fct_p99_censored": scheme["fct_s"].get("p99_censored"),
+        "flows": scheme["flows"],
+        "reroutes": control.get("reroutes"),
+        "retransmits": scheme.get("retransmits"),
+    }
+
+
+def _thinned(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows evenly by rank, the first and the last among them."""
+    if rows.height <= MOST_POINTS:
+        return rows
+    return rows[np.unique(np.linspace(0, rows.height - 1, MOST_POINTS).astype(np.int64))]
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What JSON has words for: a number that is none becomes null."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+
+
+def _whole(text: str, what: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise NotThere(f"{what} `{text}` is no whole number")
+    return int(text)
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise NotThere(f"{what} `{text}` is no number")
+    return value

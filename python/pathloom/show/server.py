@@ -1,0 +1,154 @@
+"""Serves the page and the answers for it, over HTTP; nothing can be changed through it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from pathloom._core import PathloomError
+from pathloom.errors import bad_input
+from pathloom.show.results import MOST_FRAMES, NotThere, Results
+
+STATIC = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/app.css": ("app.css", "text/css; charset=utf-8"),
+}
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SOURCE = 'data-source="controller"'
+"""What `index.html` says of where its data comes from; the controller serves it as it is."""
+
+Asked = Mapping[str, str]
+
+
+def _answers(results: Results) -> Mapping[str, Callable[[Asked], Any]]:
+    """The addresses of the API, and what answers each."""
+
+    def run(asked: Asked) -> tuple[str, int]:
+        return asked.get("scheme", ""), _place(asked, "run")
+
+    return {
+        "/v1/result": lambda _: results.about(),
+        "/v1/fabric": lambda _: results.fabric(),
+        "/v1/links": lambda asked: results.links(*run(asked)),
+        "/v1/times": lambda asked: results.times(*run(asked)),
+        "/v1/frames": lambda asked: results.frames(
+            *run(asked), _place(asked, "first"), _place(asked, "count", MOST_FRAMES)
+        ),
+        "/v1/flows": lambda asked: results.flows(*run(asked), asked),
+        "/v1/flow": lambda asked: results.flow(*run(asked), _place(asked, "flow")),
+        "/v1/race": lambda asked: results.race(*run(asked)),
+    }
+
+
+def _place(asked: Asked, name: str, default: int | None = None) -> int:
+    text = asked.get(name, "" if default is None else str(default))
+    if not text.isascii() or not text.isdigit() or len(text) > 12:
+        raise NotThere(f"{name} `{text}` is no whole number")
+    return int(text)
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves one result."""
+
+    daemon_threads = True
+
+    def __init__(self, results: Results, host: str, port: int) -> None:
+        """Listens. Raises `PathloomError` when it cannot."""
+        self.answers = _answers(results)
+        page = files("pathloom.web")
+        self.static = {path: ((page / name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
+        index, kind = self.static["/"]
+        self.static["/"] = index.replace(_SOURCE.encode(), b'data-source="results"'), kind
+        self.loopback = is_loopback(host)
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError, UnicodeError) as error:
+            why = (getattr(error, "strerror", None) or str(error)).lower()
+            raise bad_input(
+                f"cannot listen on {host}:{port}: {why}; name another port with --port, or 0 for any"
+            ) from None
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"http://{host}:{port}/"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that went away is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def do_GET(self) -> None:
+        """Answers a request."""
+        parts = urlsplit(self.path)
+        if self.server.loopback and not self._is_for_us():
+            return self._problem(403, "this page is for this machine alone; open it under 127.0.0.1 or localhost")
+        if parts.path in self.server.static:
+            content, kind = self.server.static[parts.path]
+            return self._send(200, content, kind)
+        answer = self.server.answers.get(parts.path)
+        if answer is None:
+            return self._problem(404, f"nothing is at {parts.path}")
+        try:
+            value = answer(dict(parse_qsl(parts.query)))
+        except (NotThere, PathloomError) as problem:
+            return self._problem(404, str(problem))
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        return self._send(200, text.encode(), "application/json")
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _is_for_us(self) -> bool:
+        """Whether the browser knows the server by an address of this machine: other sites must not read results."""
+        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        return host == "localhost" or is_loopback(host)
+
+    def _problem(self, status: int, what: str) -> None:
+        self._send(status, json.dumps({"status": status, "detail": what}).encode(), "application/problem+json")
+
+    def _send(self, status: int, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Security-Policy", _POLICY)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-cache")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Requests are not logged."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine alone.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The page of `pathloom show` and of the controller: `web.sh build` builds it from web/ into python/pathloom/web/, where it
+# is checked in; `web.sh check` fails if what is checked in is not what web/ gives, and does nothing without Node.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+built=python/pathloom/web
+
+say() { printf 'pathloom: %s\n' "$*" >&2; }
+
+build() {  # build FOLDER
+    if ! cmp -s web/package-lock.json web/node_modules/.locked; then
+        npm --prefix web ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+        cp web/package-lock.json web/node_modules/.locked
+    fi
+    (cd web && npx --no-install tsc --noEmit &&
+        npx --no-install esbuild src/main.ts src/app.css --bundle --minify --target=es2022 --legal-comments=none \
+            --entry-names=app --outdir="$1" --log-level=warning)
+    cp web/src/index.html "$1/index.html"
+}
+
+case ${1:-} in
+build)
+    command -v npm >/dev/null || { say "npm is missing; install Node 18 or later"; exit 1; }
+    build "$PWD/$built"
+    ;;
+check)
+    command -v npm >/dev/null || { say "without npm, it is not checked whether the page is what web/ gives"; exit 0; }
+    fresh=$(mktemp -d)
+    trap 'rm -rf "$fresh"' EXIT
+    build "$fresh"
+    for file in index.html app.js app.css; do
+        cmp -s "$fresh/$file" "$built/$file" || { say "$built/$file is not what web/ gives; run \`make web\`"; exit 1; }
+    done
+    ;;
+*)
+    say "usage: web.sh build|check"; exit 2
+    ;;
+esac

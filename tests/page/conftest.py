@@ -1,0 +1,151 @@
+"""A real Chromium, and the page of real results."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+
+import pathloom
+
+CHROMIUM = "/usr/bin/chromium"
+"""`make test-page` sees to it that it is there (scripts/prepare.sh)."""
+expect.set_options(timeout=30_000)
+AXE = Path(__file__).resolve().parents[2] / "web/node_modules/axe-core/axe.min.js"
+
+
+class Shown(NamedTuple):
+    """`pathloom show`, as it runs."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison in which a switch fails and comes back, with series."""
+    folder = tmp_path_factory.mktemp("results") / "failing"
+    pathloom.compare(
+        fabric="fat-tree:k=4,rate=10Mbps,buffer=150",
+        traffic="web-search:load=0.5",
+        schemes=["ecmp", "hedera:period=1s"],
+        duration="8s",
+        runs=2,
+        series="200ms",
+        faults=["3s:down:a0_0", "6s:up:a0_0"],
+    ).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison on 1,024 hosts."""
+    folder = tmp_path_factory.mktemp("large") / "k16"
+    pathloom.compare(
+        fabric="fat-tree:k=16,rate=1Gbps,buffer=100",
+        traffic="long-lived:pattern=stride",
+        schemes=["ecmp", "spt"],
+        duration="20ms",
+        runs=1,
+        series="500us",
+    ).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shown(results: Path) -> Iterator[Shown]:
+    yield from show(results)
+
+
+@pytest.fixture(scope="session")
+def shown_large(large: Path) -> Iterator[Shown]:
+    yield from show(large)
+
+
+def show(folder: Path) -> Iterator[Shown]:
+    """Runs `pathloom show` on any free port."""
+    command = [sys.executable, "-m", "pathloom", "show", str(folder), "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stderr is not None
+    line = process.stdout.readline()
+    assert "http://127.0.0.1:" in line, process.stderr.read()
+    try:
+        yield Shown(line.split(": ", 1)[1].split()[0], process)
+    finally:
+        process.terminate()
+        process.wait(10)
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class Tab:
+    """A tab that remembers what went wrong in it."""
+
+    def __init__(self, browser: Browser, width: int, height: int, scheme: str = "light", **more: object) -> None:
+        self.context: BrowserContext = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if scheme == "dark" else "light",
+            **more,  # type: ignore[arg-type]
+        )
+        self.page: Page = self.context.new_page()
+        self.problems: list[str] = []
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def open(self, url: str) -> Page:
+        """Goes to a page, and waits until its fabric is drawn."""
+        self.page.goto(url)
+        # The page allows no evaluation of text, so Playwright cannot wait within it.
+        wait(
+            "the fabric is drawn", lambda: self.page.evaluate("performance.getEntriesByName('fabric drawn').length > 0")
+        )
+        return self.page
+
+    def close(self) -> None:
+        """Closes it. Fails if the page reported an error."""
+        self.context.close()
+        assert self.problems == []
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Tab]:
+    one = Tab(browser, 1400, 900)
+    yield one
+    one.close()
+
+
+def wait(what: str, holds: Callable[[], object], deadline_s: float = 60) -> None:
+    """Waits until a condition holds."""
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def axe(page: Page) -> list[str]:
+    """What axe finds wrong with a page."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")
+    return [
+        f"{one['id']}: {node['target']}: {node['failureSummary']}"
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]

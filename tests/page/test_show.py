@@ -1,0 +1,243 @@
+"""The page of `pathloom show` in a real Chromium."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import polars as pl
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+import pathloom
+from conftest import Shown, Tab, axe, show
+
+
+def slide(page: Page, step: int) -> None:
+    page.get_by_label("Time", exact=True).fill(str(step))
+
+
+def test_the_fabric_is_drawn_and_time_moves_it(shown: Shown, tab: Tab) -> None:
+    page = tab.open(shown.url)
+    expect(page).to_have_title("failing – Pathloom")
+    picture = page.locator("canvas").first
+    slide(page, 5)
+    page.wait_for_timeout(500)
+    before = picture.screenshot()
+    slide(page, 20)
+    expect(page.locator("output")).to_have_text("4.20 s")
+    page.wait_for_timeout(500)
+    assert picture.screenshot() != before, "other links are used 3 s later"
+    expect(page.get_by_role("heading", name="Down")).to_be_visible()
+    expect(page.locator(".links").last).to_contain_text("a0_0")
+    slide(page, 5)
+    expect(page.get_by_role("heading", name="Down")).to_have_count(0)
+
+
+def test_down_links_are_dashed_in_their_colour(shown: Shown, tab: Tab) -> None:
+    page = tab.open(shown.url)
+    down = """() => {
+        const { width, height } = document.querySelector('canvas');
+        const context = new OffscreenCanvas(width, height).getContext('2d', { willReadFrequently: true });
+        context.drawImage(document.querySelector('canvas'), 0, 0);
+        const { data } = context.getImageData(0, 0, width, height);
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) {
+            const [red, green, blue, alpha] = data.slice(at, at + 4);
+            const far = Math.abs(red - 0xb3) + Math.abs(green - 0x26) + Math.abs(blue - 0x1e);
+            if (alpha > 200 && far < 24) count++;
+        }
+        return count;
+    }"""
+    slide(page, 5)
+    page.wait_for_timeout(500)
+    assert page.evaluate(down) < 20
+    slide(page, 20)
+    page.wait_for_timeout(500)
+    assert page.evaluate(down) > 200
+
+
+def test_a_link_shows_its_flows_and_a_flow_its_path_and_why(shown: Shown, results: Path, tab: Tab) -> None:
+    page = tab.open(shown.url)
+    page.get_by_label("Scheme").select_option("hedera:period=1s")
+    slide(page, 14)
+    page.wait_for_timeout(600)
+    # The half of the cable from e0_0 up to a0_1 is clicked where it is drawn: near e0_0.
+    page.get_by_label("Find a node or a link").fill("e0_0")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2)).to_have_text("e0_0")
+    page.get_by_role("button", name="e0_0 → a0_1").first.click()
+    expect(page.get_by_role("heading", level=2)).to_have_text("e0_0 → a0_1")
+    expect(page.locator(".panel")).to_contain_text("Whole run")
+    ways = pl.read_parquet(results / "way-series.parquet").filter(
+        (pl.col("scheme") == "hedera:period=1s") & (pl.col("run") == 1)
+    )
+    moved = ways.filter(pl.col("why").is_not_null())
+    assert moved.height > 0, "the case has flows that were moved"
+    flow = int(moved["flow"][0])
+    page.keyboard.press("Escape")
+    page.get_by_label("Flows of a host").fill(moved["path"][0].split()[0])
+    page.locator(".flows button", has_text=re.compile(f"^{flow}: ")).click()
+    expect(page.get_by_role("heading", level=2)).to_contain_text(f"Flow {flow}:")
+    expect(page.locator(".ways li")).to_have_count(1)
+    expect(page.locator(".history")).to_contain_text("hedera put it on")
+    expect(page.get_by_role("img", name="Goodput of the flow over time")).to_be_visible()
+    page.get_by_role("button", name="← Back").click()
+    expect(page.get_by_role("heading", level=2)).to_have_text("hedera:period=1s")
+
+
+def test_a_click_on_the_picture_selects(shown: Shown, tab: Tab) -> None:
+    page = tab.open(shown.url)
+    page.locator("canvas.over").focus()
+    page.keyboard.press("ArrowRight")
+    name = page.get_by_role("heading", level=2).inner_text()
+    assert name in [f"{tier}{pod}_{index}" for tier in "ea" for pod in range(4) for index in range(2)]
+    box = page.locator("canvas.over").bounding_box()
+    assert box is not None
+    hits: set[str] = set()
+    # Along a horizontal line between ToRs and aggregation switches there are links to click.
+    for place in range(12, 96, 2):
+        page.mouse.click(box["x"] + box["width"] * place / 100, box["y"] + box["height"] * 0.6)
+        hits.add(page.get_by_role("heading", level=2).inner_text())
+    assert any(" → " in title and title.startswith("e") for title in hits), hits
+
+
+def test_everything_is_reached_by_the_keyboard(shown: Shown, tab: Tab) -> None:
+    page = tab.open(shown.url)
+    page.keyboard.press(".")
+    page.keyboard.press(".")
+    page.keyboard.press(",")
+    expect(page.locator("output")).to_have_text("400 ms")
+    page.keyboard.press(" ")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    page.keyboard.press(" ")
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+    page.keyboard.press("2")
+    expect(page.locator("article.lane")).to_have_count(2)
+    page.keyboard.press("1")
+    expect(page.locator(".explorer")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("c3")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2)).to_have_text("c3")
+    page.locator("canvas.over").focus()
+    page.keyboard.press("ArrowDown")
+    below = page.get_by_role("heading", level=2)
+    expect(below).not_to_have_text("c3")
+    assert below.inner_text().startswith("a")
+    page.keyboard.press("Enter")
+    focused = page.evaluate("document.activeElement.tagName")
+    assert focused == "BUTTON"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", level=2)).to_have_text("ecmp")
+
+
+def test_two_schemes_race_on_one_time_axis(shown: Shown, tab: Tab) -> None:
+    page = tab.open(shown.url + "#race")
+    lanes = page.locator("article.lane")
+    expect(lanes).to_have_count(2)
+    expect(lanes.nth(0)).to_contain_text("ecmp")
+    expect(lanes.nth(1)).to_contain_text("hedera")
+    for name in (
+        "Cumulative distribution of flow completion times",
+        "Share of flows finished over time",
+        "Goodput of all",
+    ):
+        expect(page.get_by_role("img", name=name)).to_be_visible()
+    slide(page, 10)
+    early = [int(lane.locator(".score").inner_text().split()[0]) for lane in lanes.all()]
+    slide(page, 60)
+    late = [int(lane.locator(".score").inner_text().split()[0]) for lane in lanes.all()]
+    assert all(a < b for a, b in zip(early, late, strict=True)), (early, late)
+    assert page.locator("figure path.line").count() == 6
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400, 3840])
+@pytest.mark.parametrize("view", ["fabric", "race"])
+def test_no_view_scrolls_sideways_and_axe_finds_nothing(
+    browser: Browser, shown: Shown, view: str, width: int, scheme: str
+) -> None:
+    tab = Tab(browser, width, {360: 740, 1400: 900, 3840: 2160}[width], scheme)
+    page = tab.open(f"{shown.url}#{view}")
+    slide(page, 20)
+    page.wait_for_timeout(300)
+    if view == "fabric":
+        page.locator(".flows button").first.click()
+        expect(page.get_by_role("heading", level=2)).to_contain_text("Flow")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(part) for part in ground[4:-1].split(",")) < 200) == (scheme == "dark"), ground
+    assert axe(page) == []
+    tab.close()
+
+
+def test_a_result_without_series_is_shown_as_a_whole(tmp_path: Path, cli_results: Path, tab: Tab) -> None:
+    for one in show(cli_results):
+        page = tab.open(one.url)
+        expect(page.locator("#time")).to_contain_text("--series")
+        expect(page.locator(".links button").first).to_contain_text("%")
+        page.locator(".flows button").first.click()
+        expect(page.locator(".panel")).to_contain_text("Paths were not recorded")
+
+
+@pytest.fixture
+def cli_results(tmp_path: Path) -> Path:
+    folder = tmp_path / "whole"
+    pathloom.run(fabric="diamond:rate=10Mbps", traffic="hadoop:load=0.5", scheme="ecmp", duration="1s").save(folder)
+    return folder
+
+
+def test_nothing_can_be_changed_and_other_sites_are_refused(shown: Shown) -> None:
+    def status(path: str, method: str = "GET", host: str | None = None) -> int:
+        asked = urllib.request.Request(shown.url + path, method=method, headers={"Host": host} if host else {})
+        try:
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    assert status("v1/result") == 200
+    assert status("v1/result", method="POST") == 501
+    assert status("v1/result", host="evil.example") == 403
+    assert status("..%2f..%2fetc/passwd") == 404
+    for bad in (
+        "v1/flows",
+        "v1/flows?scheme=ecmp&run=9",
+        "v1/frames?scheme=ecmp&run=x",
+        "v1/flows?scheme=ecmp&run=1&order=x",
+    ):
+        assert status(bad) == 404, bad
+
+
+def test_ctrl_c_ends_it_cleanly(results: Path) -> None:
+    for one in show(results):
+        one.process.send_signal(signal.SIGINT)
+        assert one.process.wait(10) == 0
+        assert one.process.stderr is not None and one.process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "no such file or directory"),
+        (["."], "has no result.json"),
+        (["RESULTS", "--listen", "192.0.2.1"], "cannot listen on 192.0.2.1"),
+        (["RESULTS", "--port", "70000"], "65535"),
+    ],
+)
+def test_bad_input_is_one_line(results: Path, tmp_path: Path, arguments: list[str], words: str) -> None:
+    filled = [str(results) if word == "RESULTS" else word for word in arguments]
+    command = [sys.executable, "-m", "pathloom", "show", *filled, "--no-browser"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert words in done.stderr

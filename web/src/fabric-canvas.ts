@@ -1,0 +1,465 @@
+// Draws a fabric: the half of a cable near a node shows what that node sends.
+
+import { scale, STEPS, stepOf, styled, wayColour } from "./colours";
+import { h } from "./dom";
+import { layout, type Layout } from "./layout";
+import { linkName, type Fabric, type Frame, type LinkState, type Selection, type Way } from "./model";
+
+const MOST_ZOOM = 40;
+/** Pixels of the picture of links, at most, where there are many: lines over many pixels take long to draw. */
+const MOST_PIXELS = 1_500_000;
+const MANY_LINKS = 1500;
+/** How far from a node or a link a pointer may be, in CSS pixels. */
+const REACH = 9;
+
+export class FabricCanvas {
+  readonly element: HTMLElement;
+  /** Buttons that zoom, for beside the picture. */
+  readonly zoomButtons: HTMLElement;
+  onselect: (selection: Selection | null) => void = () => {};
+  /** Links are drawn often; nodes, names and paths lie over them, and change less often. */
+  private readonly under = h("canvas", { "aria-hidden": "true" });
+  private readonly canvas = h("canvas", { tabindex: 0, role: "application", class: "over" });
+  /** All links without load, to draw the others on. */
+  private readonly idle = h("canvas");
+  private stale = true;
+  private readonly tip = h("div", { class: "tip", hidden: true });
+  private readonly places: Layout;
+  private frame: Frame | null = null;
+  private states: (link: number) => LinkState = () => "up";
+  private ways: Way[] = [];
+  private selected: Selection | null = null;
+  private zoom = 1;
+  private panX = 0;
+  private panY = 0;
+  private due = false;
+  private overDue = false;
+  private width = 0;
+  private left = 14;
+  private height = 0;
+  private readonly pointers = new Map<number, { x: number; y: number }>();
+  private dragged = 0;
+  private readonly neighbours: number[][];
+
+  constructor(private readonly fabric: Fabric, label: string) {
+    this.places = layout(fabric);
+    this.neighbours = fabric.nodes.map(() => []);
+    fabric.links.source.forEach((source, link) => this.neighbours[source]!.push(fabric.links.target[link]!));
+    this.canvas.setAttribute("aria-label", `${label}. Arrow keys move from node to node, Enter shows the links of one.`);
+    const button = (text: string, name: string, act: () => void) =>
+      h("button", { type: "button", "aria-label": name, title: name, onclick: act }, text);
+    this.element = h("div", { class: "fabric" }, this.under, this.canvas, this.tip);
+    this.zoomButtons = h(
+      "div",
+      { class: "zoom" },
+      button("+", "Zoom in", () => this.zoomBy(1.5, this.width / 2, this.height / 2)),
+      button("−", "Zoom out", () => this.zoomBy(1 / 1.5, this.width / 2, this.height / 2)),
+      button("⤢", "Show everything", () => this.reset()),
+    );
+    this.listen();
+  }
+
+  setFrame(frame: Frame | null): void {
+    this.frame = frame;
+    this.draw();
+  }
+
+  setStates(states: (link: number) => LinkState): void {
+    this.states = states;
+    this.draw();
+  }
+
+  select(selection: Selection | null, ways: Way[] = []): void {
+    this.selected = selection;
+    this.ways = ways;
+    this.overDue = true;
+    this.draw();
+  }
+
+  /** Draws the links before the next picture of the screen. */
+  private draw(): void {
+    if (this.due) return;
+    this.due = true;
+    requestAnimationFrame(() => {
+      this.due = false;
+      this.paint();
+    });
+  }
+
+  /** Draws everything: places or colours have changed. */
+  private drawAll(): void {
+    this.stale = this.overDue = true;
+    this.draw();
+  }
+
+  private reset(): void {
+    [this.zoom, this.panX, this.panY] = [1, 0, 0];
+    this.canvas.classList.remove("zoomed");
+    this.drawAll();
+  }
+
+  private listen(): void {
+    new ResizeObserver(() => this.resize()).observe(this.canvas);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.drawAll());
+    const at = (event: MouseEvent) => {
+      const box = this.canvas.getBoundingClientRect();
+      return { x: event.clientX - box.left, y: event.clientY - box.top };
+    };
+    this.canvas.addEventListener("wheel", (event) => {
+      // The page scrolls unless the picture is zoomed, or control is held as for the zoom of pages.
+      if (!event.ctrlKey && this.zoom === 1 && event.deltaY > 0) return;
+      event.preventDefault();
+      this.zoomBy(Math.exp(-event.deltaY / 300), at(event).x, at(event).y);
+    }, { passive: false });
+    this.canvas.addEventListener("pointerdown", (event) => {
+      this.pointers.set(event.pointerId, at(event));
+      this.dragged = 0;
+    });
+    this.canvas.addEventListener("pointermove", (event) => this.moved(event, at(event)));
+    const up = (event: PointerEvent) => {
+      const known = this.pointers.delete(event.pointerId);
+      if (event.type === "pointerup" && known && this.dragged < 6) {
+        this.onselect(this.hit(at(event).x, at(event).y));
+      }
+    };
+    this.canvas.addEventListener("pointerup", up);
+    this.canvas.addEventListener("pointercancel", up);
+    this.canvas.addEventListener("pointerleave", (event) => {
+      this.pointers.delete(event.pointerId);
+      this.tip.hidden = true;
+    });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  private moved(event: PointerEvent, now: { x: number; y: number }): void {
+    const before = this.pointers.get(event.pointerId);
+    if (!before) {
+      const found = this.hit(now.x, now.y);
+      this.canvas.style.cursor = found ? "pointer" : this.zoom > 1 ? "grab" : "default";
+      this.showTip(found, now);
+      return;
+    }
+    const others = [...this.pointers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
+    if (others[0]) {
+      const distance = (point: { x: number; y: number }) => Math.hypot(point.x - others[0]!.x, point.y - others[0]!.y);
+      this.zoomBy(distance(now) / Math.max(1, distance(before)), now.x, now.y);
+    } else if (this.zoom > 1) {
+      this.panX += now.x - before.x;
+      this.panY += now.y - before.y;
+      this.keepInside();
+      this.drawAll();
+    }
+    this.dragged += Math.hypot(now.x - before.x, now.y - before.y);
+    this.pointers.set(event.pointerId, now);
+  }
+
+  private showTip(found: Selection | null, at: { x: number; y: number }): void {
+    this.tip.hidden = found === null;
+    if (!found) return;
+    const value = found.kind === "link" ? this.frame?.[found.index] : undefined;
+    const name = found.kind === "link" ? linkName(this.fabric, found.index) : this.fabric.nodes[found.index]!.name;
+    const state = found.kind === "link" ? this.states(found.index) : "up";
+    this.tip.textContent = [name, value !== undefined && value <= 1000 && `${Math.round(value / 10)} %`, state !== "up" && state]
+      .filter(Boolean).join(" · ");
+    this.tip.style.left = `${Math.min(at.x + 12, this.width - this.tip.offsetWidth - 4)}px`;
+    this.tip.style.top = `${Math.max(4, at.y - 30)}px`;
+  }
+
+  private key(event: KeyboardEvent): void {
+    const node = this.selected?.kind === "node" ? this.selected.index : null;
+    const moves: Record<string, [number, number]> = {
+      ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1],
+    };
+    const move = moves[event.key];
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (move) {
+      const next = node === null ? this.fabric.nodes.findIndex((one) => one.tier !== "host") : this.nearest(node, ...move);
+      if (next >= 0) this.onselect({ kind: "node", index: next });
+    } else if (event.key === "+" || event.key === "=") this.zoomBy(1.5, this.width / 2, this.height / 2);
+    else if (event.key === "-") this.zoomBy(1 / 1.5, this.width / 2, this.height / 2);
+    else if (event.key === "0") this.reset();
+    else if (event.key === "Enter" && node !== null) document.querySelector<HTMLElement>(".panel button")?.focus();
+    else return;
+    event.preventDefault();
+    // Space and the keys of the time bar belong to the page.
+    event.stopPropagation();
+  }
+
+  /** The next node to one side: in the same row to the left or right, a neighbour above or below. */
+  private nearest(node: number, dx: number, dy: number): number {
+    const { x, y } = this.places;
+    const candidates = dx ? this.fabric.nodes.map((_, index) => index) : this.neighbours[node]!;
+    let best = -1;
+    let least = Infinity;
+    for (const other of candidates) {
+      const [byX, byY] = [x[other]! - x[node]!, y[other]! - y[node]!];
+      if (other === node || byX * dx + byY * dy <= 1e-6 || (dx && Math.abs(byY) > Math.abs(byX))) continue;
+      const distance = Math.abs(byX) + Math.abs(byY) * (dx ? 30 : 1);
+      if (distance < least) [best, least] = [other, distance];
+    }
+    return best;
+  }
+
+  private zoomBy(factor: number, x: number, y: number): void {
+    const next = Math.min(MOST_ZOOM, Math.max(1, this.zoom * factor));
+    const by = next / this.zoom;
+    this.panX = x - (x - this.panX) * by;
+    this.panY = y - (y - this.panY) * by;
+    this.zoom = next;
+    this.canvas.classList.toggle("zoomed", next > 1);
+    this.keepInside();
+    this.drawAll();
+  }
+
+  private keepInside(): void {
+    this.panX = Math.min(0, Math.max(this.width * (1 - this.zoom), this.panX));
+    this.panY = Math.min(0, Math.max(this.height * (1 - this.zoom), this.panY));
+  }
+
+  private resize(): void {
+    const box = this.canvas.getBoundingClientRect();
+    const ratio = Math.min(devicePixelRatio || 1, 2);
+    const many = this.fabric.links.source.length > MANY_LINKS;
+    const coarse = many ? Math.min(ratio, Math.sqrt(MOST_PIXELS / Math.max(1, box.width * box.height))) : ratio;
+    [this.width, this.height] = [box.width, box.height];
+    for (const [canvas, pixels] of [[this.canvas, ratio], [this.under, coarse], [this.idle, coarse]] as const) {
+      canvas.width = Math.round(box.width * pixels);
+      canvas.height = Math.round(box.height * pixels);
+    }
+    this.left = this.places.rows.length && this.width > 700 ? 12 + 5 * rootSize() : 14;
+    this.keepInside();
+    this.stale = this.overDue = true;
+    this.paint();
+  }
+
+  /** Where a node is, in CSS pixels. Rows have their names in the left margin. */
+  private at(node: number): [number, number] {
+    const left = this.left;
+    const pad = Math.max(12, this.width / 90);
+    const x = left + (this.width - left - pad) * this.places.x[node]!;
+    const y = 14 + (this.height - 28) * this.places.y[node]!;
+    return [x * this.zoom + this.panX, y * this.zoom + this.panY];
+  }
+
+  private pitch(): number {
+    return this.places.pitch * (this.width - 80) * this.zoom;
+  }
+
+  private radius(tier: string): number {
+    const most = Math.max(6, this.width / 200);
+    return tier === "host"
+      ? Math.max(1.2, Math.min(most * 0.6, this.pitch() / 7))
+      : Math.max(2, Math.min(most * 1.3, this.pitch() / 3.2));
+  }
+
+  private hit(x: number, y: number): Selection | null {
+    let found: Selection | null = null;
+    let least = REACH;
+    const { source, target } = this.fabric.links;
+    this.fabric.nodes.forEach((node, index) => {
+      const [nodeX, nodeY] = this.at(index);
+      const distance = Math.hypot(x - nodeX, y - nodeY) - this.radius(node.tier) + 2;
+      if (distance < Math.min(least, 5)) [found, least] = [{ kind: "node", index }, distance];
+    });
+    if (found) return found;
+    for (let link = 0; link < source.length; link++) {
+      const [fromX, fromY] = this.at(source[link]!);
+      const [toX, toY] = this.at(target[link]!);
+      // The half near its start.
+      const [alongX, alongY] = [(toX - fromX) / 2, (toY - fromY) / 2];
+      const part = ((x - fromX) * alongX + (y - fromY) * alongY) / (alongX ** 2 + alongY ** 2 || 1);
+      if (part < 0 || part > 1) continue;
+      const distance = Math.hypot(x - fromX - part * alongX, y - fromY - part * alongY);
+      if (distance < least) [found, least] = [{ kind: "link", index: link }, distance];
+    }
+    return found;
+  }
+
+  private paint(): void {
+    if (this.width === 0) return;
+    const places = this.fabric.nodes.map((_, node) => this.at(node));
+    if (this.stale) this.paintIdle(places);
+    const under = this.under.getContext("2d")!;
+    under.setTransform(1, 0, 0, 1, 0, 0);
+    under.clearRect(0, 0, this.under.width, this.under.height);
+    if (this.idle.width > 0) under.drawImage(this.idle, 0, 0);
+    this.scaleTo(under);
+    this.paintLinks(under, places);
+    if (this.overDue) {
+      const over = this.canvas.getContext("2d")!;
+      over.setTransform(1, 0, 0, 1, 0, 0);
+      over.clearRect(0, 0, this.canvas.width, this.canvas.height);
+      this.scaleTo(over);
+      this.paintWays(over, places);
+      this.paintNodes(over, places);
+    }
+    this.stale = this.overDue = false;
+    this.canvas.dataset["draws"] = String(Number(this.canvas.dataset["draws"] ?? 0) + 1);
+    if (!performance.getEntriesByName("fabric drawn").length) performance.mark("fabric drawn");
+  }
+
+  private scaleTo(context: CanvasRenderingContext2D): void {
+    const ratio = context.canvas.width / this.width;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  }
+
+  private unit(): number {
+    return Math.max(1, Math.min(2.2, this.width / 900)) * (this.pitch() > 24 ? 1 : 0.6);
+  }
+
+  /** Draws the halves of links near their starts. */
+  private stroke(context: CanvasRenderingContext2D, places: [number, number][], links: Iterable<number>): void {
+    const { source, target } = this.fabric.links;
+    context.beginPath();
+    for (const link of links) {
+      const [fromX, fromY] = places[source[link]!]!;
+      const [toX, toY] = places[target[link]!]!;
+      context.moveTo(fromX, fromY);
+      context.lineTo((fromX + toX) / 2, (fromY + toY) / 2);
+    }
+    context.stroke();
+  }
+
+  private paintIdle(places: [number, number][]): void {
+    const context = this.idle.getContext("2d")!;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.idle.width, this.idle.height);
+    this.scaleTo(context);
+    context.strokeStyle = scale()[0]!;
+    context.lineWidth = this.unit() * 0.6;
+    this.stroke(context, places, this.fabric.links.source.keys());
+  }
+
+  private paintLinks(context: CanvasRenderingContext2D, places: [number, number][]): void {
+    const steps: number[][] = Array.from({ length: STEPS }, () => []);
+    const down: number[] = [];
+    const out: number[] = [];
+    for (let link = 0; link < this.fabric.links.source.length; link++) {
+      const state = this.states(link);
+      if (state === "down") down.push(link);
+      else if (state !== "up") out.push(link);
+      else steps[stepOf(this.frame?.[link] ?? 0)]!.push(link);
+    }
+    const colours = scale();
+    const unit = this.unit();
+    for (let step = 1; step < STEPS; step++) {
+      context.strokeStyle = colours[step]!;
+      context.lineWidth = unit * (1 + step * 0.28);
+      this.stroke(context, places, steps[step]!);
+    }
+    for (const [links, colour, dash] of [[down, styled("--down"), [6, 4]], [out, styled("--drained"), [2, 3]]] as const) {
+      if (links.length === 0) continue;
+      // The gaps of dashes show the ground, and not the idle link.
+      context.lineWidth = Math.max(1.6, unit * 1.5);
+      context.strokeStyle = styled("--ground");
+      this.stroke(context, places, links);
+      context.strokeStyle = colour;
+      context.setLineDash([...dash]);
+      this.stroke(context, places, links);
+      context.setLineDash([]);
+    }
+  }
+
+  private paintWays(context: CanvasRenderingContext2D, places: [number, number][]): void {
+    const { source, target } = this.fabric.links;
+    const shown = [...this.ways];
+    if (this.selected?.kind === "link") shown.push({ links: [this.selected.index], colour: -1 });
+    for (const way of shown) {
+      for (const [colour, width] of [
+        [styled("--ground"), 8],
+        [way.colour < 0 ? styled("--accent") : wayColour(way.colour), 4],
+      ] as const) {
+        context.beginPath();
+        for (const link of way.links) {
+          const aside = (way.colour < 0 ? 0 : way.colour - (this.ways.length - 1) / 2) * 5;
+          const [fromX, fromY] = places[source[link]!]!;
+          const [toX, toY] = places[target[link]!]!;
+          // The parts of one connection lie side by side.
+          const length = Math.hypot(toX - fromX, toY - fromY) || 1;
+          const turned = source[link]! < target[link]! ? 1 : -1;
+          const [offX, offY] = [(-(toY - fromY) / length) * aside * turned, ((toX - fromX) / length) * aside * turned];
+          context.moveTo(fromX + offX, fromY + offY);
+          context.lineTo(toX + offX, toY + offY);
+        }
+        context.strokeStyle = colour;
+        context.lineWidth = width;
+        context.lineCap = "round";
+        context.stroke();
+      }
+    }
+    context.lineCap = "butt";
+  }
+
+  private paintNodes(context: CanvasRenderingContext2D, places: [number, number][]): void {
+    const colours = { text: styled("--text"), node: styled("--node"), host: styled("--host"), ground: styled("--ground") };
+    for (const tier of ["host", "switch"]) {
+      context.beginPath();
+      this.fabric.nodes.forEach((node, index) => {
+        if ((node.tier === "host") !== (tier === "host")) return;
+        const [x, y] = places[index]!;
+        const size = this.radius(node.tier);
+        if (tier === "host") {
+          context.moveTo(x + size, y);
+          context.arc(x, y, size, 0, 7);
+        } else context.rect(x - size, y - size, 2 * size, 2 * size);
+      });
+      context.fillStyle = tier === "host" ? colours.host : colours.node;
+      context.fill();
+    }
+    if (this.selected?.kind === "node") {
+      const [x, y] = places[this.selected.index]!;
+      context.beginPath();
+      context.arc(x, y, this.radius("tor") + 6, 0, 7);
+      context.strokeStyle = styled("--accent");
+      context.lineWidth = 3;
+      context.stroke();
+    }
+    this.paintNames(context, places, colours.text, colours.ground);
+  }
+
+  private paintNames(context: CanvasRenderingContext2D, places: [number, number][], text: string, ground: string): void {
+    const size = rootSize() * 0.78;
+    context.font = `${size}px system-ui, sans-serif`;
+    context.textBaseline = "middle";
+    context.lineWidth = 3;
+    context.strokeStyle = ground;
+    context.fillStyle = text;
+    if (this.pitch() > size * 3.6) {
+      this.fabric.nodes.forEach((node, index) => {
+        if (node.tier === "host") return;
+        const [x, y] = places[index]!;
+        const [labelX, labelY] = [x + this.radius(node.tier) + 4, y];
+        context.strokeText(node.name, labelX, labelY);
+        context.fillText(node.name, labelX, labelY);
+      });
+    }
+    if (this.width <= 700) return;
+    context.fillStyle = styled("--quiet");
+    for (const row of this.places.rows) {
+      const y = (14 + (this.height - 28) * row.y) * this.zoom + this.panY;
+      context.strokeText(row.name, 8, y);
+      context.fillText(row.name, 8, y);
+    }
+  }
+}
+
+const rootSize = (): number => parseFloat(getComputedStyle(document.documentElement).fontSize);
+
+/** What colours and dashes mean. */
+export function legend(live: boolean): HTMLElement {
+  const steps = h("span", { class: "scale", "aria-hidden": "true" });
+  const paint = () => steps.replaceChildren(...scale().map((colour) => {
+    const step = h("i");
+    step.style.background = colour;
+    return step;
+  }));
+  paint();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  return h(
+    "p", { class: "legend" },
+    h("span", {}, "utilisation 0 % "), steps, h("span", {}, " 100 %"),
+    h("span", {}, h("i", { class: "dash down", "aria-hidden": "true" }), " down"),
+    live && h("span", {}, h("i", { class: "dash drained", "aria-hidden": "true" }), " out of service"),
+    h("span", { class: "quiet" }, "The half of a cable near a node shows what the node sends."),
+  );
+}

@@ -1,0 +1,92 @@
+// What both sources of data give.
+
+export interface FabricNode {
+  name: string;
+  tier: "host" | "tor" | "aggregation" | "core";
+  pod: number | null;
+  position: [number, number] | null;
+}
+
+/** Links 2n and 2n + 1 are the two directions of one cable. */
+export interface Fabric {
+  spec: string;
+  nodes: FabricNode[];
+  links: { source: number[]; target: number[]; rate_bps: number[]; id?: string[] };
+}
+
+/** Utilisation of all links in one step, in per mille; `UNKNOWN` where it is not known. */
+export type Frame = ArrayLike<number>;
+
+export type LinkState = "up" | "down" | "draining" | "drained";
+
+export interface Selection {
+  kind: "node" | "link";
+  index: number;
+}
+
+/** A path that is drawn over the links. */
+export interface Way {
+  links: number[];
+  colour: number;
+}
+
+export const linkName = (fabric: Fabric, link: number): string =>
+  `${fabric.nodes[fabric.links.source[link]!]!.name} → ${fabric.nodes[fabric.links.target[link]!]!.name}`;
+
+/** Finds links by the names of their ends. */
+export class Names {
+  readonly nodes: Map<string, number>;
+  private readonly links = new Map<string, number>();
+
+  constructor(private readonly fabric: Fabric) {
+    this.nodes = new Map(fabric.nodes.map((node, index) => [node.name, index]));
+    fabric.links.source.forEach((source, link) => {
+      const key = `${source} ${fabric.links.target[link]}`;
+      if (!this.links.has(key)) this.links.set(key, link);
+    });
+  }
+
+  /** The links that join nodes one after another; those that the fabric does not have are left out. */
+  along(names: string[]): number[] {
+    const found: number[] = [];
+    for (let place = 1; place < names.length; place++) {
+      const ends = [names[place - 1]!, names[place]!].map((name) => this.nodes.get(name));
+      const link = this.links.get(ends.join(" "));
+      if (link !== undefined) found.push(link);
+    }
+    return found;
+  }
+
+  /** Nodes and cables whose names contain a word, at most `most`. */
+  find(word: string, most: number): Selection[] {
+    const found: Selection[] = [];
+    const parts = word.toLowerCase().split(/[\s,→>-]+/).filter(Boolean);
+    if (parts.length === 0) return found;
+    if (parts.length === 2) {
+      const ends = parts.map((part) => this.nodes.get(part));
+      const link = this.links.get(ends.join(" "));
+      if (link !== undefined) found.push({ kind: "link", index: link });
+    }
+    for (const [index, node] of this.fabric.nodes.entries()) {
+      if (found.length >= most) break;
+      if (node.name.toLowerCase().includes(parts[0]!)) found.push({ kind: "node", index });
+    }
+    return found;
+  }
+}
+
+/** A fetch that failed, with the words of the server. */
+export class Refused extends Error {
+  constructor(readonly status: number, detail: string) {
+    super(detail);
+  }
+}
+
+export async function ask<T>(path: string, options: RequestInit = {}): Promise<T> {
+  const answer = await fetch(path, options);
+  const body: unknown = await answer.json().catch(() => null);
+  if (answer.ok) return body as T;
+  const problem = body as { detail?: string; way_out?: string; expected?: string } | null;
+  const more = [problem?.expected && `expected ${problem.expected}`, problem?.way_out].filter(Boolean).join("; ");
+  throw new Refused(answer.status, [problem?.detail ?? `status ${answer.status}`, more].filter(Boolean).join(" – "));
+}

@@ -1,0 +1,146 @@
+// What `pathloom show` answers.
+
+import { ask, type Fabric, type Frame } from "./model";
+
+export interface SchemeFigures {
+  name: string;
+  runs: { run: number; seed: number; end_s: number | null }[];
+  throughput_mean: number | null;
+  fct_mean_s: number | null;
+  fct_p99_s: number | null;
+  fct_p99_censored: boolean | null;
+  flows: { offered: number; finished: number; unfinished: number; long_lived: number };
+  reroutes: number | null;
+  retransmits: number | null;
+}
+
+export interface About {
+  name: string;
+  fabric: string;
+  /** The traffic as a specification, and in words. */
+  spec: string;
+  traffic: string;
+  notes: string[];
+  faults: string[];
+  version: string;
+  complete: boolean;
+  series_s: number | null;
+  has_ways: boolean;
+  runs: number[];
+  schemes: SchemeFigures[];
+  /** Links that are down from each moment on. */
+  down: [number, number[]][];
+}
+
+export interface Flow {
+  flow: number;
+  src: string;
+  dst: string;
+  src_port: number;
+  dst_port: number;
+  size_bytes: number | null;
+  start_s: number | null;
+  fct_s: number | null;
+  age_s: number | null;
+  finished: boolean;
+  delivered_bytes: number;
+  throughput: number | null;
+  slowdown: number | null;
+  retransmits: number;
+  timeouts: number;
+  reordered: number;
+}
+
+export interface FlowPage {
+  total: number;
+  first: number;
+  items: Flow[];
+}
+
+export interface FlowDetail {
+  flow: Flow;
+  ways: { at_s: number; src_port: number; path: string; why: string | null }[] | null;
+  subflows: { subflow: number; src_port: number; path: string; share: number | null; delivered_bytes: number; retransmits: number }[] | null;
+  series: { at_s: number; goodput_bps: number }[] | null;
+}
+
+export interface Race {
+  finite: number;
+  finished: number;
+  fct_s: number[];
+  end_s: number[];
+  throughput: number[];
+}
+
+const CHUNK = 32;
+
+export const about = () => ask<About>("v1/result");
+export const fabric = () => ask<Fabric>("v1/fabric");
+export const race = (of: Run) => ask<Race>(`v1/race?${of.query}`);
+export const flowDetail = (of: Run, flow: number) => ask<FlowDetail>(`v1/flow?${of.query}&flow=${flow}`);
+export const flows = (of: Run, asked: Record<string, string | number>) =>
+  ask<FlowPage>(`v1/flows?${of.query}&${new URLSearchParams(Object.entries(asked).map(([k, v]) => [k, String(v)]))}`);
+
+export interface WholeRun {
+  utilisation: number[];
+  dropped_packets: number[];
+  mean_queue: number[];
+}
+
+/** One run of one scheme: its steps are fetched in pieces when they are shown. */
+export class Run {
+  times: number[] = [];
+  goodput: number[] = [];
+  whole: WholeRun | null = null;
+  onframes: () => void = () => {};
+  private readonly chunks = new Map<number, Uint16Array[] | "asked">();
+
+  constructor(readonly scheme: string, readonly run: number) {}
+
+  get query(): string {
+    return new URLSearchParams({ scheme: this.scheme, run: String(this.run) }).toString();
+  }
+
+  async load(hasSeries: boolean): Promise<void> {
+    this.whole = await ask<WholeRun>(`v1/links?${this.query}`);
+    if (!hasSeries) return;
+    const { at_s, goodput_bps } = await ask<{ at_s: number[]; goodput_bps: number[] }>(`v1/times?${this.query}`);
+    [this.times, this.goodput] = [at_s, goodput_bps];
+  }
+
+  /** The step that a time lies in; the last one after the end. */
+  stepAt(at: number): number {
+    let [low, high] = [0, this.times.length - 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.times[middle]! >= at - 1e-9) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** Utilisation at a time; the mean of the whole run without series. Null while it is on its way. */
+  frame(at: number): Frame | null {
+    if (this.times.length === 0) return this.whole?.utilisation ?? null;
+    // After its end a run sends nothing.
+    if (at > this.times[this.times.length - 1]! + 1e-9) return [];
+    const step = this.stepAt(at);
+    const chunk = Math.floor(step / CHUNK);
+    this.fetch(chunk);
+    if (step % CHUNK > CHUNK / 3 && (chunk + 1) * CHUNK < this.times.length) this.fetch(chunk + 1);
+    const known = this.chunks.get(chunk);
+    return known && known !== "asked" ? (known[step % CHUNK] ?? null) : null;
+  }
+
+  private fetch(chunk: number): void {
+    if (this.chunks.has(chunk)) return;
+    this.chunks.set(chunk, "asked");
+    ask<{ utilisation: number[][] }>(`v1/frames?${this.query}&first=${chunk * CHUNK}&count=${CHUNK}`).then(
+      ({ utilisation }) => {
+        this.chunks.set(chunk, utilisation.map((values) => Uint16Array.from(values)));
+        this.onframes();
+      },
+      () => this.chunks.delete(chunk),
+    );
+  }
+}
