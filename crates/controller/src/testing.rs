@@ -10,7 +10,7 @@ use crate::serve::{accept_tcp, hub, keep_time, look_after};
 use crate::session::Shared;
 use pathloom_control::Input;
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -194,6 +194,14 @@ impl Lab {
         let answer = self.call("GET", path, &format!("Bearer {READ}"), "");
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         answer.json()
+    }
+
+    /// The stream of events.
+    pub(crate) fn events(&self, authorization: &str) -> impl Iterator<Item = Value> {
+        let mut stream = self.connect();
+        stream.write_all(request("GET", "/v1/events", authorization, "").as_bytes()).unwrap();
+        let lines = std::io::BufReader::new(stream).lines().map_while(Result::ok);
+        lines.filter_map(|line| Some(serde_json::from_str(line.strip_prefix("data: ")?).unwrap()))
     }
 
     /// Changes something.

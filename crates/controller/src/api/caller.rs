@@ -1,6 +1,7 @@
 //! Who sends a request, as far as path assignments depend on it.
 
 use super::problem::Problem;
+use super::tokens::Role;
 use crate::assigning::owner_of;
 use crate::hub::Hub;
 use axum::http::StatusCode;
@@ -14,6 +15,15 @@ pub(super) enum Caller {
     Host(Ipv4Addr),
     /// Somebody with a token, who may act for any host.
     Token,
+}
+
+/// The token of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Bearer {
+    /// Its name in the file of tokens.
+    pub name: String,
+    /// What it may do as it was shown: as a password it only reads.
+    pub role: Role,
 }
 
 impl Caller {

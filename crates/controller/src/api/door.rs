@@ -1,6 +1,6 @@
 //! Authorisation of requests. All handlers are behind it.
 
-use super::caller::Caller;
+use super::caller::{Bearer, Caller};
 use super::problem::Problem;
 use super::rpc;
 use super::seats::{Busy, Seat};
@@ -161,7 +161,7 @@ impl Door {
         let method = request.method();
         let changes = method != Method::GET && method != Method::HEAD;
         let looks = request.uri().path().ends_with("/dry-run");
-        let (name, caller) = self.identify(peer, &request, changes, looks)?;
+        let (name, caller, role) = self.identify(peer, &request, changes, looks)?;
         let busy = seat.begin(&name)?;
         if changes && !looks && caller == Caller::Token {
             tracing::info!(%peer, name, %method, path = request.uri().path(), "the API is told to change something");
@@ -173,6 +173,7 @@ impl Door {
             Ok(Some(bytes)) => {
                 let mut request = Request::from_parts(parts, Body::from(bytes));
                 request.extensions_mut().insert(caller);
+                request.extensions_mut().insert(Bearer { name, role });
                 Ok((request, busy))
             }
             Ok(None) => {
@@ -187,21 +188,21 @@ impl Door {
         }
     }
 
-    /// Who sends a request, and the name by which its requests are counted.
+    /// The name by which the requests of a client are counted, who it is, and what it may do.
     fn identify(
         &self,
         peer: SocketAddr,
         request: &Request,
         changes: bool,
         looks: bool,
-    ) -> Result<(String, Caller), Problem> {
+    ) -> Result<(String, Caller, Role), Problem> {
         if let Admits::Hosts { tokens } = self.admits {
             if !request.headers().contains_key(header::AUTHORIZATION) {
                 let IpAddr::V4(address) = peer.ip().to_canonical() else {
                     let detail = format!("{} is no IPv4 address, which all hosts of fabrics have", peer.ip());
                     return Err(Problem::new(StatusCode::FORBIDDEN, "no host of a fabric", detail));
                 };
-                return Ok((address.to_string(), Caller::Host(address)));
+                return Ok((address.to_string(), Caller::Host(address), Role::Read));
             }
             if !tokens {
                 let detail = "nothing is encrypted here, so the token could be read on its way";
@@ -221,7 +222,8 @@ impl Door {
             let problem = Problem::new(StatusCode::FORBIDDEN, "this token may not do that", detail);
             return Err(problem.at("Authorization").expected("a token of role operate, as a bearer token"));
         }
-        Ok((name.to_owned(), Caller::Token))
+        let role = if shown == Shown::Basic { Role::Read } else { role };
+        Ok((name.to_owned(), Caller::Token, role))
     }
 }
 

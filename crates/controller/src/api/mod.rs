@@ -7,6 +7,8 @@ mod assignments;
 mod caller;
 mod document;
 mod door;
+mod live;
+mod page;
 mod parameters;
 mod predict;
 mod problem;

@@ -38,6 +38,16 @@ pub(crate) struct Why {
     pub scheme: String,
 }
 
+/// What changes of a link.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct LinkState {
+    /// As in a [`LinkRow`].
+    pub state: &'static str,
+    pub flows: u32,
+    pub load_bps: Option<u64>,
+    pub dropped_packets: u64,
+}
+
 /// A copy of the controller's state, for a dry run of another scheme.
 pub(crate) struct Fork {
     pub view: View,
@@ -108,6 +118,11 @@ impl Hub {
         Some(Page { items, next })
     }
 
+    pub(crate) fn all_switch_rows(&mut self) -> Option<Vec<SwitchRow>> {
+        let fabric = self.fabric.clone()?;
+        Some(fabric.switches().iter().filter_map(|&switch| self.switch_row(switch)).collect())
+    }
+
     pub(crate) fn switch_row(&mut self, switch: NodeId) -> Option<SwitchRow> {
         let (peer, foreign_rules) = (self.peer_of(switch), self.foreign_at(switch));
         let datapath_id = format!("{:016x}", self.dpid_of(switch)?);
@@ -138,10 +153,14 @@ impl Hub {
         Some(Page { items, next: (first + cut.limit < all).then(|| (first + cut.limit - 1).to_string()) })
     }
 
-    pub(crate) fn link_row(&mut self, link: LinkId, flows: &[u32]) -> Option<LinkRow> {
+    /// The states of up to `most` links, from a position among all of them.
+    pub(crate) fn link_states(&mut self, first: usize, most: usize, flows: &[u32]) -> Option<Vec<LinkState>> {
+        (first..flows.len().min(first + most)).map(|link| self.link_state(LinkId(link as u32), flows)).collect()
+    }
+
+    fn link_state(&mut self, link: LinkId, flows: &[u32]) -> Option<LinkState> {
         let (load_bps, dropped_packets) = (self.gauges.load_bps(link), self.gauges.dropped(link));
-        let (controller, fabric) = self.parts()?;
-        let ends = fabric.link(link);
+        let (controller, _) = self.parts()?;
         let busy = [link, link.reverse()].iter().any(|one| flows[one.index()] > 0);
         let state = match (controller.is_drained(link), controller.view().links.is_up(link)) {
             (true, _) if busy || controller.may_be_crossed(link) => "draining",
@@ -149,6 +168,13 @@ impl Hub {
             (false, true) => "up",
             (false, false) => "down",
         };
+        Some(LinkState { state, flows: flows[link.index()], load_bps, dropped_packets })
+    }
+
+    pub(crate) fn link_row(&mut self, link: LinkId, flows: &[u32]) -> Option<LinkRow> {
+        let LinkState { state, flows, load_bps, dropped_packets } = self.link_state(link, flows)?;
+        let fabric = self.fabric.clone()?;
+        let ends = fabric.link(link);
         let rate_bps = ends.settings.rate_bps;
         Some(LinkRow {
             id: link_name(&fabric, link),
@@ -157,7 +183,7 @@ impl Hub {
             to_port: ends.to_port.0,
             rate_bps,
             state,
-            flows: flows[link.index()],
+            flows,
             load_bps,
             load_share: load_bps.map(|load| load as f64 / rate_bps.max(1) as f64),
             dropped_packets,

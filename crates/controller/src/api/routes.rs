@@ -4,6 +4,8 @@ use super::ask::Asker;
 use super::assignments;
 use super::document::Everywhere;
 use super::door::Book;
+use super::live;
+use super::page;
 use super::parameters::{
     flow_name, flow_paging, paging, whole, whole_or_none, FlowInPath, FlowPaging, LinkInPath, Paging, SwitchInPath,
     MOST_INTEGER,
@@ -32,9 +34,6 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::{OpenApi, ToSchema};
 
-/// The page for people.
-const PAGE: &str = include_str!("page.html");
-
 /// Shared state of handlers.
 #[derive(Clone)]
 pub(super) struct Api {
@@ -54,7 +53,10 @@ pub(super) type Answer<T> = Result<Json<T>, Problem>;
     ),
     modifiers(&Everywhere),
     paths(
-        page,
+        page::page,
+        live::fabric,
+        live::events,
+        live::token,
         document,
         metrics,
         state,
@@ -89,7 +91,10 @@ struct Document;
 /// The whole API.
 pub(super) fn router(api: Api) -> Router {
     Router::new()
-        .route("/", get(page))
+        .merge(page::router())
+        .route("/v1/fabric", get(live::fabric))
+        .route("/v1/events", get(live::events))
+        .route("/v1/token", get(live::token))
         .route("/openapi.json", get(document))
         .route("/metrics", get(metrics))
         .route("/v1/state", get(state))
@@ -143,14 +148,6 @@ async fn no_such_method(method: axum::http::Method, uri: axum::http::Uri) -> Pro
 #[utoipa::path(get, path = "/openapi.json", responses((status = 200, content_type = "application/json", body = serde_json::Value)))]
 async fn document() -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())
-}
-
-/// A page for people: the state, switches, links and flows.
-#[utoipa::path(get, path = "/", responses((status = 200, content_type = "text/html", body = String)))]
-async fn page() -> Response {
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
-    let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, policy)];
-    (headers, PAGE).into_response()
 }
 
 /// Metrics for Prometheus, in its text format or in that of OpenMetrics, as the client accepts.
