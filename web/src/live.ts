@@ -115,6 +115,10 @@ export class Live {
   /** Takes another token, for this tab alone; an empty one forgets it. */
   useToken(token: string): void {
     this.token = token;
+    Live.keepToken(token);
+  }
+
+  static keepToken(token: string): void {
     if (token) sessionStorage.setItem(TOKEN, token);
     else sessionStorage.removeItem(TOKEN);
   }

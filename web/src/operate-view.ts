@@ -27,7 +27,7 @@ export class OperateView {
       token.value = "";
       void this.askRole();
     } }, token, h("button", {}, "Use"), h("button", { type: "button", onclick: () => (live.useToken(""), void this.askRole()) }, "Forget"));
-    const heads = ["Switch", "Session", "Ports up", "Rules", "Foreign", "RTT", "Service"].map((name) => h("th", { scope: "col" }, name));
+    const heads = ["Switch", "Session", "Ports up", "Rules", "Foreign", "RTT", "Service"].map((name, place) => h("th", { scope: "col", class: place >= 2 && place <= 5 && "number" }, name));
     this.element = h("section", { class: "operate", "aria-label": "Operate" },
       h("div", { class: "cards" },
         h("article", {}, h("h2", {}, "Controller"), this.summary),
@@ -145,7 +145,7 @@ export class OperateView {
       replace(this.prediction,
         h("p", {}, h("strong", {}, run.scheme), ` would move ${count(run.moved)} of ${count(run.flows)} long flows${run.rejected ? `, and ${run.rejected} paths could not be set up` : ""}.`, !run.settled && " It did not come to rest."),
         h("table", { class: "prediction" },
-          h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col" }, "now"), h("th", { scope: "col" }, "then"))),
+          h("thead", {}, h("tr", {}, h("td"), h("th", { scope: "col", class: "number" }, "now"), h("th", { scope: "col", class: "number" }, "then"))),
           h("tbody", {},
             row("Mean max-min rate", rate(run.now.max_min_mean_bps), rate(run.then.max_min_mean_bps)),
             row("Lowest rate", rate(run.now.max_min_least_bps), rate(run.then.max_min_least_bps)),

@@ -2,14 +2,14 @@
 
 import { byId, h, replace, tell } from "./dom";
 import { Explorer } from "./explorer";
-import { Live } from "./live";
+import { open } from "./login";
 import { LiveDetails } from "./live-details";
 import { OperateView } from "./operate-view";
 import { TimeBar } from "./time-bar";
 import { views } from "./views";
 
 export async function operate(): Promise<void> {
-  const live = await Live.open();
+  const live = await open();
   document.title = "Pathloom controller";
   const bar = new TimeBar(true);
   const view = new OperateView(live);

@@ -79,7 +79,7 @@ export class ResultDetails implements Details {
         ["Delivered", bytes(flow.delivered_bytes)],
         ...(flow.slowdown === null ? [] : [["Slowdown", flow.slowdown.toFixed(2)] as [string, string]]),
         ...(flow.throughput === null ? [] : [["Throughput", flow.throughput.toFixed(3)] as [string, string]]),
-        ["Retransmissions", `${count(flow.retransmits)}, ${count(flow.timeouts)} time-outs`],
+        ["Retransmissions", `${count(flow.retransmits)}, ${count(flow.timeouts)} time-out${flow.timeouts === 1 ? "" : "s"}`],
         ["Reordered", `${count(flow.reordered)} segments`],
       ]),
       h("h3", {}, ways.length > 1 ? "Paths" : "Path"),
@@ -110,7 +110,7 @@ export class ResultDetails implements Details {
         h("td", {}, one.src_port), h("td", {}, pathText(one.path)),
         h("td", { class: "number" }, one.share === null ? "–" : `${(one.share * 100).toFixed(0)} %`),
         h("td", { class: "number" }, one.retransmits)));
-    const heads = ["Port", "Path", "Share", "Retr."].map((name) => h("th", { scope: "col" }, name));
+    const heads = ["Port", "Path", "Share", "Retr."].map((name, place) => h("th", { scope: "col", class: place >= 2 && "number" }, name));
     return [h("h3", {}, "Subflows"), h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Subflows" }, h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)))];
   }
 
