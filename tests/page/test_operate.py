@@ -15,8 +15,6 @@ from pathloom.errors import ToolError
 from pathloom.native import program
 from pathloom.remote import Controller, find_token, make_token
 
-LINKS = 96
-
 
 class Live(NamedTuple):
     """A controller whose switches are not there."""
@@ -27,16 +25,20 @@ class Live(NamedTuple):
     asked: Controller
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     place = tmp_path_factory.mktemp("controller")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = int(one.getsockname()[1])
+    port, openflow = free_port(), free_port()
     read = make_token("looker", "read", place / "tokens").split()[-1]
     make_token("doer", "operate", place / "tokens")
     (place / "controller.toml").write_text(
-        f'fabric = {{ spec = "fat-tree:k=4,rate=10Mbps" }}\nlisten = {{ unix = "{place}/openflow" }}\n'
+        f'fabric = {{ spec = "fat-tree:k=4,rate=10Mbps" }}\nlisten = {{ address = "127.0.0.1:{openflow}" }}\n'
         f'discovery = {{ links = "off" }}\n[api]\naddress = "127.0.0.1:{port}"\ntokens = "tokens"\n',
         encoding="utf-8",
     )

@@ -71,9 +71,11 @@ impl IntoResponse for Problem {
         let json = HeaderValue::from_static("application/problem+json");
         let mut response = (status, [(header::CONTENT_TYPE, json)], body).into_response();
         if status == StatusCode::UNAUTHORIZED {
-            // Makes a browser ask for a password, which is the token.
-            let ways = HeaderValue::from_static("Bearer, Basic realm=\"Pathloom: any name, a token as password\"");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, ways);
+            // Makes a browser ask for a password, which is the token. Chromium knows one challenge in a header, so each has
+            // its own.
+            for way in ["Basic realm=\"Pathloom: any name, a token as password\"", "Bearer"] {
+                response.headers_mut().append(header::WWW_AUTHENTICATE, HeaderValue::from_static(way));
+            }
         }
         response
     }

@@ -31,7 +31,10 @@ fn nobody_is_let_in_without_a_token_and_nobody_changes_things_with_one_to_look()
     for path in ["/", "/openapi.json", "/metrics", "/v1/state", "/v1/flows", "/nowhere"] {
         let answer = lab.call("GET", path, "", "");
         assert_eq!((answer.status, answer.json()["title"].as_str()), (401, Some("no token")), "{path}");
-        assert!(answer.head.contains("www-authenticate: bearer, basic"), "{}", answer.head);
+        // Chromium asks for a password only if Basic has a header of its own.
+        for way in ["\r\nwww-authenticate: basic realm=", "\r\nwww-authenticate: bearer\r\n"] {
+            assert!(answer.head.contains(way), "{}", answer.head);
+        }
         assert!(answer.head.contains("application/problem+json") && answer.head.contains("connection: close"));
     }
     let basic = |token: &str| format!("Basic {}", data_encoding::BASE64.encode(format!("me:{token}").as_bytes()));
