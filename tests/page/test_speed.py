@@ -70,10 +70,10 @@ def cost_of_a_frame_s(page: Page, script: str) -> float:
     """Processor time of a drawn frame, of all processes of Chromium together."""
     page.evaluate(script)
     page.wait_for_timeout(1500)  # Until all steps are there.
-    draws, cpu_s, began = page.evaluate(DRAWS), chromium_cpu_s(), time.monotonic()
+    draws, cpu_s, began = int(page.evaluate(DRAWS)), chromium_cpu_s(), time.monotonic()
     while page.evaluate(DRAWS) < draws + 60 and time.monotonic() < began + 30:
         page.wait_for_timeout(100)
-    drawn = page.evaluate(DRAWS) - draws
+    drawn = int(page.evaluate(DRAWS)) - draws
     spent_s = chromium_cpu_s() - cpu_s
     page.evaluate("window.scrubbing = false")
     tell(f"{drawn / (time.monotonic() - began):.0f} frames/s, {1000 * spent_s / drawn:.1f} ms of processor time each")
