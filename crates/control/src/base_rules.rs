@@ -249,7 +249,7 @@ impl BaseRules {
         }
         for (key, rule) in missing {
             self.tables[tor.index()].others.insert(key, rule.clone());
-            cx.add_rule(tor, rule, Purpose::Base);
+            cx.add_rule(tor, rule, Purpose::Copies);
         }
         for key in surplus {
             self.tables[tor.index()].others.remove(&key);

@@ -8,7 +8,7 @@ use crate::drain::DrainError;
 use crate::durations::DurationHistogram;
 use crate::io::Target;
 use crate::reasons::Reason;
-use crate::switches::Switch;
+use crate::switches::{Purpose, Session, Switch};
 use pathloom_model::{Attachment, FiveTuple, LinkId, NodeId, PortNo};
 use pathloom_scheme::{FlowId, Needs, State, View};
 use std::net::Ipv4Addr;
@@ -91,6 +91,14 @@ impl Controller {
     /// Path assignments, their claims and connections.
     pub fn assignments(&self) -> &Assignments {
         &self.routes.assignments
+    }
+
+    /// Whether the first packets of connections from an address that has an assignment come to the controller from now on:
+    /// its ToR has confirmed the rules that copy them, or has no session, so that nothing will be confirmed.
+    pub fn sees_connections_of(&self, src: Ipv4Addr) -> bool {
+        let Some(at) = self.attachment(src) else { return true };
+        let tor = &self.context.switches[at.tor.index()];
+        tor.session != Session::Reading && tor.awaited.iter().all(|&(_, purpose)| purpose != Purpose::Copies)
     }
 
     /// Where an address is: where it was placed, where the fabric lays it out, or where a prefix was placed that it is in.

@@ -155,7 +155,7 @@ impl Controller {
             Purpose::Step { flow, number } => routes.step_confirmed(cx, flow, number),
             Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
             Purpose::Count { flow, plan } => routes.count_confirmed(flow, plan),
-            Purpose::Base => {
+            Purpose::Base | Purpose::Copies => {
                 let state = &mut cx.switches[switch.index()];
                 state.refusals = if state.reread { state.refusals } else { 0 };
             }
@@ -182,7 +182,7 @@ impl Controller {
                 Purpose::Label { label } => routes.label_refused(cx, switch, label),
                 // No message has its number.
                 Purpose::Stage { number } => self.drains.stage_confirmed(switch, number),
-                Purpose::Base => {
+                Purpose::Base | Purpose::Copies => {
                     let state = &mut cx.switches[switch.index()];
                     if !std::mem::replace(&mut state.reread, true) {
                         let wait = Nanos(READ_AGAIN.0 << state.refusals.min(6));

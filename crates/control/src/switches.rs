@@ -38,6 +38,8 @@ pub(crate) enum Purpose {
     Renewed { flow: FlowId, plan: u8 },
     /// A rule or group of no single flow.
     Base,
+    /// A rule that copies the first or last packets of an address that has an assignment.
+    Copies,
     /// The default routes of a switch, before others change theirs.
     Stage { number: u32 },
 }
@@ -45,7 +47,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// Whether something waits for the confirmation, or it just has to come some time.
     pub(crate) fn is_urgent(self) -> bool {
-        matches!(self, Purpose::Step { .. } | Purpose::Gone { .. } | Purpose::Stage { .. })
+        matches!(self, Purpose::Step { .. } | Purpose::Gone { .. } | Purpose::Stage { .. } | Purpose::Copies)
     }
 }
 

@@ -475,3 +475,32 @@ proptest! {
         applications.is_empty();
     }
 }
+
+/// Otherwise the first packet of a connection that follows at once would pass a switch that copies none.
+#[test]
+fn connections_of_an_address_are_seen_when_its_switch_has_confirmed_the_rules_that_copy_them() {
+    let mut applications = Applications::fat_tree(Needs::NOTHING);
+    let src = applications.world.flow.five_tuple.src;
+    let seen = |applications: &Applications| applications.world.network.controller.sees_connections_of(src);
+    assert!(seen(&applications), "there is nothing to wait for");
+    let Assigned { assignment, paths } = applications.assign("me", 1, PathSearch::BreadthFirst).unwrap();
+    assert!(!seen(&applications));
+    let mut waited = 0;
+    while !seen(&applications) {
+        applications.world.pass(Nanos::from_micros(100));
+        waited += 1;
+        assert!(waited < 10_000, "the switch answers barriers");
+    }
+    applications.claim("me", assignment, 2000).unwrap();
+    applications.open(2000);
+    applications.world.traffic(SECOND);
+    applications.takes(2000, &paths[0]);
+    // A switch without a session confirms nothing.
+    let tor = applications.world.tor();
+    applications.release("me", assignment).unwrap();
+    applications.close(2000, true);
+    applications.world.traffic(SECOND);
+    applications.world.network.disconnect(tor);
+    applications.assign("me", 1, PathSearch::BreadthFirst).unwrap();
+    assert!(seen(&applications));
+}

@@ -2,7 +2,7 @@
 //! (Agents of hosts send the same requests over their own connections, see [`crate::hosts`].)
 
 use crate::hosts::names;
-use crate::hub::Hub;
+use crate::hub::{Brain, Hub};
 use crate::persist::Persist;
 use crate::session::Shared;
 use pathloom_control::{
@@ -12,10 +12,12 @@ use pathloom_model::{Fabric, Path};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::{watch, Notify};
+use tokio::sync::{oneshot, watch, Notify};
 
 /// Marks the numbers of requests that are answered here. Those of agents count from 1.
 const OURS: u64 = 1 << 63;
+/// How long an assignment is not answered because a switch has not confirmed the rules by which its connections are seen.
+pub(crate) const CONFIRMATION: Duration = Duration::from_secs(1);
 /// Shortest time between two times that the state is stored because assignments changed.
 const STORE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -31,12 +33,22 @@ pub(crate) struct Assigning {
     stored: watch::Sender<u64>,
     /// Whether the state is stored at all.
     keeps: bool,
+    /// Answers that wait until switches show the controller the connections of these addresses.
+    held: Vec<(Ipv4Addr, Held)>,
+}
+
+/// What waits until the first packets of an address come to the controller.
+enum Held {
+    /// The answer to a call of the API.
+    Call(oneshot::Sender<()>),
+    /// The answer to an agent.
+    Agent(Output),
 }
 
 impl Default for Assigning {
     fn default() -> Assigning {
         let (changed, stored) = (Rc::default(), watch::channel(0).0);
-        Assigning { last: OURS, answer: None, changes: 0, changed, stored, keeps: false }
+        Assigning { last: OURS, answer: None, changes: 0, changed, stored, keeps: false, held: Vec::new() }
     }
 }
 
@@ -146,6 +158,49 @@ impl Hub {
         match self.request(|request| Input::ReleasePaths { request, owner, assignment })? {
             Output::Released { answer, .. } => Some(answer),
             _ => None,
+        }
+    }
+
+    /// Ready when a connection that the host of this address opens will be seen. Otherwise it could miss its path.
+    pub(crate) fn until_seen(&mut self, src: Ipv4Addr) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.assigning.held.push((src, Held::Call(sender)));
+        self.release_held();
+        receiver
+    }
+
+    /// Passes on the answer to an agent; an assignment is answered when its connections will be seen.
+    pub(crate) fn tell_agent(&mut self, output: Output) {
+        match output {
+            Output::Assigned { answer: Ok(ref assigned), .. } => {
+                let listed = self.assignment(assigned.assignment);
+                match listed {
+                    Some(listed) => self.assigning.held.push((listed.request.src, Held::Agent(output))),
+                    None => self.hosts.carry_out(&output),
+                }
+            }
+            _ => self.hosts.carry_out(&output),
+        }
+    }
+
+    /// Answers those whose connections will be seen by now.
+    pub(crate) fn release_held(&mut self) {
+        if self.assigning.held.is_empty() {
+            return;
+        }
+        let Brain::Fabric(controller) = &self.brain else { return };
+        let (ready, held) = std::mem::take(&mut self.assigning.held).into_iter().partition(|(src, held)| {
+            let gone = matches!(held, Held::Call(sender) if sender.is_closed());
+            gone || controller.sees_connections_of(*src)
+        });
+        self.assigning.held = held;
+        let ready: Vec<(Ipv4Addr, Held)> = ready;
+        for (_, held) in ready {
+            match held {
+                // A caller that has gone needs no answer.
+                Held::Call(sender) => drop(sender.send(())),
+                Held::Agent(output) => self.hosts.carry_out(&output),
+            }
         }
     }
 

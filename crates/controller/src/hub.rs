@@ -342,6 +342,7 @@ impl Hub {
                 _ => break,
             }
         }
+        self.release_held();
         self.say_wants();
         if self.next_timeout().is_some_and(|at| at < self.armed) {
             self.timer.notify_one();

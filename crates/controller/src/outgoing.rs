@@ -81,7 +81,7 @@ impl Hub {
             }
             Output::Assigned { request, .. } | Output::Claimed { request, .. } | Output::Released { request, .. } => {
                 if let Some(output) = self.assigning.answered(request, output) {
-                    self.hosts.carry_out(&output);
+                    self.tell_agent(output);
                 }
             }
         }

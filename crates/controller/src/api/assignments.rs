@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::queries::Cut;
 use super::routes::{body, Answer, Api};
 use super::rows::{seconds, Page};
-use crate::assigning::{switch_names, ToBeStored};
+use crate::assigning::{switch_names, ToBeStored, CONFIRMATION};
 use crate::hub::Hub;
 use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -279,13 +279,19 @@ fn refused(problem: &AssignError) -> Problem {
 }
 
 impl Api {
-    /// Assigns paths, and waits until that is stored.
+    /// Assigns paths, and waits until that is stored and the first packets of the connections will be seen.
     pub(super) async fn assign(&self, caller: Caller, request: PathRequest) -> Result<Assigned, Problem> {
         let owner = caller.acts_for(request.src)?;
-        let asked = move |hub: &mut Hub| Some((hub.assign_paths(owner, request)?, hub.assigning.to_be_stored()));
-        let (answer, stored) = self.ask(asked).await?;
+        let asked = move |hub: &mut Hub| {
+            let answer = hub.assign_paths(owner, request)?;
+            Some((answer, hub.assigning.to_be_stored(), hub.until_seen(request.src)))
+        };
+        let (answer, stored, seen) = self.ask(asked).await?;
         let assigned = answer.map_err(|problem| refused(&problem))?;
         wait_for(stored).await;
+        if tokio::time::timeout(CONFIRMATION, seen).await.is_err() {
+            tracing::warn!(%request.src, "its switch confirms no rules: its first connections may miss their paths");
+        }
         Ok(assigned)
     }
 
