@@ -162,6 +162,10 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 	$(call say,Building the controller)
 	cargo build --release --quiet --package pathloom-controller
 	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench $(BIN)/
+	$(call say,Building what gives programs paths$(comma) and the long links of the lab)
+	cargo build --release --quiet --package pathloom-preload --package pathloom-delay
+	install -m 755 target/release/pathloom-delay $(BIN)/
+	install -m 755 target/release/libpathloom_preload.so .venv/lib/
 	$(call say,Building the agent of hosts)
 	if scripts/prepare.sh hostd; then cargo build --release --quiet --package pathloom-hostd && install -m 755 target/release/pathloom-hostd $(BIN)/; else echo 'pathloom: going on without pathloom-hostd' >&2; fi
 	$(call say,Building the live switch)

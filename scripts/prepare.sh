@@ -84,6 +84,8 @@ lab)
         say "going on without tcmalloc: the lab's switches forward less"
     command -v mn >/dev/null || need_packages "Mininet, whose users are served as well" mininet
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
+    command -v globus-gridftp-server >/dev/null && command -v globus-url-copy >/dev/null ||
+        need_packages "GridFTP, whose streams get paths" globus-gridftp-server-progs globus-gass-copy-progs
     ;;
 page)
     command -v chromium >/dev/null || need_packages "Chromium, in which the page is tested" chromium fonts-dejavu-core

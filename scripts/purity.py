@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-IMPURE_CRATES = {"sim", "controller", "hostd", "switchd", "python", "testkit"}
+IMPURE_CRATES = {"sim", "controller", "hostd", "switchd", "python", "testkit", "preload", "delay"}
 """`sim` drives and writes files through wrappers; `testkit` is used by tests alone."""
 
 ARROWS = {
@@ -33,6 +33,8 @@ ARROWS = {
     "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow", "discovery"},
     "hostd": {"model"},
     "switchd": {"model", "openflow", "switching"},
+    "preload": set[str](),
+    "delay": set[str](),
     "faults": {"model", "workload", "transport", "scheme", "schemes", "control", "sim"},
     "python": {"model", "workload", "mcf", "transport", "scheme", "schemes", "control", "sim", "faults"},
     "testkit": {"model", "scheme", "schemes", "control", "openflow", "switching"},

@@ -19,7 +19,7 @@ from pathloom import _core
 from pathloom.errors import ToolError
 from pathloom.experiments.settings import LabSettings, Settings
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, hosts, links, rules, system
+from pathloom.lab import controller, delays, hosts, links, rules, system
 from pathloom.lab.agent import Agent, Transfer, count
 from pathloom.lab.blueprint import Blueprint, spread
 from pathloom.lab.faults import FaultSchedule
@@ -145,8 +145,9 @@ def test_rules_and_groups_are_written_for_ovs_ofctl() -> None:
     assert "bucket=bucket_id:1,weight:1,watch_port:4,actions=output:4" in group
 
 
-def test_a_delay_that_cannot_be_kept_is_said() -> None:
+def test_a_delay_that_cannot_be_kept_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert links.departures(Blueprint.of("x", Fabric("diamond"))) == []
+    monkeypatch.setattr(delays, "find", lambda _name: None)
     (note,) = links.departures(Blueprint.of("x", Fabric("parallel-paths:rates=10Mbps/5Mbps,delays=1ms/20ms")))
     assert "does not keep link delays: the fabric asks for up to 10 ms" in note
 
@@ -265,3 +266,30 @@ def test_a_controllers_log_that_ends_within_a_line_is_read_so_far(tmp_path: Path
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (tmp_path / controller.EVENTS).write_text(text[:-4], encoding="utf-8")
     assert controller.messages(tmp_path, since_ns=0) == 1
+
+
+def test_long_cables_are_two_pairs_with_a_forwarder_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delays, "find", lambda name: f"/bin/{name}")
+    # Half a delay for each of a path's two links: those of the first path have 0.5 ms, which is not kept.
+    blueprint = Blueprint.of("x", Fabric("parallel-paths:rates=10Mbps/5Mbps,delays=1ms/20ms"))
+    (note,) = links.departures(blueprint)
+    assert "link delays below 1 ms: the fabric asks for up to 500 µs" in note
+    long = [(one.link, other.link) for one, other in delays.cables(blueprint)]
+    assert long == [(8, 9), (10, 11)]
+    assert delays.interfaces(blueprint) == ["d8", "d9", "d10", "d11"]
+    lines = [line for _, line in links.veth_lines(blueprint)]
+    assert f"link add l8 type veth peer name d8 netns {blueprint.namespace}" in lines
+    assert f"link add l9 type veth peer name d9 netns {blueprint.namespace}" in lines
+    assert not any("peer name l9" in line or "peer name l8" in line for line in lines)
+    assert any("l4 type veth peer name l5" in line for line in lines)
+
+
+def test_a_host_may_be_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delays, "find", lambda name: f"/bin/{name}")
+    blueprint = Blueprint.of("x", Fabric("diamond:delay=5ms"))
+    host = blueprint.hosts[0]
+    (port,) = host.ports
+    assert links.departures(blueprint) == []
+    lines = [line for _, line in links.veth_lines(blueprint)]
+    own = f"link add eth0 address {port.mac} netns {host.namespace} type veth peer name d{port.link} "
+    assert any(line.startswith(own) for line in lines)

@@ -25,6 +25,7 @@ from pathloom.cli import (
     show,
     streams,
     sweep,
+    with_paths,
 )
 from pathloom.cli.encoding import as_text, is_text
 from pathloom.cli.options import show_help_if_alone
@@ -52,6 +53,7 @@ app.add_typer(lists.traffic, name="traffic")
 app.add_typer(lab.app, name="lab")
 app.add_typer(streams.app, name="streams")
 app.command("assign")(streams.assign)
+app.command("with-paths")(with_paths.with_paths)
 app.command("controller", context_settings=controller.VERBATIM)(controller.controller)
 bench.app.command("controller", context_settings=controller.VERBATIM)(controller.bench_controller)
 app.add_typer(bench.app, name="bench")

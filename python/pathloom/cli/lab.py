@@ -209,7 +209,7 @@ def execute(
     Example: pathloom lab exec h0 -- ping -c 3 h15
     """
     from pathloom import _core
-    from pathloom.lab import hostd, system
+    from pathloom.lab import hostd, management, system
     from pathloom.lab.blueprint import SWITCHES, ordinal
     from pathloom.lab.lab import Lab
 
@@ -224,6 +224,8 @@ def execute(
         raise bad_input(f"lab `{name}`: no host is called `{host}`{hint}")
     os.environ[system.MARK] = str(lab.directory)
     os.environ["OVS_RUNDIR"] = str(lab.directory / "ovs")
+    if management.is_there(lab.directory):
+        os.environ.setdefault(management.VARIABLE, management.place())
     try:
         hostd.join(lab.directory, os.getpid())
         system.enter_for_good(namespaces[host], lab.directory / "hosts")

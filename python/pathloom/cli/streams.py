@@ -15,7 +15,7 @@ from pathloom.errors import bad_input
 from pathloom.words import rate_text, time_text
 
 if TYPE_CHECKING:
-    from pathloom.streams import Route
+    from pathloom.streams import Policy, Route
 
 app = typer.Typer(
     help="Parallel TCP streams: how many of them a path can use.",
@@ -92,16 +92,13 @@ def advise(
     json: JsonOption = None,
 ) -> None:
     """Say how many streams to open, and how to spread them over the paths."""
-    from pathloom.streams import POLICIES, apportion, optimum, ratio, throughput_bps
+    from pathloom.streams import apportion, optimum, ratio, throughput_bps
 
-    if not 0 < a < math.inf:
-        raise bad_input(f"--a {a:g}: expected a number above 0, such as 0.001495")
-    known = next((known for known in POLICIES if known == policy), None)
-    if known is None:
-        raise bad_input(f"--policy `{policy}`: expected one of {', '.join(POLICIES)}")
+    check_a(a)
+    known = parse_policy(policy)
     if streams is not None and not 1 <= streams <= MOST_STREAMS:
         raise bad_input(f"--streams {streams}: expected 1 to {MOST_STREAMS}")
-    routes = [_route(text) for text in path]
+    routes = [parse_path(text) for text in path]
     shares = ratio(known, routes, a)
     usable = [optimum(a, route.rate_bps, route.latency_s) for route in routes]
     total = streams or min(sum(usable), MOST_STREAMS)
@@ -135,8 +132,25 @@ def advise(
     print(f"\n{total} streams in the ratio {':'.join(str(count) for count in counts)} ({policy})")
 
 
-def _route(text: str) -> Route:
-    """A path of `advise`: RATE,LATENCY and its shared links."""
+def check_a(a: float) -> float:
+    """Raises `PathloomError` unless it can be the `a` of the model."""
+    if not 0 < a < math.inf:
+        raise bad_input(f"--a {a:g}: expected a number above 0, such as 0.001495")
+    return a
+
+
+def parse_policy(text: str) -> Policy:
+    """A policy by its name. Raises `PathloomError`."""
+    from pathloom.streams import POLICIES
+
+    known: Policy | None = next((known for known in POLICIES if known == text), None)
+    if known is None:
+        raise bad_input(f"--policy `{text}`: expected one of {', '.join(POLICIES)}")
+    return known
+
+
+def parse_path(text: str) -> Route:
+    """A path: RATE,LATENCY and its shared links. Raises `PathloomError`."""
     from pathloom.streams import Route
     from pathloom.streams.model import parse_rate_bps
 

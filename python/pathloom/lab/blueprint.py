@@ -188,10 +188,10 @@ class Blueprint:
         return [port for port in self.switch_ports if port.namespace == namespace]
 
     @property
-    def longest_delay_ps(self) -> int:
-        """The greatest delay of any link."""
+    def shapes(self) -> list[Shape]:
+        """Of all links."""
         ends: list[SwitchPort | HostPort] = [*self.switch_ports, *(port for host in self.hosts for port in host.ports)]
-        return max(end.shape.delay_ps for end in ends)
+        return [end.shape for end in ends]
 
 
 def plan_dict(blueprint: Blueprint, fabric: Fabric) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pathloom.errors import ToolError
 from pathloom.fabrics import Fabric
-from pathloom.lab import system
+from pathloom.lab import management, system
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.switches import OpenVSwitch
 from pathloom.native import program
@@ -71,7 +71,8 @@ def write_config(
     for table, keys in words.items():
         # A text in JSON is a text in TOML.
         lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
-    lines += [f"seed = {seed}", "[discovery]", f'hosts = "{"learn" if arp == PROXY_ARP else "configured"}"', more, ""]
+    lines += [f"seed = {seed}", "[discovery]", f'hosts = "{"learn" if arp == PROXY_ARP else "configured"}"']
+    lines += [*management.table(directory), more, ""]
     (directory / "controller.toml").write_text("\n".join(lines), encoding="utf-8")
 
 

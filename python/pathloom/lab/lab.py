@@ -20,7 +20,7 @@ from typing import Any
 from pathloom import _core
 from pathloom.errors import ToolError, bad_input
 from pathloom.fabrics import Fabric
-from pathloom.lab import controller, hostd, hosts, links, program_switches, rules, system
+from pathloom.lab import controller, delays, hostd, hosts, links, management, program_switches, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
 from pathloom.lab.daemons import Daemon, slowed_down
 from pathloom.lab.hosts import HostStack
@@ -207,6 +207,7 @@ class Lab:
             called = controller.target(self.directory) if target == controller.OWN else target
             self._build(blueprint, stack, called, arp)
             if target == controller.OWN:
+                management.connect(blueprint, self.directory)
                 self.start_controller(fabric, scheme)
             elif target is None:
                 self.write_default_routes(fabric, scheme)
@@ -240,6 +241,9 @@ class Lab:
             built.result()
         for daemon in switches.daemons:
             system.batch("tc", daemon.namespace, links.switch_shape_lines(daemon.ports, stack.spared_bytes), keep)
+        system.inside(blueprint.namespace, lambda: links.turn_offloads_off(delays.interfaces(blueprint)))
+        system.batch("ip", blueprint.namespace, [f"link set {one} up" for one in delays.interfaces(blueprint)], keep)
+        delays.start(blueprint, self.directory)
         switches.widen_buffers()
         switches.keep_to([own for own, _ in shares])
 

@@ -12,8 +12,8 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from pathloom.lab import system
-from pathloom.lab.blueprint import Blueprint, Shape, SwitchPort
+from pathloom.lab import delays, system
+from pathloom.lab.blueprint import Blueprint, HostPort, Shape, SwitchPort
 from pathloom.words import time_text
 
 HOST_QUEUE_PACKETS = 1000
@@ -34,6 +34,14 @@ def veth_lines(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
     host_ends = {port.peer: (host, port) for host in blueprint.hosts for port in host.ports}
     switch_ends = {port.link: port for port in blueprint.switch_ports}
     for port in blueprint.switch_ports:
+        own = host_ends.get(port.interface)
+        if delays.is_long(port, own[1] if own is not None else switch_ends[port.link ^ 1]):
+            yield port.namespace, f"link add {port.interface} type veth {_far_peer(port, blueprint)}"
+            if own is not None:
+                host, end = own
+                line = f"link add {end.interface} address {end.mac} netns {host.namespace} type veth"
+                yield blueprint.namespace, f"{line} {_far_peer(end, blueprint)}"
+            continue
         if port.interface in host_ends:
             host, end = host_ends[port.interface]
             peer = f"{end.interface} address {end.mac} netns {host.namespace}"
@@ -43,6 +51,11 @@ def veth_lines(blueprint: Blueprint) -> Iterator[tuple[str, str]]:
         else:
             continue
         yield port.namespace, f"link add {port.interface} type veth peer name {peer}"
+
+
+def _far_peer(end: SwitchPort | HostPort, blueprint: Blueprint) -> str:
+    """The other end of the pair that a long cable begins with, where the forwarder is."""
+    return f"peer name {delays.far_end(end)} netns {blueprint.namespace}"
 
 
 def up_lines(ports: Iterable[SwitchPort]) -> Iterator[str]:
@@ -102,11 +115,13 @@ def turn_offloads_off(interfaces: Iterable[str]) -> None:
 
 def departures(blueprint: Blueprint) -> list[str]:
     """In what the links of the lab differ from those of the fabric, for the person who reads the results."""
-    longest = blueprint.longest_delay_ps
+    lost = [shape.delay_ps for shape in blueprint.shapes if not delays.is_kept(shape.delay_ps)]
+    longest = max(lost, default=0)
     if longest < LEAST_DELAY_PS:
         return []
+    which = "link delays below 1 ms" if longest < delays.LEAST_PS else "link delays"
     text = time_text(longest / 1e12)
-    return [f"the lab does not keep link delays: the fabric asks for up to {text} one way, packets arrive at once"]
+    return [f"the lab does not keep {which}: the fabric asks for up to {text} one way, packets arrive at once"]
 
 
 def counters(rows: Sequence[dict[str, object]]) -> dict[str, tuple[int, int, int, int]]:

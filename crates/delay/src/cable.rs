@@ -1,0 +1,118 @@
+//! Two interfaces, and the packets that are under way between them.
+
+use crate::interface::Interface;
+use crate::packet::MOST_BYTES;
+use std::collections::VecDeque;
+
+/// How often carriers are looked at.
+pub(crate) const CARRIER_NS: u64 = 20_000_000;
+/// Packets taken from an interface before others have their turn.
+const AT_ONCE: usize = 64;
+/// Most packets under way in one direction: more than a second of the smallest ones at 100 Mbit/s.
+const MOST: usize = 200_000;
+
+struct Way {
+    delay_ns: u64,
+    under_way: VecDeque<(u64, Box<[u8]>)>,
+}
+
+/// Which end has been set down because the other one lost its carrier.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    Both,
+    /// This end has none.
+    Lost(usize),
+}
+
+/// A cable.
+pub(crate) struct Cable {
+    ends: [Interface; 2],
+    /// From each end to the other.
+    ways: [Way; 2],
+    carrier: Carrier,
+    buffer: Box<[u8; MOST_BYTES]>,
+}
+
+/// A cable as it is named in an argument: two interfaces, and the delay from each to the other in ns.
+pub(crate) fn words(text: &str) -> Result<([&str; 2], [u64; 2]), String> {
+    let wrong = || format!("`{text}` is no cable; expected A,B,NANOSECONDS_TO_B,NANOSECONDS_TO_A");
+    let [a, b, to_b, to_a] = text.split(',').collect::<Vec<_>>()[..] else { return Err(wrong()) };
+    let number = |text: &str| text.parse::<u64>().ok().filter(|&ns| ns <= 10_000_000_000);
+    match (number(to_b), number(to_a)) {
+        (Some(to_b), Some(to_a)) if !a.is_empty() && !b.is_empty() => Ok(([a, b], [to_b, to_a])),
+        _ => Err(wrong()),
+    }
+}
+
+impl Cable {
+    pub(crate) fn parse(text: &str) -> Result<Cable, String> {
+        let (names, delays) = words(text)?;
+        let open = |name: &str| Interface::open(name).map_err(|problem| format!("{name}: {problem}"));
+        let ends = [open(names[0])?, open(names[1])?];
+        let ways = delays.map(|delay_ns| Way { delay_ns, under_way: VecDeque::new() });
+        Ok(Cable { ends, ways, carrier: Carrier::Both, buffer: Box::new([0; MOST_BYTES]) })
+    }
+
+    pub(crate) fn sockets(&self) -> [i32; 2] {
+        [self.ends[0].socket(), self.ends[1].socket()]
+    }
+
+    /// When the next packet is due.
+    pub(crate) fn due(&self) -> Option<u64> {
+        self.ways.iter().filter_map(|way| way.under_way.front().map(|&(due, _)| due)).min()
+    }
+
+    /// Takes what has arrived at both ends.
+    pub(crate) fn take(&mut self) {
+        for (end, way) in self.ends.iter().zip(&mut self.ways) {
+            for _ in 0..AT_ONCE {
+                let Some((arrived, frame)) = end.receive(&mut self.buffer) else { break };
+                if way.under_way.len() < MOST {
+                    way.under_way.push_back((arrived + way.delay_ns, frame.into()));
+                }
+            }
+        }
+    }
+
+    /// Sends what is due.
+    pub(crate) fn give(&mut self, now: u64) {
+        for (index, way) in self.ways.iter_mut().enumerate() {
+            while let Some((_, frame)) = way.under_way.front().filter(|&&(due, _)| due <= now) {
+                self.ends[1 - index].send(frame);
+                way.under_way.pop_front();
+            }
+        }
+    }
+
+    /// Lets an end be without carrier when the other one is, as a cable does.
+    pub(crate) fn pass_on_carrier(&mut self) {
+        match self.carrier {
+            Carrier::Both => {
+                if let Some(end) = (0..2).find(|&end| !self.ends[end].has_carrier()) {
+                    self.ends[1 - end].set(false);
+                    // What was under way is lost with the cable.
+                    self.ways.iter_mut().for_each(|way| way.under_way.clear());
+                    self.carrier = Carrier::Lost(end);
+                }
+            }
+            Carrier::Lost(end) if self.ends[end].has_carrier() => {
+                self.ends[1 - end].set(true);
+                self.carrier = Carrier::Both;
+            }
+            Carrier::Lost(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cable_is_two_interfaces_and_two_delays() {
+        assert_eq!(words("d10,d11,20000000,5"), Ok((["d10", "d11"], [20_000_000, 5])));
+        for wrong in ["", "a,b", "a,b,1", "a,b,1,2,3", "a,b,x,1", ",b,1,1", "a,b,-1,1", "a,b,1,99999999999"] {
+            assert!(words(wrong).is_err_and(|why| why.contains("is no cable")), "{wrong}");
+        }
+    }
+}

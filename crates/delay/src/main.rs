@@ -1,0 +1,49 @@
+//! Forwards packets between pairs of interfaces after a delay: `pathloom-delay A,B,NANOSECONDS_TO_B,NANOSECONDS_TO_A …`.
+//!
+//! It stands in for the length of a cable. Rate and queue are those of the interfaces at its ends, so it has none of its
+//! own. When an end loses its carrier, so does the other. It runs until it is killed, and prints `ready` when it forwards.
+
+#![allow(unsafe_code)] // Packet sockets and their control messages have no safe interface.
+
+mod cable;
+mod interface;
+mod packet;
+mod sleep;
+
+use cable::Cable;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(never) => match never {},
+        Err(problem) => {
+            eprintln!("pathloom-delay: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<std::convert::Infallible, String> {
+    if words.is_empty() {
+        return Err("expected cables such as d10,d11,20000000,20000000".into());
+    }
+    let mut cables = words.iter().map(|word| Cable::parse(word)).collect::<Result<Vec<_>, _>>()?;
+    sleep::prepare();
+    println!("ready");
+    let mut look = 0;
+    loop {
+        let now = sleep::now_ns();
+        if now >= look {
+            cables.iter_mut().for_each(Cable::pass_on_carrier);
+            look = now + cable::CARRIER_NS;
+        }
+        for cable in &mut cables {
+            cable.take();
+            cable.give(sleep::now_ns());
+        }
+        let due = cables.iter().filter_map(Cable::due).min().unwrap_or(u64::MAX).min(look);
+        let sockets: Vec<i32> = cables.iter().flat_map(Cable::sockets).collect();
+        sleep::until(due, &sockets).map_err(|problem| format!("poll: {problem}"))?;
+    }
+}

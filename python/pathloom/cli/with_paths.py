@@ -1,0 +1,91 @@
+"""`pathloom with-paths`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pathloom.errors import bad_input
+
+CONTROLLER = "PATHLOOM_PATHS"
+"""Environment variable with the address of the controller, for commands that do not name it."""
+MOST_PATHS = 64
+
+
+def with_paths(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="Command to run.")],
+    paths: Annotated[int, typer.Option("--paths", metavar="N", min=1, max=MOST_PATHS, help="Number of paths.")],
+    controller: Annotated[
+        str | None,
+        typer.Option("--controller", metavar="ADDRESS:PORT", help="[paths] address of it; default $PATHLOOM_PATHS."),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option("--policy", help="round-robin, single, optimal or max-flow (these two with --path).")
+    ] = "round-robin",
+    path: Annotated[
+        list[str] | None,
+        typer.Option("--path", metavar="RATE,LATENCY", help="What a path carries, in their order: 100Mbps,20ms."),
+    ] = None,
+    a: Annotated[
+        float | None, typer.Option("--a", help="Streams per Mbit/s and ms; `pathloom streams fit` measures it.")
+    ] = None,
+    search: Annotated[
+        str | None, typer.Option("--search", help="breadth-first or edge-disjoint; default: the controller's.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", metavar="FILE", help="Token of role operate, for other hosts.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say at the end how many had paths.")] = False,
+) -> int:
+    """Run a command whose TCP connections take assigned paths, one after another.
+
+    Example: pathloom with-paths --controller 10.0.0.254:8080 --paths 4 -- globus-url-copy -p 4 ftp://h1/f file:///f
+    """
+    from pathloom.streams.paths import Place
+    from pathloom.streams.with_paths import Broker, Wish, find_library, run
+
+    where = controller or os.environ.get(CONTROLLER)
+    if not where:
+        raise bad_input(f"--controller: is missing, and ${CONTROLLER} is not set; expected ADDRESS:PORT")
+    if search not in (None, "breadth-first", "edge-disjoint"):
+        raise bad_input(f"--search `{search}`: expected breadth-first or edge-disjoint")
+    wish = Wish(paths, search, _shares(policy, path or [], a))
+    broker = Broker(Place.parse(where, _token(token_file)), wish, _say)
+    code = run(command, find_library(), broker, _say)
+    if verbose:
+        _say(f"{broker.claimed} connections had a path of their own, {broker.without} had none")
+    return code
+
+
+def _shares(policy: str, paths: list[str], a: float | None) -> tuple[float, ...] | None:
+    """In which ratio connections take the paths; None for each path in turn, which the controller sees to."""
+    from pathloom.cli.streams import check_a, parse_path, parse_policy
+    from pathloom.streams import ratio
+
+    known = parse_policy(policy)
+    if known == "round-robin":
+        return None
+    if known == "single":
+        return (1.0,)
+    if not paths:
+        raise bad_input(f"--policy {policy}: needs what the paths carry; expected a --path RATE,LATENCY for each")
+    if known == "optimal" and a is None:
+        raise bad_input("--policy optimal: needs --a; `pathloom streams fit` measures it")
+    return tuple(ratio(known, [parse_path(one) for one in paths], check_a(a) if a is not None else 1.0))
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad_input(f"--token-file {file}: cannot be read: {error}") from None
+
+
+def _say(text: str) -> None:
+    print(f"pathloom: with-paths: {text}", file=sys.stderr, flush=True)

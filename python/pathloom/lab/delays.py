@@ -1,0 +1,80 @@
+"""Long links: what is sent over them arrives after their delay.
+
+A cable with a delay is two veth pairs, and `pathloom-delay` between them forwards each packet when it is due. Rate and
+queue stay those of the ends. A pair of links costs a few per cent of a processor at 10 Mbit/s, so only delays are kept
+that count beside what the machine itself takes for a hop.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from pathloom.errors import ToolError
+from pathloom.lab import system
+from pathloom.lab.blueprint import Blueprint, HostPort, SwitchPort
+from pathloom.native import find
+
+PROGRAM = "pathloom-delay"
+LEAST_PS = 1_000_000_000
+"""Delays from 1 ms on are kept."""
+
+
+def is_kept(delay_ps: int) -> bool:
+    """Whether a lab keeps a link's delay: where the program is that does it, and for long links."""
+    return delay_ps >= LEAST_PS and find(PROGRAM) is not None
+
+
+def is_long(end: SwitchPort | HostPort, other: SwitchPort | HostPort) -> bool:
+    """Whether the lab keeps the delay of a cable, in one direction or both."""
+    return is_kept(max(end.shape.delay_ps, other.shape.delay_ps))
+
+
+def far_end(end: SwitchPort | HostPort) -> str:
+    """What an end of a long cable is joined to, in the namespace of the first switches."""
+    return f"d{end.link}"
+
+
+def cables(blueprint: Blueprint) -> Iterator[tuple[SwitchPort, SwitchPort | HostPort]]:
+    """The long cables: both ends of each."""
+    switch_ends = {port.link: port for port in blueprint.switch_ports}
+    host_ends = {port.link: port for host in blueprint.hosts for port in host.ports}
+    for port in blueprint.switch_ports:
+        other = host_ends.get(port.link ^ 1) or switch_ends.get(port.link ^ 1)
+        if other is not None and (isinstance(other, HostPort) or port.link % 2 == 0) and is_long(port, other):
+            yield port, other
+
+
+def interfaces(blueprint: Blueprint) -> list[str]:
+    """What the forwarder joins, in the namespace of the first switches."""
+    return [far_end(end) for pair in cables(blueprint) for end in pair]
+
+
+def start(blueprint: Blueprint, directory: Path) -> None:
+    """Joins the ends of long cables by one forwarder, if there are any. Raises `ToolError`."""
+    pairs = list(cables(blueprint))
+    if not pairs:
+        return
+    words = [
+        f"{far_end(one)},{far_end(other)},{one.shape.delay_ps // 1000},{other.shape.delay_ps // 1000}"
+        for one, other in pairs
+    ]
+    program = find(PROGRAM)
+    assert program is not None, "long cables are laid where it is found"
+    command = [system.find_tool("ip") or "ip", "netns", "exec", blueprint.namespace, program, *words]
+    with (directory / "delay.log").open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, system.MARK: str(directory)},
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    with process.stdout as said:
+        if said.readline() != b"ready\n":
+            last = (directory / "delay.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise ToolError(f"`{PROGRAM}` did not start: {last[-1] if last else 'it said nothing'}")

@@ -1,0 +1,125 @@
+"""Path assignments over HTTP, for a program that claims paths on behalf of others."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pathloom.errors import bad_input
+
+PATIENCE_S = 2.0
+"""How long the controller may take for an answer: a connection waits for it."""
+
+
+class Away(Exception):
+    """The controller cannot be reached, or does not answer."""
+
+
+class Refused(Exception):
+    """The controller refuses a request; the text says why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        """`status` is that of HTTP."""
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a controller serves applications on hosts."""
+
+    address: str
+    port: int
+    token: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, token: str | None = None) -> Place:
+        """Reads ADDRESS:PORT. Raises `PathloomError`.
+
+        >>> Place.parse("10.0.0.254:8080").port
+        8080
+        """
+        address, _, port = text.rpartition(":")
+        if (
+            not address
+            or any(one in address for one in "/?#@ ")
+            or not port.isdecimal()
+            or not 1 <= int(port) <= 65_535
+        ):
+            raise bad_input(f"--controller `{text}`: expected ADDRESS:PORT such as 10.0.0.254:8080")
+        return cls(address.strip("[]"), int(port), token)
+
+    def __str__(self) -> str:
+        """ADDRESS:PORT."""
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+class Paths:
+    """A connection to the service, from one address of this host. It is for one thread at a time."""
+
+    def __init__(self, place: Place, source: str | None) -> None:
+        """`source`: the address for which it acts; the controller trusts the address of a connection."""
+        self._headers = {"Content-Type": "application/json"}
+        if place.token is not None:
+            self._headers["Authorization"] = f"Bearer {place.token}"
+        own = (source, 0) if source is not None else None
+        self._line = http.client.HTTPConnection(place.address, place.port, timeout=PATIENCE_S, source_address=own)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._line.close()
+
+    def assign(
+        self, src: str, dst: str, count: int, lifetime_s: int | None = None, search: str | None = None
+    ) -> Mapping[str, Any]:
+        """Paths between two hosts: the assignment, with its `id` and `paths`."""
+        asked: dict[str, Any] = {"src": src, "dst": dst, "count": count}
+        if lifetime_s is not None:
+            asked["lifetime_s"] = lifetime_s
+        if search is not None:
+            asked["search"] = search
+        return self._call("POST", "/v1/assignments", asked)
+
+    def assignment(self, assignment: int) -> Mapping[str, Any]:
+        """An assignment, with the `users` of each path."""
+        return self._call("GET", f"/v1/assignments/{assignment}")
+
+    def claim(self, assignment: int, src: str, dst: str, src_port: int, path: int | None = None) -> list[str]:
+        """Claims a path for the connection from this port: the switches on it."""
+        asked: dict[str, Any] = {"src": src, "dst": dst, "src_port": src_port}
+        if path is not None:
+            asked["path"] = path
+        return list(self._call("POST", f"/v1/assignments/{assignment}/claims", asked)["switches"])
+
+    def release(self, assignment: int) -> None:
+        """Releases an assignment; its connections keep their paths."""
+        self._call("DELETE", f"/v1/assignments/{assignment}")
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Raises `Away`, `Refused`."""
+        text = None if body is None else json.dumps(body)
+        # The controller closes connections on which nothing is asked for long.
+        for last in (self._line.sock is None, True):
+            try:
+                self._line.request(method, path, text, self._headers)
+                answer = self._line.getresponse()
+                status, content = answer.status, answer.read()
+                break
+            except (OSError, http.client.HTTPException) as error:
+                self._line.close()
+                if last:
+                    raise Away(str(error) or type(error).__name__) from None
+        try:
+            found = json.loads(content)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise Away(f"it answers {status} without JSON")
+        if status >= 500:
+            raise Away(str(found.get("detail", status)))
+        if status >= 400:
+            raise Refused(status, str(found.get("detail", status)))
+        return found

@@ -1,0 +1,250 @@
+"""`pathloom with-paths`: the TCP connections of any program get assigned paths, one after another.
+
+The program runs with a library (crates/preload) that binds each TCP socket to a source port, claims a path for it here,
+and only then lets it connect. Here is the other side: it asks the controller for paths between the two hosts when their
+first connection comes, claims one for each connection, and releases them when the program has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pathloom.errors import ToolError, bad_input
+from pathloom.streams.paths import Away, Paths, Place, Refused
+
+LIBRARY = "libpathloom_preload.so"
+DOOR = "PATHLOOM_WITH_PATHS"
+"""Environment variable with the name of the socket on which the library claims paths."""
+LIFETIME_S = 60
+"""How long the controller keeps paths that nobody uses, should this process be killed."""
+PAUSE_S = 5.0
+"""How long a controller that is away, or has no path, is not asked again. Connections do not wait for it meanwhile."""
+_LINE_BYTES = 200
+_PT_INTERP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which paths are wanted."""
+
+    count: int
+    search: str | None = None
+    shares: tuple[float, ...] | None = None
+    """In which ratio connections take the paths; each the path that the fewest have, if None."""
+
+
+@dataclass
+class Pair:
+    """Two hosts with connections between them."""
+
+    line: Paths
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    assignment: int | None = None
+    not_before: float = 0.0
+    """Time of the monotonic clock before which the controller is not asked."""
+
+
+class Broker:
+    """Claims paths for connections."""
+
+    def __init__(self, place: Place, wish: Wish, say: Callable[[str], None]) -> None:
+        self._place, self._wish, self._say = place, wish, say
+        self._lock = threading.Lock()
+        self._pairs: dict[tuple[str, str], Pair] = {}
+        self._said: set[str] = set()
+        self.claimed = 0
+        self.without = 0
+
+    def claim(self, src: str, dst: str, src_port: int) -> bool:
+        """Claims a path for a connection; says whether it has one."""
+        with self._lock:
+            if (src, dst) not in self._pairs:
+                own = None if self._place.token is not None else src
+                self._pairs[src, dst] = Pair(Paths(self._place, own))
+            pair = self._pairs[src, dst]
+        with pair.lock:
+            done = time.monotonic() >= pair.not_before and self._try(pair, src, dst, src_port)
+        with self._lock:
+            self.claimed += done
+            self.without += not done
+        return done
+
+    def _try(self, pair: Pair, src: str, dst: str, src_port: int) -> bool:
+        try:
+            self._claim(pair, src, dst, src_port)
+        except Away as error:
+            pair.not_before = time.monotonic() + PAUSE_S
+            self._warn("away", f"the controller at {self._place} does not answer ({error})")
+            return False
+        except Refused as error:
+            pair.not_before = time.monotonic() + PAUSE_S
+            self._warn(f"{src} {dst}", f"no path from {src} to {dst}: {error}")
+            return False
+        self._said.discard("away")
+        return True
+
+    def _claim(self, pair: Pair, src: str, dst: str, src_port: int) -> None:
+        """Raises `Away`, `Refused`."""
+        for last in (pair.assignment is None, True):
+            if pair.assignment is None:
+                found = pair.line.assign(src, dst, self._wish.count, LIFETIME_S, self._wish.search)
+                pair.assignment = int(found["id"])
+            try:
+                path = self._choose(pair.line.assignment(pair.assignment)) if self._wish.shares else None
+                pair.line.claim(pair.assignment, src, dst, src_port, path)
+                return
+            except Refused as error:
+                # It has expired, or the controller has been started anew without its state.
+                if error.status != 404 or last:
+                    raise
+                pair.assignment = None
+
+    def _choose(self, assignment: Mapping[str, Any]) -> int | None:
+        return next_path(self._wish.shares or (), [path["users"] for path in assignment["paths"]])
+
+    def _warn(self, about: str, text: str) -> None:
+        if about not in self._said:
+            self._said.add(about)
+            self._say(f"{text}; connections take the default routes")
+
+    def release(self) -> None:
+        """Releases all paths; what the controller does not hear expires."""
+        with self._lock:
+            pairs = list(self._pairs.values())
+        for pair in pairs:
+            with pair.lock, contextlib.suppress(Away, Refused):
+                if pair.assignment is not None:
+                    pair.line.release(pair.assignment)
+                pair.assignment = None
+                pair.line.close()
+
+
+def next_path(shares: Sequence[float], users: Sequence[int]) -> int | None:
+    """The path for one connection more, so that they come nearest to the shares (Sainte-Laguë); None without shares.
+
+    >>> next_path([1, 1, 9], [1, 1, 1]), next_path([1, 1, 9], [0, 0, 1]), next_path([1, 1], [2, 1])
+    (2, 0, 1)
+    """
+    known = [index for index in range(min(len(shares), len(users))) if shares[index] > 0]
+
+    def lack(path: int) -> float:
+        return (2 * users[path] + 1) / shares[path] if users[path] else -shares[path]
+
+    return min(known, key=lack, default=None)
+
+
+class _Claim(socketserver.StreamRequestHandler):
+    """One claim of the library: a line, and the answer."""
+
+    timeout = 5
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            words = self.rfile.readline(_LINE_BYTES).decode("ascii").split()
+            if len(words) == 4 and words[0] == "claim":
+                done = self.server.broker.claim(words[1], words[2], int(words[3]))  # type: ignore[attr-defined]
+                self.wfile.write(b"yes\n" if done else b"no\n")
+
+
+class _Door(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 1024
+
+    def __init__(self, place: str, broker: Broker) -> None:
+        self.broker = broker
+        super().__init__(place, _Claim)
+
+
+def run(command: Sequence[str], library: str, broker: Broker, say: Callable[[str], None]) -> int:
+    """Runs a command whose connections get paths; returns its exit code, 128 + the signal that ended it.
+
+    Raises `ToolError` when it cannot be started.
+    """
+    why = no_effect(command[0])
+    if why is not None:
+        say(f"`{command[0]}` {why}: this has no effect on it, and its connections take the default routes")
+    with tempfile.TemporaryDirectory(prefix="pathloom-with-paths-") as directory:
+        # Servers open connections as other users than the one that started them.
+        Path(directory).chmod(0o711)
+        place = Path(directory) / "door"
+        with _Door(str(place), broker) as door:
+            place.chmod(0o666)
+            threading.Thread(target=door.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+            try:
+                return _run(command, {DOOR: str(place), "LD_PRELOAD": _preloads(library)})
+            finally:
+                door.shutdown()
+                broker.release()
+
+
+def _preloads(library: str) -> str:
+    return " ".join([library, *os.environ.get("LD_PRELOAD", "").replace(":", " ").split()])
+
+
+def _run(command: Sequence[str], more: Mapping[str, str]) -> int:
+    try:
+        process = subprocess.Popen(list(command), env={**os.environ, **more})
+    except OSError as error:
+        raise ToolError(f"`{command[0]}` could not be started: {error.strerror}") from None
+    # Ctrl-C reaches the command by itself, as it is in the same group; other signals are passed on.
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        before[number] = signal.signal(number, lambda number, _: process.send_signal(number))
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def no_effect(command: str, depth: int = 3) -> str | None:
+    """Why a library that is preloaded has no effect on a command; None where it has, as far as the file tells."""
+    import shutil
+
+    found = shutil.which(command)
+    if found is None or depth == 0:
+        return None
+    try:
+        if Path(found).stat().st_mode & 0o6000 and os.geteuid() != 0:
+            return "runs as another user than the one who starts it"
+        with Path(found).open("rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return None
+    if head.startswith(b"#!"):
+        words = head.split(b"\n", 1)[0][2:].decode(errors="replace").split()
+        words = words[1:] if words[:1] == ["/usr/bin/env"] else words
+        return no_effect(words[0], depth - 1) if words else None
+    return "is linked statically" if _is_static(head) else None
+
+
+def _is_static(head: bytes) -> bool:
+    """Whether the head of a file is that of a 64-bit ELF program without an interpreter."""
+    if head[:5] != b"\x7fELF\x02":
+        return False
+    offset = int.from_bytes(head[32:40], "little")
+    size, count = int.from_bytes(head[54:56], "little"), int.from_bytes(head[56:58], "little")
+    kinds = [head[offset + size * index :][:4] for index in range(count)]
+    return all(len(kind) == 4 for kind in kinds) and _PT_INTERP.to_bytes(4, "little") not in kinds
+
+
+def find_library() -> str:
+    """Where the library is: beside this Python's own, or among those of the system. Raises `PathloomError`."""
+    places = [Path(sys.prefix) / "lib" / LIBRARY, Path("/usr/lib/pathloom") / LIBRARY]
+    found = next((str(place) for place in places if place.is_file()), None)
+    if found is None:
+        raise bad_input(f"{LIBRARY} is in none of {', '.join(map(str, places))}; `make build` puts it there")
+    return found

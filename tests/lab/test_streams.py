@@ -1,0 +1,191 @@
+"""Parallel streams live: connections of unmodified programs take the paths that were assigned to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from live import Live, until
+from machine import timing
+from pathloom.lab import management, system
+from pathloom.lab.blueprint import Host
+from pathloom.lab.status import link_counters
+from pathloom.streams.paths import Paths, Place
+from support import figures
+
+TOPOLOGY_A = "parallel-paths:rates=10Mbps/10Mbps/10Mbps/10Mbps,delays=1us,host_rate=100Mbps,buffer=100"
+"""The paper's, at a tenth of its rates."""
+PATHLOOM = Path(sys.executable).with_name("pathloom")
+CONNECT = """
+import socket, sys
+line = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20)
+line.sendall(b"x")
+assert line.recv(1) == b"y"
+print(line.getsockname()[1])
+if len(sys.argv) > 3:
+    sys.stdin.read()
+"""
+ANSWER = """
+import socket, threading
+door = socket.create_server(("", 7000), backlog=1000)
+def answer(one):
+    while one.recv(1):
+        one.sendall(b"y")
+while True:
+    threading.Thread(target=answer, args=(door.accept()[0],), daemon=True).start()
+"""
+
+
+@contextmanager
+def serving(name: str, spec: str, more: str = "") -> Iterator[Live]:
+    """A lab whose controller serves programs on hosts."""
+    live = Live(name, spec, "ecmp", more=more)
+    try:
+        management.connect(live.blueprint, live.lab.directory)
+        live.configure("ecmp", more=more)
+        live.launch()
+        yield live
+    finally:
+        live.end()
+
+
+def host_of(live: Live, name: str) -> Host:
+    """A host by its name."""
+    return next(host for host in live.blueprint.hosts if host.name == name)
+
+
+def start(live: Live, host: str, *command: str) -> subprocess.Popen[str]:
+    """Starts a command on a host."""
+    words = [str(PATHLOOM), "lab", "exec", host, "--name", live.lab.name, "--", *command]
+    environment = {**os.environ, system.MARK: str(live.lab.directory)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def with_paths(count: int, *command: str) -> list[str]:
+    """A command line that gives paths to the connections of a command."""
+    return [str(PATHLOOM), "with-paths", "--paths", str(count), "-v", "--", *command]
+
+
+def result(process: subprocess.Popen[str], patience_s: float = 90.0) -> tuple[str, str]:
+    """What a command printed and said, once it has ended well."""
+    printed, said = process.communicate(timeout=patience_s)
+    assert process.returncode == 0, (printed, said)
+    return printed, said
+
+
+def ask(live: Live, host: str, what: Any) -> Any:
+    """Asks the controller from a host: `what` gets a connection to the service."""
+    chosen = host_of(live, host)
+
+    def act() -> Any:
+        line = Paths(Place.parse(management.place()), chosen.ports[0].address)
+        try:
+            return what(line)
+        finally:
+            line.close()
+
+    return system.inside(chosen.namespace, act)
+
+
+def assignments(live: Live, host: str) -> list[dict[str, Any]]:
+    """The assignments of a host."""
+    return list(ask(live, host, lambda line: line._call("GET", "/v1/assignments"))["items"])
+
+
+def carried_bytes(live: Live) -> dict[int, int]:
+    """By link: bytes that the port of a switch has sent over it."""
+    counters = link_counters(live.blueprint)
+    return {port.link: counters[port.interface][0] for port in live.blueprint.switch_ports}
+
+
+def uplinks(live: Live, host: str) -> list[int]:
+    """The links that leave the ToR of a host for other switches."""
+    tor = live.links["target"][host_of(live, host).ports[0].link]
+    hosts = {one.node for one in live.blueprint.hosts}
+    links = live.links
+    return [one for one, node in enumerate(links["source"]) if node == tor and links["target"][one] not in hosts]
+
+
+def listens(live: Live, host: str, port: int) -> None:
+    """Waits until something listens on a port of a host."""
+    command = ["ip", "netns", "exec", host_of(live, host).namespace, "ss", "-Hltn", f"sport = :{port}"]
+    until(lambda: bool(system.run_tool(command).strip()), f"something listens on port {port} of {host}", 60)
+
+
+def nothing_is_left(live: Live) -> None:
+    """No assignment, and no rule of a connection."""
+    until(lambda: assignments(live, "h0") == [] and assignments(live, "h1") == [], "no assignment is left", 40)
+    until(lambda: live.rules_of("tcp") == [], "no rule is left", 40)
+
+
+def test_streams_of_an_unmodified_program_take_all_paths_and_nothing_is_left(name: str) -> None:
+    with serving(name, TOPOLOGY_A) as live:
+        rates = {}
+        for streams, paths in ((4, 1), (4, 4)):
+            server = start(live, "h1", "iperf3", "-s", "-1", "--json")
+            listens(live, "h1", 5201)
+            before = carried_bytes(live)
+            client = with_paths(paths, "iperf3", "-c", "h1", "-P", str(streams), "-t", "8", "--json")
+            printed, said = result(start(live, "h0", *client))
+            after = carried_bytes(live)
+            assert f"{streams + 1} connections had a path of their own, 0 had none" in said
+            server.communicate(timeout=30)
+            rates[paths] = json.loads(printed)["end"]["sum_received"]["bits_per_second"] / 1e6
+            shares = sorted(after[link] - before[link] for link in uplinks(live, "h0"))
+            assert sum(share > 1_000_000 for share in shares) == paths, shares
+            nothing_is_left(live)
+        figures("iperf3 -P 4", one_path_mbps=round(rates[1], 2), four_paths_mbps=round(rates[4], 2))
+        with timing():
+            assert rates[4] > 3.8 * rates[1]
+
+
+def test_the_first_connection_after_an_assignment_takes_its_path(name: str) -> None:
+    """Packets between the hosts pass before, so that the switches have cached what to do with them."""
+    with serving(name, TOPOLOGY_A, "[control]\nidle_timeout_s = 5\n") as live:
+        answers = start(live, "h1", sys.executable, "-c", ANSWER)
+        source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
+        listens(live, "h1", 7000)
+        bound = 0
+        tries = 20
+
+        def connect(line: Paths) -> bool:
+            import socket
+
+            def port() -> tuple[socket.socket, int]:
+                one = socket.socket()
+                one.settimeout(10)
+                one.bind((source, 0))
+                return one, one.getsockname()[1]
+
+            with port()[0] as plain:
+                plain.connect((target, 7000))
+                plain.sendall(b"x")
+                assert plain.recv(1) == b"y"
+                made = line.assign(source, target, 4)
+                one, number = port()
+                with one:
+                    line.claim(made["id"], source, target, number)
+                    one.connect((target, 7000))
+                    one.sendall(b"x")
+                    assert one.recv(1) == b"y"
+                    time.sleep(0.5)
+                    found = line.assignment(made["id"])["connections"]
+                line.release(made["id"])
+            return bool(found)
+
+        for _ in range(tries):
+            bound += ask(live, "h0", connect)
+            time.sleep(0.2)
+        answers.kill()
+        answers.communicate()
+        figures("first connections after an assignment", on_their_path=f"{bound} of {tries}")
+        assert bound == tries
+        nothing_is_left(live)

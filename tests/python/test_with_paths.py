@@ -1,0 +1,247 @@
+"""`pathloom with-paths`: what the library is told, and what the controller is asked."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pathloom._core import PathloomError
+from pathloom.streams.paths import Place
+from pathloom.streams.with_paths import Broker, Wish, find_library, next_path, no_effect, run
+
+PROGRAM = """
+import socket, sys
+for _ in range(int(sys.argv[2])):
+    with socket.socket() as line:
+        try:
+            line.connect(("{address}", int(sys.argv[1])))
+        except OSError:
+            pass
+        print(*line.getsockname())
+"""
+
+
+class Controller:
+    """The service of a controller, for one assignment after another of two paths."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, Any]] = []
+        self.lock = threading.Lock()
+        self.users: dict[int, Counter[int]] = {}
+        self.refusal: tuple[int, str] | None = None
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length", 0))
+                body = json.loads(self.rfile.read(length)) if length else None
+                status, content = service.serve(self.command, self.path, body)
+                text = json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.place = Place("127.0.0.1", self.server.server_port, "token")
+
+    def serve(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        """The answer to a call."""
+        with self.lock:
+            self.calls.append((method, path, body))
+            words = path.split("/")[3:]
+            if self.refusal is not None:
+                return self.refusal[0], {"detail": self.refusal[1]}
+            if method == "POST" and not words:
+                self.users[len(self.users) + 1] = Counter()
+                return 201, {"id": len(self.users)}
+            users = self.users.get(int(words[0]))
+            if users is None:
+                return 404, {"detail": "expired"}
+            if method == "GET":
+                return 200, {"paths": [{"users": users[path]} for path in range(2)]}
+            if method == "DELETE":
+                del self.users[int(words[0])]
+                return 200, {}
+            users[body.get("path", 0)] += 1
+            return 201, {"switches": ["e0", "c0", "e1"]}
+
+    def claims(self) -> list[Any]:
+        """The connections that paths were claimed for."""
+        return [body for method, path, body in self.calls if method == "POST" and path.endswith("claims")]
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    """A controller that is there."""
+    service = Controller()
+    yield service
+    service.server.shutdown()
+    service.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def address() -> str:
+    """An address of this machine that is not of the loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.fail("this machine has no route to anywhere; the test needs an address of its own")
+        return str(probe.getsockname()[0])
+
+
+def accepted(door: socket.socket, count: int) -> list[int]:
+    """The source ports of connections that were made, which are closed."""
+    door.settimeout(10)
+    ports = []
+    for _ in range(count):
+        one, peer = door.accept()
+        one.close()
+        ports.append(peer[1])
+    return ports
+
+
+def test_each_connection_is_claimed_before_it_is_opened(controller: Controller, address: str) -> None:
+    broker = Broker(controller.place, Wish(2), lambda _text: None)
+    with socket.create_server((address, 0)) as door:
+        port = door.getsockname()[1]
+        code = run(
+            [sys.executable, "-c", f"{PROGRAM.format(address=address)}\nsys.exit(7)", str(port), "3"],
+            find_library(),
+            broker,
+            print,
+        )
+        ports = accepted(door, 3)
+    assert code == 7
+    # In this order: the claim is answered before the first packet leaves.
+    assert [claim["src_port"] for claim in controller.claims()] == ports
+    assert {(claim["src"], claim["dst"]) for claim in controller.claims()} == {(address, address)}
+    assert controller.users == {}, "released when the program has ended"
+    assert (broker.claimed, broker.without) == (3, 0)
+
+
+def test_other_sockets_are_left_alone(controller: Controller, tmp_path: Path) -> None:
+    code = f"""
+import socket
+unix = socket.socket(socket.AF_UNIX)
+unix.bind({str(tmp_path / "x")!r})
+unix.listen()
+socket.socket(socket.AF_UNIX).connect({str(tmp_path / "x")!r})
+six = socket.create_server(("::1", 0), family=socket.AF_INET6)
+socket.create_connection(("::1", six.getsockname()[1]))
+near = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(("127.0.0.1", near.getsockname()[1]))
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(("192.0.2.1", 9))
+"""
+    assert run([sys.executable, "-c", code], find_library(), Broker(controller.place, Wish(2), print), print) == 0
+    assert controller.calls == []
+
+
+def test_threads_children_and_sockets_that_do_not_block_are_served(controller: Controller, address: str) -> None:
+    code = f"""
+import errno, os, select, socket, subprocess, sys, threading
+place = ("{address}", int(sys.argv[1]))
+def quick():
+    line = socket.socket()
+    line.setblocking(False)
+    assert line.connect_ex(place) in (0, errno.EINPROGRESS)
+    select.select([], [line], [], 10)
+    # Programs ask again how far it is.
+    assert line.connect_ex(place) in (0, errno.EISCONN)
+threads = [threading.Thread(target=quick) for _ in range(8)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+if os.fork() == 0:
+    quick()
+    os._exit(0)
+os.wait()
+bound = socket.socket()
+bound.bind(("{address}", 0))
+bound.connect(place)
+subprocess.run([sys.executable, "-c", "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])))",
+                place[0], str(place[1])], check=True)
+"""
+    broker = Broker(controller.place, Wish(2), print)
+    with socket.create_server((address, 0), backlog=100) as door:
+        port = door.getsockname()[1]
+        assert run([sys.executable, "-c", code, str(port)], find_library(), broker, print) == 0
+        peers = accepted(door, 11)
+    assert sorted(claim["src_port"] for claim in controller.claims()) == sorted(peers)
+
+
+def test_without_a_controller_the_program_goes_on_and_one_line_is_said(address: str) -> None:
+    said: list[str] = []
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        broker = Broker(Place("127.0.0.1", nobody.getsockname()[1], "token"), Wish(2), said.append)
+        with socket.create_server((address, 0)) as door:
+            command = [sys.executable, "-c", PROGRAM.format(address=address), str(door.getsockname()[1]), "20"]
+            start = time.monotonic()
+            assert run(command, find_library(), broker, said.append) == 0
+    assert time.monotonic() - start < 20
+    assert len(said) == 1 and "does not answer" in said[0] and "default routes" in said[0], said
+    assert (broker.claimed, broker.without) == (0, 20)
+
+
+def test_an_expired_assignment_is_asked_for_anew_and_a_refusal_is_said_once(controller: Controller) -> None:
+    said: list[str] = []
+    broker = Broker(controller.place, Wish(2), said.append)
+    assert broker.claim("10.0.0.1", "10.0.1.1", 5001)
+    controller.users.clear()
+    controller.users[99] = Counter()
+    assert broker.claim("10.0.0.1", "10.0.1.1", 5002)
+    assert [claim["src_port"] for claim in controller.claims()] == [5001, 5002, 5002]
+    broker.release()
+    controller.refusal = (404, "no host of the fabric has the address 10.9.9.9")
+    assert not any(broker.claim("10.0.0.1", "10.9.9.9", port) for port in (5003, 5004))
+    assert len(said) == 1 and "10.9.9.9" in said[0], said
+    broker.release()
+
+
+def test_connections_come_near_the_ratio_of_a_policy(controller: Controller) -> None:
+    broker = Broker(controller.place, Wish(2, shares=(1.0, 3.0)), print)
+    assert all(broker.claim("10.0.0.1", "10.0.1.1", port) for port in range(5000, 5008))
+    assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 6}
+    broker.release()
+    assert next_path((), (1, 2)) is None
+    assert next_path((1.0,), (5, 0)) == 0
+
+
+def test_programs_on_which_it_has_no_effect_are_named(tmp_path: Path) -> None:
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 0; }\n", encoding="ascii")
+    static, script = tmp_path / "static", tmp_path / "script"
+    subprocess.run(["cc", "-static", "-o", static, source], check=True)
+    script.write_text(f"#!{static}\n", encoding="ascii")
+    script.chmod(0o755)
+    assert no_effect(sys.executable) is None
+    assert no_effect("no-such-program") is None
+    for one in (static, script):
+        assert no_effect(str(one)) == "is linked statically"
+
+
+def test_where_a_controller_is_must_be_an_address_and_a_port() -> None:
+    assert Place.parse("[::1]:8080") == Place("::1", 8080)
+    for wrong in ("", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:70000", "http://10.0.0.1:80", ":80"):
+        with pytest.raises(PathloomError, match="expected ADDRESS:PORT"):
+            Place.parse(wrong)
