@@ -189,3 +189,79 @@ def test_the_first_connection_after_an_assignment_takes_its_path(name: str) -> N
         figures("first connections after an assignment", on_their_path=f"{bound} of {tries}")
         assert bound == tries
         nothing_is_left(live)
+
+
+GRID_PORT = 2811
+
+
+def grid_server(live: Live, host: str, folder: Path, paths: int | None) -> subprocess.Popen[str]:
+    """A GridFTP server on a host; what it sends takes so many paths."""
+    address = host_of(live, host).ports[0].address
+    listening = ["-p", str(GRID_PORT), "-control-interface", address, "-data-interface", address]
+    command = [
+        "env",
+        f"GLOBUS_HOSTNAME={address}",
+        "globus-gridftp-server",
+        "-aa",
+        "-anonymous-user",
+        "root",
+        "-allow-root",
+        "-home-dir",
+        str(folder),
+    ]
+    command += ["-restrict-paths", str(folder), "-no-detach", *listening]
+    one = start(live, host, *(command if paths is None else with_paths(paths, *command)))
+    listens(live, host, GRID_PORT)
+    return one
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """Ends a command that runs for ever; what it said."""
+    process.terminate()
+    return process.communicate(timeout=30)[1]
+
+
+def copied(live: Live, host: str, paths: int | None, *words: str) -> float:
+    """Seconds that an unmodified client takes for a copy over four streams."""
+    # The name of this machine is no name of a host of the lab.
+    own = f"GLOBUS_HOSTNAME={host_of(live, host).ports[0].address}"
+    command = ["env", own, "globus-url-copy", "-p", "4", "-nodcau", *words]
+    begun = time.monotonic()
+    result(start(live, host, *(command if paths is None else with_paths(paths, *command))), 200)
+    return time.monotonic() - begun
+
+
+def test_gridftp_takes_all_paths_for_get_put_and_copies_between_servers(name: str, tmp_path: Path) -> None:
+    size = 12_000_000
+    least_s = size * 8 / 1e7 * 1514 / 1448
+    """What one path takes."""
+    (tmp_path / "data").write_bytes(os.urandom(size))
+    with serving(name, TOPOLOGY_A) as live:
+        first, second = (f"ftp://{host_of(live, one).ports[0].address}:{GRID_PORT}{tmp_path}" for one in ("h0", "h1"))
+        took = {}
+        for paths in (1, 4):
+            servers = [grid_server(live, host, tmp_path, paths) for host in ("h0", "h1")]
+            # The sender of the data opens the connections: the server in a get, the client in a put.
+            for what, host, source, target in (
+                ("get", "h1", f"{first}/data", f"file://{tmp_path}/got"),
+                ("put", "h0", f"file://{tmp_path}/data", f"{second}/put"),
+                ("third-party", "h1", f"{first}/data", f"{second}/third"),
+            ):
+                before = carried_bytes(live)
+                took[what, paths] = copied(live, host, paths, source, target)
+                after = carried_bytes(live)
+                shares = [after[link] - before[link] for link in uplinks(live, "h0")]
+                assert sum(share > size / 20 for share in shares) == paths, (what, shares)
+                copy = tmp_path / target.rpartition("/")[2]
+                assert copy.read_bytes() == (tmp_path / "data").read_bytes(), what
+                copy.unlink()
+            said = [end(server) for server in servers]
+            assert all("had a path of their own, 0 had none" in one for one in said), said
+            nothing_is_left(live)
+        figures(
+            "GridFTP, 12 MB in 4 streams, s",
+            **{f"{what} over {paths}": round(s, 1) for (what, paths), s in took.items()},
+        )
+        assert all(took[what, 1] > least_s for what in ("get", "put", "third-party"))
+        with timing():
+            assert all(took[what, 1] > 2 * took[what, 4] for what in ("get", "put", "third-party")), took
