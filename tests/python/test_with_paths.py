@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pathloom._core import PathloomError
+from pathloom.cli.with_paths import _ratio
 from pathloom.streams.paths import Place
 from pathloom.streams.with_paths import Broker, Wish, find_library, next_path, no_effect, run
 
@@ -30,6 +31,13 @@ for _ in range(int(sys.argv[2])):
             pass
         print(*line.getsockname())
 """
+
+
+ROWS = [
+    {"users": 0, "rate_bps": 100e6, "available_bps": 50e6, "round_trip_s": 0.026},
+    {"users": 0, "rate_bps": 100e6, "available_bps": None, "round_trip_s": 0.120},
+]
+"""What the controller says of its two paths."""
 
 
 class Controller:
@@ -73,7 +81,7 @@ class Controller:
                 return self.refusal[0], {"detail": self.refusal[1]}
             if method == "POST" and not words:
                 self.users[len(self.users) + 1] = Counter()
-                return 201, {"id": len(self.users)}
+                return 201, {"id": len(self.users), "paths": ROWS}
             users = self.users.get(int(words[0]))
             if users is None:
                 return 404, {"detail": "expired"}
@@ -219,7 +227,7 @@ def test_an_expired_assignment_is_asked_for_anew_and_a_refusal_is_said_once(cont
 
 
 def test_connections_come_near_the_ratio_of_a_policy(controller: Controller) -> None:
-    broker = Broker(controller.place, Wish(2, shares=(1.0, 3.0)), print)
+    broker = Broker(controller.place, Wish(2, ratio=lambda _rows: (1.0, 3.0)), print)
     assert all(broker.claim("10.0.0.1", "10.0.1.1", port) for port in range(5000, 5008))
     assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 6}
     broker.release()
@@ -245,3 +253,14 @@ def test_where_a_controller_is_must_be_an_address_and_a_port() -> None:
     for wrong in ("", "10.0.0.1", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:70000", "http://10.0.0.1:80", ":80"):
         with pytest.raises(PathloomError, match="expected ADDRESS:PORT"):
             Place.parse(wrong)
+
+
+def test_the_optimal_policy_takes_what_the_controller_measures(controller: Controller) -> None:
+    # n = a B R: 0.001495 times 50 and 26 is 2, times 100 and 120 is 18.
+    broker = Broker(controller.place, Wish(2, ratio=_ratio("optimal", [], 0.001495)), print)
+    assert all(broker.claim("10.0.0.1", "10.0.1.1", port) for port in range(5000, 5020))
+    assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 18}
+    broker.release()
+    for policy, paths, a in (("optimal", [], None), ("max-flow", [], 1.0), ("best", [], 1.0), ("optimal", ["x"], 1.0)):
+        with pytest.raises(PathloomError):
+            _ratio(policy, paths, a)

@@ -20,6 +20,8 @@ pub struct Config {
     pub detection: Option<Detection>,
     /// How often the flow counters of the ToRs are read, if not as the scheme asks.
     pub poll_period: Option<Nanos>,
+    /// How often the port counters of all switches are read, if the scheme does not ask for them more often.
+    pub link_loads_every: Option<Nanos>,
     /// How flows are moved, if not as the scheme asks.
     pub migration: Option<Migration>,
     /// Whether flows share rules, if not as the scheme asks.
@@ -69,6 +71,7 @@ impl Default for Config {
             epoch: 1,
             detection: None,
             poll_period: None,
+            link_loads_every: None,
             migration: None,
             rules: None,
             poll_patience: Nanos::from_secs(1),
@@ -104,7 +107,9 @@ impl Config {
         let least = detection.nic_share().map(|_| MEASURED_PERIOD);
         let poll_period = self.poll_period.or(asked.poll_period).filter(|&period| period > Nanos::ZERO).or(least);
         let migration = self.migration.unwrap_or(asked.migration);
-        Needs { detection, poll_period, migration, rules: self.rules.unwrap_or(asked.rules), ..asked }
+        let link_loads_every = asked.link_loads_every.into_iter().chain(self.link_loads_every).min();
+        let rules = self.rules.unwrap_or(asked.rules);
+        Needs { detection, poll_period, migration, rules, link_loads_every, ..asked }
     }
 }
 

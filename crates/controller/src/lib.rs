@@ -27,6 +27,7 @@ pub mod hub;
 mod hub_tests;
 mod incoming;
 mod load;
+mod measured;
 mod metrics;
 mod newcomers;
 mod numbers;

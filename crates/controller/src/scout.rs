@@ -301,6 +301,17 @@ impl Scout {
         self.site.as_ref().is_some_and(|site| site.verifier.is_dead(Place { dpid: dpid_of(switch), port }))
     }
 
+    /// How long probes over a link took: from here to the switch that it leaves, over the link, and back here. Nothing where
+    /// the link is cabled otherwise.
+    pub(crate) fn probe_time(&self, link: LinkId) -> Option<Nanos> {
+        let site = self.site.as_ref()?;
+        let link = site.fabric.link(link);
+        let from = Place { dpid: Dpid(*site.dpids.get(&link.from)?), port: link.from_port };
+        let links = self.discovery.links();
+        let to = links.peer(from)?;
+        (site.nodes.get(&to.dpid.0) == Some(&link.to)).then(|| links.probe_time(from)).flatten()
+    }
+
     /// When to call [`Scout::timeout`].
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         self.discovery.poll_timeout()

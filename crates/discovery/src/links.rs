@@ -319,6 +319,12 @@ impl LinkDiscovery {
         self.ports.get(&place)?.link
     }
 
+    /// The shortest of the times that the last probes from a port took: from the controller to the switch, over the link and
+    /// back to the controller.
+    pub fn probe_time(&self, place: Place) -> Option<Nanos> {
+        self.ports.get(&place)?.took.iter().flatten().min().copied()
+    }
+
     /// Ports that face hosts, in ascending order.
     pub fn edges(&self) -> impl Iterator<Item = Place> + '_ {
         self.ports.iter().filter(|(_, port)| port.edge).map(|(&place, _)| place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from pathloom import _core
 from pathloom.cli import console
 from pathloom.cli.options import JsonOption, show_help_if_alone
-from pathloom.errors import bad_input
+from pathloom.errors import ToolError, bad_input
 from pathloom.words import rate_text, time_text
 
 if TYPE_CHECKING:
@@ -74,15 +75,23 @@ def fit_command(
 
 @app.command()
 def advise(
+    a: Annotated[float, typer.Option("--a", help="Streams per Mbit/s and ms; `pathloom streams fit` measures it.")],
     path: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--path",
             metavar="RATE,LATENCY",
             help="A path: 100Mbps,20ms. Links that it shares with others follow: 100Mbps,20ms,s1-s2=100Mbps.",
         ),
-    ],
-    a: Annotated[float, typer.Option("--a", help="Streams per Mbit/s and ms; `pathloom streams fit` measures it.")],
+    ] = None,
+    assignment: Annotated[
+        int | None,
+        typer.Option("--assignment", metavar="ID", help="Paths that a controller assigned and measures."),
+    ] = None,
+    controller: Annotated[
+        str | None,
+        typer.Option("--controller", metavar="ADDRESS:PORT", help="[paths] address of it; default $PATHLOOM_PATHS."),
+    ] = None,
     policy: Annotated[
         str, typer.Option("--policy", help="optimal, round-robin, single, or max-flow (over shared links).")
     ] = "optimal",
@@ -98,7 +107,9 @@ def advise(
     known = parse_policy(policy)
     if streams is not None and not 1 <= streams <= MOST_STREAMS:
         raise bad_input(f"--streams {streams}: expected 1 to {MOST_STREAMS}")
-    routes = [parse_path(text) for text in path]
+    routes = (
+        [parse_path(text) for text in path or []] if assignment is None else _assigned(assignment, controller, path)
+    )
     shares = ratio(known, routes, a)
     usable = [optimum(a, route.rate_bps, route.latency_s) for route in routes]
     total = streams or min(sum(usable), MOST_STREAMS)
@@ -130,6 +141,24 @@ def advise(
     ]
     console.table(None, ["", "rate", "latency", "streams", "can use"], texts)
     print(f"\n{total} streams in the ratio {':'.join(str(count) for count in counts)} ({policy})")
+
+
+def _assigned(assignment: int, controller: str | None, path: list[str] | None) -> list[Route]:
+    """The paths of an assignment as the controller has measured them. Raises `PathloomError`, `ToolError`."""
+    from pathloom.streams.paths import Away, Paths, Place, Refused, route
+
+    where = controller or os.environ.get("PATHLOOM_PATHS")
+    if path or not where:
+        raise bad_input("--assignment: expected --controller ADDRESS:PORT beside it, and no --path")
+    line = Paths(Place.parse(where), None)
+    try:
+        return [route(row) for row in line.assignment(assignment)["paths"]]
+    except Refused as error:
+        raise bad_input(f"--assignment {assignment}: {error}") from None
+    except Away as error:
+        raise ToolError(f"the controller at {where} does not answer ({error})") from None
+    finally:
+        line.close()
 
 
 def check_a(a: float) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +15,8 @@ from pathloom.errors import bad_input
 CONTROLLER = "PATHLOOM_PATHS"
 """Environment variable with the address of the controller, for commands that do not name it."""
 MOST_PATHS = 64
+
+Ratio = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
 
 
 def with_paths(
@@ -24,11 +27,13 @@ def with_paths(
         typer.Option("--controller", metavar="ADDRESS:PORT", help="[paths] address of it; default $PATHLOOM_PATHS."),
     ] = None,
     policy: Annotated[
-        str, typer.Option("--policy", help="round-robin, single, optimal or max-flow (these two with --path).")
+        str, typer.Option("--policy", help="round-robin, single, optimal (with --a) or max-flow (with --path).")
     ] = "round-robin",
     path: Annotated[
         list[str] | None,
-        typer.Option("--path", metavar="RATE,LATENCY", help="What a path carries, in their order: 100Mbps,20ms."),
+        typer.Option(
+            "--path", metavar="RATE,LATENCY", help="What a path carries, instead of what the controller measures."
+        ),
     ] = None,
     a: Annotated[
         float | None, typer.Option("--a", help="Streams per Mbit/s and ms; `pathloom streams fit` measures it.")
@@ -53,7 +58,7 @@ def with_paths(
         raise bad_input(f"--controller: is missing, and ${CONTROLLER} is not set; expected ADDRESS:PORT")
     if search not in (None, "breadth-first", "edge-disjoint"):
         raise bad_input(f"--search `{search}`: expected breadth-first or edge-disjoint")
-    wish = Wish(paths, search, _shares(policy, path or [], a))
+    wish = Wish(paths, search, _ratio(policy, path or [], a))
     broker = Broker(Place.parse(where, _token(token_file)), wish, _say)
     code = run(command, find_library(), broker, _say)
     if verbose:
@@ -61,21 +66,24 @@ def with_paths(
     return code
 
 
-def _shares(policy: str, paths: list[str], a: float | None) -> tuple[float, ...] | None:
+def _ratio(policy: str, paths: list[str], a: float | None) -> Ratio | None:
     """In which ratio connections take the paths; None for each path in turn, which the controller sees to."""
     from pathloom.cli.streams import check_a, parse_path, parse_policy
     from pathloom.streams import ratio
+    from pathloom.streams.paths import route
 
     known = parse_policy(policy)
     if known == "round-robin":
         return None
-    if known == "single":
-        return (1.0,)
-    if not paths:
-        raise bad_input(f"--policy {policy}: needs what the paths carry; expected a --path RATE,LATENCY for each")
+    if known == "max-flow" and not paths:
+        raise bad_input(
+            "--policy max-flow: expected a --path RATE,LATENCY for each path, with the links that they share"
+        )
     if known == "optimal" and a is None:
         raise bad_input("--policy optimal: needs --a; `pathloom streams fit` measures it")
-    return tuple(ratio(known, [parse_path(one) for one in paths], check_a(a) if a is not None else 1.0))
+    factor = 1.0 if a is None else check_a(a)
+    given = [parse_path(one) for one in paths]
+    return lambda rows: ratio(known, given or [route(row) for row in rows], factor)
 
 
 def _token(file: Path | None) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pathloom.errors import bad_input
+from pathloom.streams.policies import Route
 
 PATIENCE_S = 2.0
 """How long the controller may take for an answer: a connection waits for it."""
@@ -55,6 +56,14 @@ class Place:
     def __str__(self) -> str:
         """ADDRESS:PORT."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def route(row: Mapping[str, Any]) -> Route:
+    """A path as the controller has measured it: what others leave of its rate, and its round trip."""
+    available = row["available_bps"]
+    rate_bps = row["rate_bps"] if available is None else available
+    # A path that is full still carries something.
+    return Route(max(float(rate_bps), 1.0), float(row["round_trip_s"]))
 
 
 class Paths:

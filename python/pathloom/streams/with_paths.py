@@ -41,8 +41,9 @@ class Wish:
 
     count: int
     search: str | None = None
-    shares: tuple[float, ...] | None = None
-    """In which ratio connections take the paths; each the path that the fewest have, if None."""
+    ratio: Callable[[Sequence[Mapping[str, Any]]], Sequence[float]] | None = None
+    """In which ratio connections take the paths, by what the controller says of them; each the path that the fewest
+    have, if None."""
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Pair:
     line: Paths
     lock: threading.Lock = field(default_factory=threading.Lock)
     assignment: int | None = None
+    shares: Sequence[float] = ()
     not_before: float = 0.0
     """Time of the monotonic clock before which the controller is not asked."""
 
@@ -101,8 +103,10 @@ class Broker:
             if pair.assignment is None:
                 found = pair.line.assign(src, dst, self._wish.count, LIFETIME_S, self._wish.search)
                 pair.assignment = int(found["id"])
+                # What is free is asked now: later, the connections themselves use it.
+                pair.shares = self._wish.ratio(found["paths"]) if self._wish.ratio is not None else ()
             try:
-                path = self._choose(pair.line.assignment(pair.assignment)) if self._wish.shares else None
+                path = self._choose(pair) if pair.shares else None
                 pair.line.claim(pair.assignment, src, dst, src_port, path)
                 return
             except Refused as error:
@@ -111,8 +115,10 @@ class Broker:
                     raise
                 pair.assignment = None
 
-    def _choose(self, assignment: Mapping[str, Any]) -> int | None:
-        return next_path(self._wish.shares or (), [path["users"] for path in assignment["paths"]])
+    def _choose(self, pair: Pair) -> int | None:
+        assert pair.assignment is not None
+        rows = pair.line.assignment(pair.assignment)["paths"]
+        return next_path(pair.shares, [row["users"] for row in rows])
 
     def _warn(self, about: str, text: str) -> None:
         if about not in self._said:

@@ -95,6 +95,15 @@ pub(super) struct AssignedPathRow {
     switches: Vec<String>,
     /// Claims and connections that have it.
     users: u32,
+    /// Rate of its slowest link, in b/s, the links of both hosts included.
+    rate_bps: u64,
+    /// What the connections of all leave of its links, in b/s, by the counters of ports; none where they were not read.
+    available_bps: Option<u64>,
+    /// Round trip between both hosts, in seconds, by timed probes over the links between switches. The delays of other links
+    /// are those of the fabric.
+    round_trip_s: f64,
+    /// Whether all links between switches were measured by probes. For others the delay of the fabric counts.
+    round_trip_measured: bool,
 }
 
 /// An assignment.
@@ -121,10 +130,20 @@ pub(super) struct AssignmentRow {
 }
 
 impl AssignmentRow {
-    fn new(fabric: &Fabric, listed: Listed) -> AssignmentRow {
+    fn new(hub: &mut Hub, fabric: &Fabric, listed: Listed) -> AssignmentRow {
         let Listed { id, request, paths, waiting, connections, until, released, .. } = listed;
-        let path = |(path, users)| AssignedPathRow { switches: switch_names(fabric, &path), users };
         let PathRequest { src, dst, count: asked, search, .. } = request;
+        let path = |(path, users)| {
+            let measured = hub.measured(src, dst, &path);
+            AssignedPathRow {
+                switches: switch_names(fabric, &path),
+                users,
+                rate_bps: measured.map_or(0, |measured| measured.rate_bps),
+                available_bps: measured.and_then(|measured| measured.available_bps),
+                round_trip_s: measured.map_or(0.0, |measured| measured.round_trip.0 as f64 / 1e9),
+                round_trip_measured: measured.is_some_and(|measured| measured.is_timed),
+            }
+        };
         let (search, expires_s) = (search.into(), until.map(seconds));
         let paths = paths.into_iter().map(path).collect();
         AssignmentRow { id: id.0, src, dst, search, asked, paths, waiting, connections, expires_s, released }
@@ -181,8 +200,10 @@ pub(super) async fn assignments(
         let fabric = hub.fabric.clone()?;
         let owner = caller.sees();
         let mut listed = hub.assignments()?.list(after, owner.as_ref());
-        let items: Vec<_> = listed.by_ref().take(limit).map(|one| AssignmentRow::new(&fabric, one)).collect();
-        let next = items.last().filter(|_| listed.next().is_some()).map(|row| row.id.to_string());
+        let shown: Vec<Listed> = listed.by_ref().take(limit).collect();
+        let next = shown.last().filter(|_| listed.next().is_some()).map(|one| one.id.to_string());
+        drop(listed);
+        let items = shown.into_iter().map(|one| AssignmentRow::new(hub, &fabric, one)).collect();
         Some(Page { items, next })
     };
     api.ask(rows).await.map(Json)
@@ -205,7 +226,7 @@ fn row(hub: &mut Hub, caller: Caller, id: AssignmentId) -> Result<AssignmentRow,
         return Err(refused(&AssignError::NotYours(id)));
     }
     let fabric = hub.fabric.clone().ok_or_else(|| Problem::unknown("this controller has no fabric"))?;
-    Ok(AssignmentRow::new(&fabric, listed))
+    Ok(AssignmentRow::new(hub, &fabric, listed))
 }
 
 /// Assigns paths between two hosts to an application.

@@ -5,6 +5,7 @@ use super::{LinkDiscovery, LinkLoss, LinkOutput, Timer};
 use crate::alarm::Trouble;
 use crate::lldp::{parse, Probe, Received};
 use crate::Place;
+use pathloom_model::Nanos;
 
 impl LinkDiscovery {
     pub(super) fn frame(&mut self, at: Place, frame: &[u8]) {
@@ -38,7 +39,7 @@ impl LinkDiscovery {
         if elsewhere {
             return self.alarm(at, Trouble::Contradiction { from });
         }
-        self.note_heard(from, at);
+        self.note_heard(from, at, self.now.saturating_sub(probe.sent));
         if known {
             self.rest(from);
         } else if other_way {
@@ -48,13 +49,15 @@ impl LinkDiscovery {
         }
     }
 
-    fn note_heard(&mut self, from: Place, at: Place) {
+    fn note_heard(&mut self, from: Place, at: Place, took: Nanos) {
         let now = self.now;
         if let Some(receiver) = self.ports.get_mut(&at) {
             receiver.last_in = Some(now);
         }
         let Some(sender) = self.ports.get_mut(&from) else { return };
         sender.unheard = 0;
+        sender.took.rotate_right(1);
+        sender.took[0] = Some(took);
         if sender.heard.replace(Heard { at, last: now }).is_none() {
             self.timers.set(Timer::Check(from), now.saturating_add(self.settings.window()));
         }

@@ -13,6 +13,8 @@ const HIGHEST_PORT: u32 = 0xffff_ff00;
 const MOST_PORTS: usize = 4096;
 /// Maximum number of probes of a port under way.
 pub(super) const IN_FLIGHT: usize = 8;
+/// Probes of a port whose times are kept. The shortest counts: the others waited somewhere.
+pub(super) const TIMED: usize = 8;
 
 /// A switch.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,8 @@ pub(super) struct Port {
     /// Time to wait after the next probe.
     pub(super) gap: Nanos,
     pub(super) heard: Option<Heard>,
+    /// How long its last probes took, to the controller and back, the latest first.
+    pub(super) took: [Option<Nanos>; TIMED],
     /// When a probe of another port last arrived here.
     pub(super) last_in: Option<Nanos>,
     pub(super) link: Option<Place>,
@@ -176,6 +180,7 @@ impl LinkDiscovery {
             unheard_since: self.now,
             gap: self.settings.first_gap,
             heard: None,
+            took: [None; TIMED],
             last_in: None,
             link: None,
             was_link: false,
@@ -224,7 +229,7 @@ impl LinkDiscovery {
         let before = port.heard.take().map(|heard| heard.at);
         (port.up, port.held, port.host, port.was_link, port.last_in) = (false, false, false, false, None);
         // Probes under way, and arrivals from the other end, belong to the time before.
-        port.sent = [None; IN_FLIGHT];
+        (port.sent, port.took) = ([None; IN_FLIGHT], [None; TIMED]);
         if let Some(other) = before.and_then(|at| self.ports.get_mut(&at)) {
             other.heard = other.heard.filter(|heard| heard.at != place);
             other.last_in = None;

@@ -1,0 +1,75 @@
+//! What a path can carry and how long it is: by the counters of ports and by timed probes, as far as there are any, and by the
+//! fabric's own rates and delays otherwise.
+
+use crate::hub::Hub;
+use pathloom_model::{LinkId, Nanos, Path};
+use std::net::Ipv4Addr;
+
+/// How often ports are read where nothing asks for it more often, once programs on hosts can ask for paths.
+pub(crate) const PERIOD: Nanos = Nanos::from_secs(2);
+
+/// A path, measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Measured {
+    /// Rate of its slowest link, in b/s, the links of both hosts included.
+    pub rate_bps: u64,
+    /// What others leave of it, in b/s: the least over its links of rate less load. `None` where a counter was not read.
+    pub available_bps: Option<u64>,
+    /// Round trip between both hosts.
+    pub round_trip: Nanos,
+    /// Whether the delays of all its links between switches were measured.
+    pub is_timed: bool,
+}
+
+/// What a link takes of the time of a probe over it: the message to its first switch, and the one from its last, each take
+/// half a round trip of the control channel.
+pub(crate) fn link_delay(probe: Nanos, (from, to): (Nanos, Nanos)) -> Nanos {
+    probe.saturating_sub(Nanos((from.0 + to.0) / 2))
+}
+
+impl Hub {
+    /// Measures a path between two addresses. `None` if no fabric is controlled, or an address is not on it.
+    pub(crate) fn measured(&mut self, src: Ipv4Addr, dst: Ipv4Addr, path: &Path) -> Option<Measured> {
+        let fabric = self.fabric.clone()?;
+        let Hub { brain, scout, .. } = self;
+        let crate::hub::Brain::Fabric(controller) = brain else { return None };
+        let (from, to) = (controller.attachment(src)?, controller.attachment(dst)?);
+        let view = controller.view();
+        let access = [from.uplink, to.uplink.reverse()];
+        let all = || path.links().iter().copied().chain(access);
+        let rate = |link: LinkId| fabric.link(link).settings.rate_bps;
+        let left = |link: LinkId| Some(rate(link).saturating_sub(view.link_load_bps[link.index()].get()?));
+        let configured = |link: LinkId| Nanos(fabric.link(link).settings.delay_ps / 1000);
+        let timed = |link: LinkId| {
+            let ends = (fabric.link(link).from, fabric.link(link).to);
+            let rtts = (view.switch_rtt[ends.0.index()]?, view.switch_rtt[ends.1.index()]?);
+            Some(link_delay(scout.as_ref()?.probe_time(link)?, rtts))
+        };
+        let both_ways = |link: LinkId| [link, link.reverse()];
+        let round_trip =
+            path.links().iter().copied().flat_map(both_ways).map(|link| timed(link).unwrap_or(configured(link)));
+        let outside = access.into_iter().flat_map(both_ways).map(configured);
+        Some(Measured {
+            rate_bps: all().map(rate).min().unwrap_or(0),
+            available_bps: all().map(left).try_fold(u64::MAX, |least, left| Some(least.min(left?))),
+            round_trip: Nanos(round_trip.chain(outside).map(|time| time.0).sum()),
+            is_timed: path.links().iter().copied().flat_map(both_ways).all(|link| timed(link).is_some()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_takes_what_the_control_channel_does_not() {
+        let ms = Nanos::from_millis;
+        assert_eq!(link_delay(ms(12), (ms(2), ms(4))), ms(9));
+        assert_eq!(
+            link_delay(ms(2), (ms(2), ms(4))),
+            Nanos::ZERO,
+            "the control channel was slower when it was measured"
+        );
+    }
+}
