@@ -105,7 +105,7 @@ def test_a_cable_without_carrier_at_one_end_has_none_at_the_other(name: str) -> 
         assert times_ms(first, second, "10.9.0.2")[0] >= DELAY_MS
 
 
-def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str, tmp_path: Path) -> None:
+def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str) -> None:
     lab = Lab(name)
     said: list[str] = []
     blueprint = lab.up(Fabric("parallel-paths:rates=10Mbps,delays=20ms,buffer=100,host_rate=100Mbps"), say=said.append)
@@ -127,7 +127,7 @@ def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str, 
     mbps = done["end"]["sum_received"]["bits_per_second"] / 1e6
     figures("10 Mbit/s over 20 ms, Mbit/s", received=round(mbps, 3), payload=round(10 * 1448 / 1514, 3))
     with timing():
-        assert there[PROBES // 2] < DELAY_MS + 0.3
+        assert there[0] < DELAY_MS + 1
         assert mbps == pytest.approx(10 * 1448 / 1514, rel=0.01)
     forwarders = [one for one in system.processes_of(lab.directory, lab.prefix) if delays.PROGRAM in command_of(one)]
     assert len(forwarders) == 1

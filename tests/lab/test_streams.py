@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from live import Live, until
 from machine import timing
@@ -157,8 +162,6 @@ def test_the_first_connection_after_an_assignment_takes_its_path(name: str) -> N
         tries = 20
 
         def connect(line: Paths) -> bool:
-            import socket
-
             def port() -> tuple[socket.socket, int]:
                 one = socket.socket()
                 one.settimeout(10)
@@ -265,3 +268,93 @@ def test_gridftp_takes_all_paths_for_get_put_and_copies_between_servers(name: st
         assert all(took[what, 1] > least_s for what in ("get", "put", "third-party"))
         with timing():
             assert all(took[what, 1] > 2 * took[what, 4] for what in ("get", "put", "third-party")), took
+
+
+def connections(live: Live, node: int) -> dict[int, int]:
+    """By source port: bytes of the connections of GridFTP's data that a switch has counted."""
+    rule = re.compile(r"n_bytes=(\d+),.*\btcp,.*tp_src=(\d+),tp_dst=(\d+)")
+    found: dict[int, int] = {}
+    for line in live.switches.dump("dump-flows")[node]:
+        if (match := rule.search(line)) and str(GRID_PORT) not in (match[2], match[3]):
+            found[int(match[2])] = max(found.get(int(match[2]), 0), int(match[1]))
+    return found
+
+
+@pytest.mark.long
+def test_four_paths_are_worth_four_and_each_stream_fills_its_own(name: str, tmp_path: Path) -> None:
+    """Table 1 and Fig. 7 of the paper at a tenth of the rates: 107 MB over links of 10 Mbit/s."""
+    size = 2**30 // 10
+    (tmp_path / "data").write_bytes(os.urandom(1 << 20) * (size >> 20))
+    size = (size >> 20) << 20
+    took, rates = {}, []
+    with serving(name, TOPOLOGY_A) as live:
+        address = host_of(live, "h0").ports[0].address
+        last = host_of(live, "h1").ports[0].link ^ 1
+        tor = live.links["source"][uplinks(live, "h0")[0]]
+        for paths in (1, 4):
+            server = grid_server(live, "h0", tmp_path, paths)
+            before = carried_bytes(live)[last]
+            words = [f"ftp://{address}:{GRID_PORT}{tmp_path}/data", f"file://{tmp_path}/got"]
+            own = f"GLOBUS_HOSTNAME={host_of(live, 'h1').ports[0].address}"
+            client = start(live, "h1", "env", own, "globus-url-copy", "-p", "4", "-nodcau", *words)
+            begun = ended = 0.0
+            samples: list[tuple[float, dict[int, int]]] = []
+            while client.poll() is None:
+                now, done = time.monotonic(), carried_bytes(live)[last] - before
+                # The time of the data, without that of the programs' start.
+                begun = begun or (now if done > size / 100 else 0.0)
+                ended = ended or (now if done > size * 0.99 else 0.0)
+                samples.append((now, connections(live, tor)))
+                time.sleep(0.25)
+            result(client)
+            took[paths] = ended - begun
+            (early, first), (late, second) = samples[len(samples) // 3], samples[len(samples) * 2 // 3]
+            shared = sorted(set(first) & set(second))
+            rates = [(second[port] - first[port]) * 8 / 1e6 / (late - early) for port in shared]
+            end(server)
+            (tmp_path / "got").unlink()
+            nothing_is_left(live)
+            shown = sorted(round(one, 2) for one in rates)
+            figures(f"GridFTP, 107 MB, 4 streams, {paths} paths", s=round(took[paths], 1), streams_mbps=shown)
+    figures("GridFTP over 4 paths against one", speed_up=round(took[1] / took[4], 2), published=3.87)
+    with timing():
+        assert took[1] > 3.8 * took[4]
+        assert len([one for one in rates if 9 < one < 10.2]) == 4, rates
+
+
+def test_whatever_a_program_does_its_paths_return(name: str) -> None:
+    """It dies, connects from another port, opens fewer connections than it claimed paths for, or never releases."""
+    more = "[control]\nidle_timeout_s = 3\n[control.assignments]\nclaim_timeout = 3_000_000_000\n"
+    with serving(name, TOPOLOGY_A, more) as live:
+        answers = start(live, "h1", sys.executable, "-c", ANSWER)
+        listens(live, "h1", 7000)
+        source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
+
+        def claim(line: Paths) -> None:
+            made = line.assign(source, target, 4, lifetime_s=2)
+            for port in range(6000, 6040):
+                line.claim(made["id"], source, target, port)
+            # Its connection comes from another port, and it never releases.
+            with socket.socket() as other:
+                other.bind((source, 0))
+                other.connect((target, 7000))
+                other.sendall(b"x")
+                assert other.recv(1) == b"y"
+
+        ask(live, "h0", claim)
+        assert assignments(live, "h0") != []
+        nothing_is_left(live)
+        # A program that is killed with its connections open, and `with-paths` killed beside it.
+        for victims in (1, 2):
+            process = start(live, "h0", *with_paths(4, sys.executable, "-c", CONNECT, target, "7000", "stay"))
+            until(lambda: any(one["connections"] for one in assignments(live, "h0")), "its connection has a path", 60)
+            children = system.run_tool(["pgrep", "-P", str(process.pid)]).split()
+            for victim in [*children, str(process.pid)][:victims]:
+                os.kill(int(victim), signal.SIGKILL)
+            process.communicate(timeout=60)
+            if victims == 2:
+                # Nobody releases it: it expires 60 s after its last use.
+                until(lambda: assignments(live, "h0") == [], "the assignment has expired", 90)
+            nothing_is_left(live)
+        answers.kill()
+        answers.communicate()
