@@ -274,7 +274,8 @@ def connections(live: Live, node: int) -> dict[int, int]:
     """By source port: bytes of the connections of GridFTP's data that a switch has counted."""
     rule = re.compile(r"n_bytes=(\d+),.*\btcp,.*tp_src=(\d+),tp_dst=(\d+)")
     found: dict[int, int] = {}
-    for line in live.switches.dump("dump-flows")[node]:
+    bridge = next(switch.bridge for switch in live.blueprint.switches if switch.node == node)
+    for line in live.switches.daemon_of(bridge).ofctl("dump-flows", bridge).splitlines():
         if (match := rule.search(line)) and str(GRID_PORT) not in (match[2], match[3]):
             found[int(match[2])] = max(found.get(int(match[2]), 0), int(match[1]))
     return found
@@ -358,3 +359,27 @@ def test_whatever_a_program_does_its_paths_return(name: str) -> None:
             nothing_is_left(live)
         answers.kill()
         answers.communicate()
+
+
+def test_the_controller_measures_what_paths_carry_and_how_long_they_are(name: str) -> None:
+    spec = "parallel-paths:rates=10Mbps/5Mbps,delays=20ms/60ms,buffer=100,host_rate=100Mbps"
+    with serving(name, spec) as live:
+        source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
+        made = ask(live, "h0", lambda line: line.assign(source, target, 2))
+
+        def rows() -> list[dict[str, Any]]:
+            return list(ask(live, "h0", lambda line: line.assignment(made["id"]))["paths"])
+
+        ready = "all links have been probed, and the counters read twice"
+        until(lambda: all(row["round_trip_measured"] and row["available_bps"] is not None for row in rows()), ready, 60)
+        time.sleep(10)  # The first probes go out while much else is done.
+        found = rows()
+        assert [row["rate_bps"] for row in found] == [10_000_000, 5_000_000]
+        assert all(row["available_bps"] <= row["rate_bps"] for row in found)
+        figures("round trips of 40 and 120 ms, ms", measured=[round(row["round_trip_s"] * 1e3, 2) for row in found])
+        command = [str(PATHLOOM), "streams", "advise", "--assignment", str(made["id"]), "--a", "0.02", "--json", "-"]
+        advice = json.loads(result(start(live, "h0", *command))[0])
+        assert [row["streams"] for row in advice["paths"]] == [8, 12]
+        with timing():
+            assert [row["round_trip_s"] for row in found] == pytest.approx([0.040, 0.120], abs=0.001)
+            assert [row["available_bps"] for row in found] == pytest.approx([10e6, 5e6], rel=0.01)
