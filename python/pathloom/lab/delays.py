@@ -20,6 +20,8 @@ from pathloom.native import find
 PROGRAM = "pathloom-delay"
 LEAST_PS = 1_000_000_000
 """Delays from 1 ms on are kept."""
+_started: list[subprocess.Popen[bytes]] = []
+"""Forwarders that this process has started. They are asked for their exit codes when the next one is started."""
 
 
 def is_kept(delay_ps: int) -> bool:
@@ -73,6 +75,7 @@ def start(blueprint: Blueprint, directory: Path) -> None:
             env={**os.environ, system.MARK: str(directory)},
             start_new_session=True,
         )
+    _started[:] = [*(one for one in _started if one.poll() is None), process]
     assert process.stdout is not None
     with process.stdout as said:
         if said.readline() != b"ready\n":
