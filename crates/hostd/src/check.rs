@@ -1,6 +1,7 @@
 //! `pathloom-hostd check`: what this machine permits.
 
 use crate::bpf::{clean, Bpf, Setup};
+use crate::mptcp::link::Link;
 use crate::namespaces::Namespace;
 use crate::sockets::SocketList;
 use std::fs;
@@ -23,6 +24,7 @@ pub fn check(cgroup: &Path, bpf_fs: &Path) -> Vec<Finding> {
     note("root", if is_root() { Ok(String::new()) } else { Err("run it as root".into()) });
     note("cgroup version 2", filesystem(cgroup, "cgroup2", "mount -t cgroup2 none"));
     note("BPF file system", filesystem(bpf_fs, "bpf", "mount -t bpf none"));
+    note("MPTCP: subflows", Namespace::open(None).map_err(|why| why.to_string()).and_then(|own| try_mptcp(&own)));
     note("BPF: detection, labels, paces and holds", try_bpf(cgroup, bpf_fs));
     let list = Namespace::open(None).and_then(|own| SocketList::open(&own)).and_then(|list| list.read());
     note(
@@ -33,6 +35,10 @@ pub fn check(cgroup: &Path, bpf_fs: &Path) -> Vec<Finding> {
         },
     );
     findings
+}
+
+fn try_mptcp(own: &Namespace) -> Result<String, String> {
+    Link::open(own).map(|_| String::new())
 }
 
 #[allow(unsafe_code)]

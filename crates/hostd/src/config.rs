@@ -1,5 +1,6 @@
 //! The configuration file (TOML). docs/hostd.example.toml has every setting with its default.
 
+use crate::mptcp::manager::{Pairs, MOST_SUBFLOWS};
 use serde::Deserialize;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,6 +23,9 @@ pub struct Config {
     /// The door for programs that announce their own transfers.
     #[serde(default)]
     pub programs: Programs,
+    /// The subflows of MPTCP connections; not managed if it is not set.
+    #[serde(default)]
+    pub mptcp: Option<Mptcp>,
 }
 
 /// Where the controller is, and how the agent identifies itself.
@@ -125,6 +129,22 @@ pub struct Programs {
     pub unix: Option<PathBuf>,
 }
 
+/// Which subflows MPTCP connections have.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mptcp {
+    /// Subflows per pair of addresses.
+    pub subflows: u32,
+    /// Over which pairs.
+    pub manager: Pairs,
+}
+
+impl Default for Mptcp {
+    fn default() -> Mptcp {
+        Mptcp { subflows: 4, manager: Pairs::Ndiffports }
+    }
+}
+
 /// Reads a file. The error names the file, the place and what was expected.
 pub fn read(file: &Path) -> Result<Config, String> {
     let text = fs::read_to_string(file).map_err(|problem| format!("{}: {problem}", file.display()))?;
@@ -160,6 +180,9 @@ pub fn parse(text: &str) -> Result<Config, String> {
     }
     if !(10..=60_000).contains(&config.kernel.poll_ms) {
         return Err(format!("kernel.poll_ms: {} is not in 10 to 60000", config.kernel.poll_ms));
+    }
+    if let Some(mptcp) = config.mptcp.as_ref().filter(|mptcp| !(1..=MOST_SUBFLOWS).contains(&mptcp.subflows)) {
+        return Err(format!("mptcp.subflows: {} is not in 1 to {MOST_SUBFLOWS}", mptcp.subflows));
     }
     config.prefixes()?;
     Ok(config)
@@ -198,6 +221,10 @@ mod tests {
         let example = parse(include_str!("../../../docs/hostd.example.toml")).unwrap();
         let least = parse(LEAST).unwrap();
         assert_eq!((example.flows, example.kernel), (least.flows, least.kernel));
+        let mptcp = |more: &str| parse(&format!("{LEAST}{more}")).unwrap().mptcp;
+        assert_eq!((&example.mptcp, &least.mptcp), (&None, &None));
+        let (_, section) = include_str!("../../../docs/hostd.example.toml").split_once("\n# [mptcp]\n").unwrap();
+        assert_eq!(mptcp(&format!("[mptcp]\n{}", section.replace("# ", ""))), mptcp("[mptcp]"));
     }
 
     #[test]
@@ -215,5 +242,8 @@ mod tests {
         assert!(with("[flows]\nmax_flows = 0").contains("flows.max_flows"));
         assert!(with("[flows]\nprefixes = ['10.0.0.0']").contains("`10.0.0.0`"));
         assert!(with("[kernel]\nbpf = 'maybe'").contains("auto"));
+        assert!(with("[mptcp]\nsubflows = 0").contains("mptcp.subflows: 0 is not in 1 to 64"));
+        assert!(with("[mptcp]\nsubflows = 65").contains("mptcp.subflows: 65"));
+        assert!(with("[mptcp]\nmanager = 'mesh'").contains("fullmesh"));
     }
 }

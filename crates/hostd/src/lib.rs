@@ -2,7 +2,8 @@
 //! has the kernel pace and hold them as the controller says. No program needs to be changed.
 //!
 //! [`agent`] is the state machine, without sockets, files or a clock. Everything else are drivers: [`kernel`] with
-//! [`bpf`] and [`sockets`], [`session`] to the controller, [`programs`] for programs that announce their own transfers.
+//! [`bpf`] and [`sockets`], [`session`] to the controller, [`programs`] for programs that announce their own transfers. Beside them, [`mptcp`]
+//! manages the subflows of MPTCP connections.
 //! docs/hostd.md is for operators.
 
 pub mod agent;
@@ -12,6 +13,7 @@ pub mod config;
 pub mod kernel;
 #[allow(missing_docs)]
 pub mod layout;
+pub mod mptcp;
 pub mod namespaces;
 mod notify;
 pub mod programs;

@@ -4,6 +4,7 @@ use crate::agent::{Agent, ProgramId, Settings, PACES_KEPT};
 use crate::bpf::Seen;
 use crate::config::Config;
 use crate::kernel::{Kernel, News};
+use crate::mptcp;
 use crate::namespaces::monotonic_ns;
 use crate::programs;
 use crate::session;
@@ -49,6 +50,7 @@ pub async fn run(config: Config) -> Result<(), String> {
         session::load(tls)?;
     }
     let source = settings.hosts[0].into();
+    let path_managers = mptcp::open(&config)?;
     let mut kernel = Kernel::start(&config, |line| tracing::warn!("{line}"))?;
     let mut agent = Agent::new(settings);
     let (flows, orders) = kernel.inherited();
@@ -65,6 +67,9 @@ pub async fn run(config: Config) -> Result<(), String> {
         tokio::task::spawn_local(programs::accept(listener, program_events.clone()));
     }
     tokio::task::spawn_local(session::keep(config.controller.clone(), source, session_events));
+    for manager in path_managers {
+        tokio::task::spawn_local(manager.keep());
+    }
     notify::ready();
     let kernel = running.turn(&config, events_fd, from_controller, from_programs).await?;
     drop(program_events);
@@ -245,7 +250,7 @@ async fn readable(events: Option<&AsyncFd<OwnedFd>>) -> Result<(), String> {
 }
 
 #[allow(unsafe_code)]
-fn register(events: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn register(events: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open as long as it exists, and always has the same number.
     unsafe { AsyncFd::register(events) }.map_err(io::Error::from)
 }

@@ -125,7 +125,7 @@ def up(
             if switches is not None:
                 blueprint = lab.up_with_programs(built, switches, stack, console.say)
             else:
-                blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons)
+                blueprint = lab.up(built, target, scheme or "ecmp", stack, console.say, arp, daemons, transport)
     finally:
         lab.release()
     print(f"lab `{name}` is up: {len(blueprint.switches)} switches, {len(blueprint.hosts)} hosts")

@@ -12,6 +12,7 @@ application has the last byte.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import heapq
 import json
@@ -46,6 +47,10 @@ DIAL_NS = 500_000_000
 """How often a lost controller is looked for."""
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
 """Of a full frame. Kernels count payload when they pace; controllers mean what is on the wire."""
+MOST_SUBFLOWS = 64
+_SOL_MPTCP, _MPTCP_TCPINFO = 284, 2
+_SUBFLOW_DATA = struct.Struct("=IIII")
+_libc = ctypes.CDLL(None, use_errno=True)
 _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25
 _NO_PACE = (1 << 64) - 1
 _INFO_BYTES = 256
@@ -122,6 +127,7 @@ class Agent:
         self.expected: dict[Key, Transfer] = {}
         self.listeners: dict[int, tuple[socket.socket, str, int]] = {}
         self.sockets: dict[int, tuple[Transfer, socket.socket]] = {}
+        self.mptcp: bool = plan.get("mptcp", False)
         self.pace_bps: int | None = plan.get("pace_bps")
         self.sample_ns: list[int] = list(plan.get("sample_ns", ()))
         self.samples: list[int] = []
@@ -141,7 +147,7 @@ class Agent:
 
     def run(self) -> dict[str, Any]:
         """Carries out the plan; returns the result."""
-        for address, port in sorted({(spec.spec["dst_address"], spec.spec["dst_port"]) for spec in self.transfers}):
+        for address, port in sorted(self._listening()):
             self._listen(address, port)
         self.epoll.register(sys.stdin.fileno(), select.EPOLLHUP | select.EPOLLERR)
         self._await_welcome()
@@ -193,13 +199,23 @@ class Agent:
                 self._receive(transfer, transfer.receiver)
         self.samples.append(sum(transfer.received for transfer in self.transfers))
 
+    def _listening(self) -> set[tuple[str, int]]:
+        """Addresses and ports that wait for connections. Subflows join at every address of a host."""
+        asked = {(transfer.spec["dst_address"], transfer.spec["dst_port"]) for transfer in self.transfers}
+        if not self.mptcp:
+            return asked
+        of_host: dict[str, list[str]] = {}
+        for address, namespace in self.namespaces.items():
+            of_host.setdefault(namespace, []).append(address)
+        return {(other, port) for address, port in asked for other in of_host[self.namespaces[address]]}
+
     def _socket(self, address: str) -> socket.socket:
         """A socket of the host with that address."""
         namespace = self.namespaces[address]
         if namespace not in self._descriptors:
             self._descriptors[namespace] = os.open(NETNS / namespace, os.O_RDONLY | os.O_CLOEXEC)
         set_namespace(self._descriptors[namespace])
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, self.protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return made
 
@@ -333,6 +349,11 @@ class Agent:
         receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, rest)
 
     # --- what the controller wants
+
+    @property
+    def protocol(self) -> int:
+        """What sockets run."""
+        return socket.IPPROTO_MPTCP if self.mptcp else socket.IPPROTO_TCP
 
     @property
     def enforced(self) -> bool:
@@ -481,15 +502,31 @@ class Agent:
 
 def count(transfer: Transfer, end: socket.socket) -> None:
     """Adds what the kernel has counted at one end of a transfer."""
-    info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-    # Places in struct tcp_info (linux/tcp.h); it has grown at its end with the kernel.
-    if len(info) >= 140:
-        transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
-        transfer.packets += struct.unpack_from("=I", info, 136)[0]
-    if len(info) < 242:
-        transfer.timeouts = None
-    elif transfer.timeouts is not None:
-        transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
+    for info in infos(end):
+        # Places in struct tcp_info (linux/tcp.h); it has grown at its end with the kernel.
+        if len(info) >= 140:
+            transfer.retransmits += struct.unpack_from("=I", info, 100)[0]
+            transfer.packets += struct.unpack_from("=I", info, 136)[0]
+        if len(info) < 242:
+            transfer.timeouts = None
+        elif transfer.timeouts is not None:
+            transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
+
+
+def infos(end: socket.socket) -> list[bytes]:
+    """What the kernel tells of a connection, or of each subflow that it still has (struct tcp_info)."""
+    if end.proto != socket.IPPROTO_MPTCP:
+        return [end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)]
+    # struct mptcp_subflow_data (linux/mptcp.h), then the subflows. The kernel reads what it is told there of lengths.
+    data = ctypes.create_string_buffer(_SUBFLOW_DATA.size + MOST_SUBFLOWS * _INFO_BYTES)
+    _SUBFLOW_DATA.pack_into(data, 0, _SUBFLOW_DATA.size, 0, 0, _INFO_BYTES)
+    length = ctypes.c_uint32(len(data))
+    # The connection may have fallen back to plain TCP.
+    if _libc.getsockopt(end.fileno(), _SOL_MPTCP, _MPTCP_TCPINFO, data, ctypes.byref(length)) != 0:
+        return []
+    _, count, known, _ = _SUBFLOW_DATA.unpack_from(data)
+    own = range(_SUBFLOW_DATA.size, length.value, _INFO_BYTES)[:count]
+    return [data.raw[place : place + min(known, _INFO_BYTES)] for place in own]
 
 
 def _say(line: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from pathloom.errors import ToolError
 from pathloom.lab import controller, system
 from pathloom.lab.blueprint import Blueprint
+from pathloom.lab.hosts import Subflows
 from pathloom.native import find
 
 PROGRAM = "pathloom-hostd"
@@ -36,8 +37,12 @@ _started: dict[int, subprocess.Popen[bytes]] = {}
 """Agents that this process has started, by process."""
 
 
-def start(blueprint: Blueprint, directory: Path, long_bytes: int = LONG_BYTES) -> None:
+def start(
+    blueprint: Blueprint, directory: Path, long_bytes: int = LONG_BYTES, subflows: Subflows | None = None
+) -> None:
     """Starts the agent of a lab in place of one that runs; without the program, does nothing.
+
+    With `subflows` it opens them for every MPTCP connection.
 
     Raises `ToolError` when the program ends at once.
     """
@@ -46,7 +51,7 @@ def start(blueprint: Blueprint, directory: Path, long_bytes: int = LONG_BYTES) -
         return
     stop(directory)
     _mount(directory)
-    _write_config(blueprint, directory, long_bytes)
+    _write_config(blueprint, directory, long_bytes, subflows)
     with (directory / "hostd.log").open("ab") as log:
         process = subprocess.Popen(
             [program, "--config", str(_config(directory))],
@@ -183,7 +188,7 @@ def _mount(directory: Path) -> None:
         _cgroup(directory).mkdir(exist_ok=True)
 
 
-def _write_config(blueprint: Blueprint, directory: Path, long_bytes: int) -> None:
+def _write_config(blueprint: Blueprint, directory: Path, long_bytes: int, subflows: Subflows | None) -> None:
     lines = ["[controller]", f"unix = {json.dumps(str(directory / controller.HOSTS_SOCKET))}"]
     for host in blueprint.hosts:
         addresses = json.dumps([port.address for port in host.ports])
@@ -193,4 +198,6 @@ def _write_config(blueprint: Blueprint, directory: Path, long_bytes: int) -> Non
     lines += ["[kernel]", f"cgroup = {json.dumps(str(_cgroup(directory)))}"]
     lines += [f"bpf_fs = {json.dumps(str(directory / 'bpf'))}"]
     lines += ["[programs]", f"unix = {json.dumps(str(directory / PROGRAMS_SOCKET))}", ""]
+    if subflows is not None:
+        lines += ["[mptcp]", f"subflows = {subflows.count}", f"manager = {json.dumps(subflows.manager)}", ""]
     _config(directory).write_text("\n".join(lines), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pathloom import _core
@@ -16,7 +17,13 @@ WHOLE_LENGTH = 8
 SEGMENT_OVERHEAD_BYTES = 800
 """Memory that Linux reckons for a segment besides its payload, about; from half to twice as much serves as well."""
 MPTCP = "mptcp"
-"""The transport that only simulated hosts run."""
+"""The transport whose connections have several subflows."""
+MPTCP_SETTING = Path("/proc/sys/net/mptcp/pm_type")
+MPTCP_SYSCTLS = {
+    "net.mptcp.pm_type": "1",  # The agent of the hosts opens subflows, and nobody else.
+    "net.mptcp.add_addr_timeout": "1",  # An announcement of an address that was lost is repeated after so many seconds.
+}
+"""Of every host, where the kernel has MPTCP."""
 FIRST_TABLE = 101
 """Routing table of a host's first port, where it has several."""
 
@@ -41,6 +48,48 @@ class HostStack:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Subflows:
+    """Which subflows MPTCP connections have."""
+
+    count: int
+    """For each pair of addresses."""
+    manager: str
+    """`ndiffports` or `fullmesh`."""
+    cc: str
+    """How the simulator's windows grow."""
+
+
+def subflows_of(scheme: str, transport: str | None) -> Subflows | None:
+    """What hosts are told of MPTCP by a scheme, or else by a `--transport`; None where they run plain TCP.
+
+    Both have been read by the core, so they are good.
+
+    >>> subflows_of("mptcp:subflows=8", None)
+    Subflows(count=8, manager='ndiffports', cc='lia')
+    >>> subflows_of("ecmp", "mptcp:manager=fullmesh,cc=uncoupled")
+    Subflows(count=4, manager='fullmesh', cc='uncoupled')
+    >>> subflows_of("ecmp", "newreno")
+    """
+    own = {entry["name"]: entry for entry in _core.schemes() if entry["transport"] == MPTCP}
+    given = {entry["name"]: entry for entry in _core.transports() if entry["name"] == MPTCP}
+    for text, entries in ((scheme, own), (transport or "", given)):
+        name, _, rest = text.partition(":")
+        if name.strip() in entries:
+            keys = {key["name"]: key["default"] for key in entries[name.strip()]["keys"]}
+            for part in filter(None, rest.split(",")):
+                key, _, value = part.partition("=")
+                keys[key.strip()] = value.strip()
+            return Subflows(int(keys["subflows"]), keys["manager"], keys["cc"])
+    return None
+
+
+def check_mptcp(what: str) -> None:
+    """Raises `PathloomError` where this machine cannot run MPTCP under our path manager."""
+    if not MPTCP_SETTING.exists():
+        raise bad_input(f"{what}: this kernel has no MPTCP with path managers of programs (Linux 5.19 has)")
 
 
 _REPEATABLE = {
@@ -79,9 +128,9 @@ def host_stack(text: str, transport: str | None) -> HostStack:
     """
     if text == "newreno":
         settings = _core.transport_settings(transport)
-        if settings["name"] == MPTCP:
-            raise bad_input(f"--transport `{transport}`: the lab's hosts do not run MPTCP yet; take --worlds sim")
-        if settings["congestion"] != "new_reno" or settings["sack"]:
+        # The kernel has no coupled windows: a subflow is a connection like others, with selective acknowledgements.
+        mptcp = settings["name"] == MPTCP and settings["congestion"] != "cubic"
+        if not mptcp and (settings["congestion"] != "new_reno" or settings["sack"]):
             out = "; with cubic take hosts=linux" if settings["congestion"] == "cubic" else ""
             raise bad_input(f"--transport `{transport}`: the lab's hosts run newreno without SACK{out}")
         return _newreno(settings)
@@ -146,6 +195,14 @@ def address_lines(host: Host, stack: HostStack) -> Iterator[str]:
         if several:
             yield f"route add {route} table {FIRST_TABLE + index}"
             yield f"rule add from {port.address} lookup {FIRST_TABLE + index}"
+
+
+def subflow_sysctls(stack: HostStack, subflows: bool) -> dict[str, str]:
+    """What differs for hosts whose connections have subflows, from the next connection on.
+
+    Simulated subflows have selective acknowledgements, other connections of the simulator have none.
+    """
+    return {"net.ipv4.tcp_sack": "1" if subflows else "0"} if stack.name == "newreno" else {}
 
 
 def neighbour_lines(blueprint: Blueprint, host: Host) -> Iterator[str]:

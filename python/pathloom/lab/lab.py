@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from pathloom.fabrics import Fabric
 from pathloom.lab import controller, delays, hostd, hosts, links, management, program_switches, rules, system
 from pathloom.lab.blueprint import NAMESPACE_PREFIX, Blueprint, Host
 from pathloom.lab.daemons import Daemon, slowed_down
-from pathloom.lab.hosts import HostStack
+from pathloom.lab.hosts import HostStack, Subflows
 from pathloom.lab.program_switches import ProgramSwitches
 from pathloom.lab.switches import TOOLS_AT_ONCE, OpenVSwitch
 
@@ -54,7 +55,8 @@ class Lab:
         self.prefix = f"{NAMESPACE_PREFIX}{name}."
         self._lock: int | None = None
         self._controller: subprocess.Popen[bytes] | None = None
-        self._long_bytes: int | None = None
+        self._told: tuple[int, Subflows | None] | None = None
+        """What the agent of the hosts was started with."""
 
     # --- what there is
 
@@ -174,12 +176,14 @@ class Lab:
         say: Callable[[str], None] = lambda _text: None,
         arp: str = controller.STATIC_ARP,
         daemons: int | None = None,
+        transport: str | None = None,
     ) -> Blueprint:
         """Builds the lab; switches call the controller at `target`, or get the default routes of `scheme`.
 
         With `controller.OWN` for a target, the native controller is started, with that scheme. With
         `controller.PROXY_ARP`, hosts do not know each other's hardware addresses, and the controller tells them.
-        `daemons` is over how many daemons switches are spread, `daemon_count` if None.
+        `daemons` is over how many daemons switches are spread, `daemon_count` if None. Scheme and `transport` say
+        whether the agent of the hosts opens subflows of MPTCP connections.
 
         Whatever goes wrong, or Ctrl-C, takes away what was built. The caller keeps the lab locked until `release`.
         Raises `PathloomError`, `ToolError`.
@@ -192,6 +196,9 @@ class Lab:
                 # Here numpy is loaded from within the core, which an interrupt would upset.
                 blueprint = Blueprint.of(self.name, fabric, daemons)
             stack = stack or hosts.host_stack("newreno", None)
+            subflows = hosts.subflows_of(scheme, transport) if target in (None, controller.OWN) else None
+            if subflows is not None:
+                hosts.check_mptcp(f"scheme `{scheme}`")
             state = {
                 "schema": 1,
                 "state": STARTING,
@@ -201,6 +208,7 @@ class Lab:
                 "scheme": scheme if target in (None, controller.OWN) else None,
                 "arp": arp,
                 "stack": stack.to_dict(),
+                "subflows": None if subflows is None else asdict(subflows),
                 "blueprint": blueprint.to_dict(),
             }
             self._write_state(state)
@@ -209,8 +217,12 @@ class Lab:
             if target == controller.OWN:
                 management.connect(blueprint, self.directory)
                 self.start_controller(fabric, scheme)
+                self.start_controller(fabric, scheme, subflows=subflows)
             elif target is None:
                 self.write_default_routes(fabric, scheme)
+                if subflows is not None:
+                    self.start_hostd(subflows=subflows)
+            self.set_subflows(stack, subflows is not None)
             notes = departures(blueprint)
             self._write_state({**state, "state": UP, "notes": notes})
             for note in notes:
@@ -263,6 +275,8 @@ class Lab:
     def _build_host(self, blueprint: Blueprint, host: Host, stack: HostStack, arp: str) -> None:
         def prepare() -> None:
             system.write_sysctls(hosts.host_sysctls(host, stack))
+            if hosts.MPTCP_SETTING.exists():
+                system.write_sysctls(hosts.MPTCP_SYSCTLS)
             links.turn_offloads_off(port.interface for port in host.ports)
 
         try:
@@ -278,10 +292,30 @@ class Lab:
         except ToolError as error:
             raise ToolError(f"host {host.name}: {error}") from None
 
-    def start_controller(self, fabric: Fabric, scheme: str, seed: int = 1, long_bytes: int = hostd.LONG_BYTES) -> None:
+    def start_hostd(self, long_bytes: int = hostd.LONG_BYTES, subflows: Subflows | None = None) -> None:
+        """Starts the agent of the hosts, unless it runs as is wanted. Raises `ToolError`."""
+        if hostd.running(self.directory) is None or (long_bytes, subflows) != self._told:
+            hostd.start(self.open_vswitch_of_state().blueprint, self.directory, long_bytes, subflows)
+            self._told = (long_bytes, subflows)
+
+    def set_subflows(self, stack: HostStack, subflows: bool) -> None:
+        """Prepares the hosts for connections with or without subflows. Raises `OSError`."""
+        values = hosts.subflow_sysctls(stack, subflows)
+        for host in self.open_vswitch_of_state().blueprint.hosts:
+            system.inside(host.namespace, lambda: system.write_sysctls(values))
+
+    def start_controller(
+        self,
+        fabric: Fabric,
+        scheme: str,
+        seed: int = 1,
+        long_bytes: int = hostd.LONG_BYTES,
+        subflows: Subflows | None = None,
+    ) -> None:
         """Starts the native controller on empty switches, in place of the one that this process has started before.
 
-        With it starts the agent of the hosts, to which connections of at least `long_bytes` are long. Returns when
+        With it starts the agent of the hosts, to which connections of at least `long_bytes` are long, and which opens
+        `subflows` for those of MPTCP. Returns when
         every switch is set up. Raises `PathloomError`, `ToolError`.
         """
         switches = self.open_vswitch_of_state()
@@ -292,9 +326,7 @@ class Lab:
         arp = (self.state() or {}).get("arp", controller.STATIC_ARP)
         self._controller = controller.start(switches.blueprint, self.directory, fabric, scheme, seed, arp)
         controller.await_routes(self._controller, switches, self.directory, rules_of)
-        if hostd.running(self.directory) is None or long_bytes != self._long_bytes:
-            hostd.start(switches.blueprint, self.directory, long_bytes)
-            self._long_bytes = long_bytes
+        self.start_hostd(long_bytes, subflows)
 
     def restart_controller(self) -> bool:
         """Starts the native controller of a lab that is up again, if it has ended; says whether it had.
@@ -314,7 +346,9 @@ class Lab:
         self.hold()
         try:
             if hostd.running(self.directory) is None:
-                hostd.start(blueprint, self.directory)
+                subflows = (self.state() or {}).get("subflows")
+                told = None if subflows is None else Subflows(**subflows)
+                hostd.start(blueprint, self.directory, subflows=told)
             if controller.running(self.directory) is not None:
                 return False
             self._controller = controller.launch(blueprint, self.directory)

@@ -48,7 +48,7 @@ from pathloom.native import program
 from pathloom.specs import LAB
 from pathloom.words import listed
 
-STATIC = ("spt", "ecmp")
+STATIC = ("spt", "ecmp", "mptcp")
 """Schemes that are their default routes and nothing else."""
 MOST_PINNED = 5_000
 """Flows for which rules are written in reasonable time."""
@@ -100,11 +100,6 @@ class LabExecution:
         self.failure: ToolError | None = None
         self.notes: list[str] = _simulators_own(settings.control)
         self.jobs = settings.jobs(LAB)
-        transports = {entry["name"]: entry["transport"] for entry in _core.schemes()}
-        for job in self.jobs:
-            # A scheme in a file is none of the registry's, and its hosts run plain TCP.
-            if transports.get(job.scheme.partition(":")[0]) == hosts.MPTCP:
-                raise bad_input(f"scheme `{job.scheme}`: the lab's hosts do not run MPTCP yet; take --worlds sim")
         self.target = controller.OWN if self.options.controller == "pathloom" else None
         if self.target is not None:
             program()
@@ -118,6 +113,20 @@ class LabExecution:
         prepared[0].cable_faults()
         self.description = prepared[0].description
         self.notes += prepared[0].notes
+        self.subflows = {job.scheme: hosts.subflows_of(job.scheme, settings.transport) for job in self.jobs}
+        self._check_subflows()
+
+    def _check_subflows(self) -> None:
+        """Raises `PathloomError` where MPTCP is wanted and cannot be had; notes what differs from the simulator."""
+        for scheme, subflows in self.subflows.items():
+            if subflows is None:
+                continue
+            hosts.check_mptcp(f"scheme `{scheme}`")
+            program(hostd.PROGRAM)
+            if subflows.cc in ("lia", "olia"):
+                self._note(
+                    ["the lab's kernels do not couple the windows of MPTCP's subflows; cc=uncoupled is what they do"]
+                )
 
     def _simulation(self, job: Job) -> _core.Simulation:
         return simulation(self.settings, self.fabric.text, job, Wrappers())
@@ -193,7 +202,7 @@ class LabExecution:
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
         schedule = FaultSchedule(blueprint, run.cable_faults())
         try:
-            result = run_agent(lab, self._plan(lab, offered), report, schedule.begin)
+            result = run_agent(lab, self._plan(lab, offered, self.subflows[job.scheme] is not None), report, schedule.begin)
         finally:
             schedule.end()
         _await_silence(lab)
@@ -218,7 +227,11 @@ class LabExecution:
     def _prepare_switches(
         self, lab: Lab, job: Job, run: _core.Simulation, offered: list[dict[str, Any]]
     ) -> dict[int, list[str]]:
-        """Gives the switches what they start a run with; returns the rules that pin flows."""
+        """Gives hosts and switches what they start a run with; returns the rules that pin flows."""
+        subflows = self.subflows[job.scheme]
+        lab.set_subflows(self.stack, subflows is not None)
+        if subflows is not None and self.target is None:
+            lab.start_hostd(_long_bytes(offered), subflows)
         if self.programs:
             lab.restart_programs(self.fabric, job.scheme)
             return {}
@@ -227,7 +240,7 @@ class LabExecution:
         if self.target is None:
             lab.write_tables(tables, pins)
         else:
-            lab.start_controller(self.fabric, job.scheme, job.seed, _long_bytes(offered))
+            lab.start_controller(self.fabric, job.scheme, job.seed, _long_bytes(offered), subflows)
             lab.open_vswitch().add_flows(pins)
         return pins
 
@@ -287,7 +300,7 @@ class LabExecution:
                 pins.setdefault(node, []).append(line)
         return pins
 
-    def _plan(self, lab: Lab, offered: list[dict[str, Any]]) -> dict[str, Any]:
+    def _plan(self, lab: Lab, offered: list[dict[str, Any]], mptcp: bool) -> dict[str, Any]:
         namespaces = {port.address: host.namespace for host in lab.blueprint().hosts for port in host.ports}
         keys = ("start_ns", "after", "src_address", "dst_address", "src_port", "dst_port", "size_bytes", "dscp")
         return {
@@ -296,6 +309,7 @@ class LabExecution:
             "pace_bps": self.pace_bps,
             "sample_ns": [round(at_s * 1e9) for at_s in self.sample_at_s],
             "namespaces": namespaces,
+            "mptcp": mptcp,
             "flows": [{key: flow[key] for key in keys} for flow in offered],
             "orders": str(_orders_socket(lab)) if self.target is not None else None,
         }

@@ -1,0 +1,94 @@
+//! The agent as path manager of the kernel's MPTCP (`net.mptcp.pm_type=1`): it opens the further subflows of every
+//! connection, and opens those anew that fail. [`manager`] is the state machine, [`wire`] the messages of generic netlink,
+//! [`link`] the sockets. Each network namespace has a manager of its own.
+
+pub mod link;
+pub mod manager;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::{Config, Mptcp};
+use crate::namespaces::{monotonic_ns, Namespace};
+use crate::run::register;
+use link::Link;
+use manager::{Manager, Settings};
+use pathloom_model::Nanos;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// A manager and its way to the kernel.
+pub struct PathManager {
+    manager: Manager,
+    link: Link,
+    place: String,
+}
+
+/// Opens a manager for each namespace of the hosts; none if the configuration has no `[mptcp]`. The error is one line.
+pub fn open(config: &Config) -> Result<Vec<PathManager>, String> {
+    let Some(mptcp) = &config.mptcp else { return Ok(Vec::new()) };
+    let mut by_namespace: BTreeMap<Option<PathBuf>, Vec<_>> = BTreeMap::new();
+    for host in &config.hosts {
+        by_namespace.entry(host.namespace.clone()).or_default().extend(&host.addresses);
+    }
+    by_namespace.into_iter().map(|(path, own)| open_one(mptcp, path, own)).collect()
+}
+
+fn open_one(mptcp: &Mptcp, path: Option<PathBuf>, own: Vec<std::net::Ipv4Addr>) -> Result<PathManager, String> {
+    let place = path.as_ref().map_or("the own namespace".into(), |path| format!("namespace {}", path.display()));
+    let opened = Namespace::open(path.as_deref()).map_err(|problem| problem.to_string());
+    let link = opened.and_then(|namespace| Link::open(&namespace));
+    let link = link.map_err(|problem| format!("mptcp: {place}: {problem}"))?;
+    let manager = Manager::new(Settings { subflows: mptcp.subflows, pairs: mptcp.manager, own });
+    Ok(PathManager { manager, link, place })
+}
+
+fn now() -> Nanos {
+    Nanos(monotonic_ns())
+}
+
+impl PathManager {
+    /// Manages the paths until the kernel's answers fail.
+    pub async fn keep(mut self) {
+        if let Err(problem) = self.turn().await {
+            tracing::error!(%problem, place = self.place, "the subflows of MPTCP are no longer managed");
+        }
+    }
+
+    async fn turn(&mut self) -> io::Result<()> {
+        let events = register(self.link.events_fd()?)?;
+        loop {
+            let due = self.manager.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(now()).0));
+            tokio::select! {
+                ready = events.readable() => {
+                    ready?.clear_ready();
+                    let heard = self.link.read_events()?;
+                    if heard.lost {
+                        tracing::warn!(place = self.place, "events of MPTCP were lost; some subflows may be missing");
+                    }
+                    heard.events.into_iter().for_each(|event| {
+                        tracing::debug!(place = self.place, ?event, "MPTCP");
+                        self.manager.handle_event(now(), event);
+                    });
+                }
+                () = sleep(due.unwrap_or(Duration::from_secs(3600))) => {}
+            }
+            self.manager.handle_time(now());
+            self.carry_out()?;
+        }
+    }
+
+    fn carry_out(&mut self) -> io::Result<()> {
+        while let Some(request) = self.manager.poll_request() {
+            if let Err(error) = self.link.ask(&request)? {
+                tracing::debug!(place = self.place, ?request, error, "the kernel refuses");
+                self.manager.handle_refusal(now(), &request, error);
+            }
+        }
+        Ok(())
+    }
+}
