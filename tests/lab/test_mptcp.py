@@ -1,0 +1,249 @@
+"""MPTCP of the kernel: the agent of the hosts opens subflows, and the controller puts them on paths of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from live import Live, alive, finish, run_on, until
+from machine import timing
+from pathloom.lab import hostd, hosts, system
+from support import PATHLOOM, Outcome, call, compared, figures
+
+SIZE = 16_777_216
+LONGEST_S = 7.906
+"""The Linux kernel's own bar for so many bytes over 20 Mbit/s (selftests/net/mptcp/simult_flows.sh)."""
+TWO_PATHS = "parallel-paths:rates={},hosts=1,host_rate=100Mbps,buffer=100"
+JELLYFISH = "jellyfish:switches=12,ports=5,hosts=12,rate=10Mbps,buffer=100"
+PORT = 5001
+PEER = f"""
+import hashlib, json, random, socket, sys, time
+role, address, sends, size = sys.argv[1], sys.argv[2], sys.argv[3] == "sends", int(sys.argv[4])
+door = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_MPTCP)
+door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+if role == "accepts":
+    door.bind(("", {PORT}))
+    door.listen(1)
+    peer = door.accept()[0]
+else:
+    peer = door
+    peer.connect((address, {PORT}))
+began_ns, digest, moved = time.monotonic_ns(), hashlib.sha256(), 0
+while sends and moved < size:
+    data = random.Random(moved).randbytes(min(1 << 20, size - moved))
+    peer.sendall(data)
+    digest.update(data)
+    moved += len(data)
+if sends:
+    peer.shutdown(socket.SHUT_WR)
+while data := peer.recv(1 << 18):
+    digest.update(data)
+    moved += len(data)
+row = {{"began_ns": began_ns, "ended_ns": time.monotonic_ns(), "bytes": moved, "sha256": digest.hexdigest()}}
+print(json.dumps(row))
+"""
+
+
+@contextmanager
+def managed(name: str, spec: str, scheme: str) -> Iterator[Live]:
+    """A lab with a controller and an agent that opens the subflows of a scheme."""
+    with alive(name, spec, scheme) as live:
+        live.lab.start_hostd(subflows=hosts.subflows_of(scheme, None))
+        yield live
+
+
+def namespace_of(live: Live, host: str) -> str:
+    """The namespace of a host."""
+    return next(one.namespace for one in live.blueprint.hosts if one.name == host)
+
+
+def subflows(live: Live, host: str) -> dict[tuple[str, str], int]:
+    """Bytes acknowledged by subflow: of each, both ends."""
+    text = system.run_tool(["ip", "netns", "exec", namespace_of(live, host), "ss", "-tinHO", f"dport = {PORT}"])
+    found = {}
+    for line in text.splitlines():
+        words = line.split()
+        acked = re.search(r"bytes_acked:(\d+)", line)
+        if words[0] == "ESTAB":
+            found[words[3], words[4]] = int(acked[1]) if acked else 0
+    return found
+
+
+@contextmanager
+def transfer(live: Live, ends: tuple[str, str], size: int, up: bool = True) -> Iterator[Callable[[float], float]]:
+    """A transfer from the first host, which opens the connection, to the second; or the other way.
+
+    Yields what waits for its end, checks that the bytes are those that were sent, and returns how long it took.
+    """
+    address = next(host.ports[0].address for host in live.blueprint.hosts if host.name == ends[1])
+    roles = ("sends", "receives") if up else ("receives", "sends")
+    server = run_on(live, ends[1], PEER, "accepts", address, roles[1], str(size))
+    until(lambda: f":{PORT}" in listening(live, ends[1]), "the server listens")
+    client = run_on(live, ends[0], PEER, "connects", address, roles[0], str(size))
+
+    def wait(patience_s: float) -> float:
+        rows = [json.loads(finish(process, patience_s)) for process in (client, server)]
+        assert [row["bytes"] for row in rows] == [size, size]
+        assert rows[0]["sha256"] == rows[1]["sha256"]
+        sender, receiver = rows if up else rows[::-1]
+        took_ns: int = receiver["ended_ns"] - min(rows[0]["began_ns"], sender["began_ns"])
+        return took_ns / 1e9
+
+    try:
+        yield wait
+    finally:
+        for process in (client, server):
+            process.kill()
+            process.wait()
+
+
+def listening(live: Live, host: str) -> str:
+    """The sockets of a host that wait for connections."""
+    return system.run_tool(["ip", "netns", "exec", namespace_of(live, host), "ss", "-ltnH"])
+
+
+def placed(live: Live, host: str) -> list[tuple[int, ...]]:
+    """The links between switches that the rules of each subflow lead along, if it has such rules."""
+    rules = live.flow_rules("tcp")
+    found = []
+    for local, _ in subflows(live, host):
+        address, port = local.rsplit(":", 1)
+        found.append(tuple(live.path(rules.get((address, int(port)), {}), host)[:-1]))
+    return [links for links in found if links]
+
+
+@pytest.mark.parametrize("rates", ["10Mbps/10Mbps", pytest.param("15Mbps/5Mbps", marks=pytest.mark.long)])
+def test_two_paths_carry_the_sum_of_their_rates(name: str, rates: str) -> None:
+    with managed(name, TWO_PATHS.format(rates), "mptcp-aware:subflows=2") as live:
+        took_s = []
+        for up in (True, False):
+            with transfer(live, ("h0", "h1"), SIZE, up) as wait:
+                took_s.append(wait(60))
+        figures(f"{SIZE} bytes over {rates}, both directions", took_s=took_s)
+        with timing():
+            assert max(took_s) < LONGEST_S
+
+
+@pytest.mark.long
+def test_every_byte_arrives_while_links_go_and_come_back(name: str) -> None:
+    spec = TWO_PATHS.format("20Mbps/20Mbps/20Mbps")
+    with managed(name, spec, "mptcp-aware:subflows=3") as live:
+        with transfer(live, ("h0", "h1"), 100_000_000) as wait:
+            until(lambda: len(subflows(live, "h0")) == 3, "three subflows stand")
+            middle = [
+                link for link, node in enumerate(live.links["source"]) if live.fabric.nodes[node]["tier"] == "core"
+            ]
+            cuts = 0
+            while len(subflows(live, "h0")) >= 1 and cuts < 8:
+                link = middle[2 * cuts % len(middle)]
+                live.set_cable(link, False)
+                time.sleep(1)
+                live.set_cable(link, True)
+                time.sleep(1)
+                cuts += 1
+            took_s = wait(240)
+        figures("100 MB over three paths of 20 Mbit/s", cuts=cuts, took_s=took_s)
+        assert cuts >= 4
+
+
+def test_a_killed_controller_costs_nothing_and_the_next_subflow_takes_a_free_path(name: str) -> None:
+    spec = TWO_PATHS.format("5Mbps/5Mbps/5Mbps")
+    with managed(name, spec, "mptcp-aware:subflows=3") as live, transfer(live, ("h0", "h1"), SIZE) as wait:
+        until(lambda: len(placed(live, "h0")) == 3, "three subflows have paths")
+        before = subflows(live, "h0")
+        assert len(set(placed(live, "h0"))) == 3
+        live.kill()
+        until(lambda: sum(subflows(live, "h0").values()) > sum(before.values()) + 1_000_000, "it goes on")
+        live.launch()
+        (local, remote), _ = list(before.items())[1]
+        ends = ["src", local, "dst", remote]
+        system.run_tool(["ip", "netns", "exec", namespace_of(live, "h0"), "ss", "-K", *ends])
+        until(lambda: (local, remote) not in subflows(live, "h0"), "the subflow is gone")
+        until(lambda: len(subflows(live, "h0")) == 3, "another one stands")
+        after = subflows(live, "h0")
+        until(lambda: len(set(placed(live, "h0"))) == 3, "each has a path of its own")
+        assert len(set(before) & set(after)) == 2
+        wait(120)
+
+
+def test_hosts_with_two_addresses_use_every_pair(name: str) -> None:
+    spec = "jellyfish:switches=6,ports=6,hosts=6,homes=2,rate=10Mbps,buffer=100"
+    with managed(name, spec, "mptcp-aware:subflows=1,manager=fullmesh") as live:
+        with transfer(live, ("h0", "h3"), SIZE) as wait:
+            until(lambda: len(subflows(live, "h0")) == 4, "four subflows stand")
+            time.sleep(2)
+            found = subflows(live, "h0")
+            assert len({(local.rsplit(":", 1)[0], remote) for local, remote in found}) == 4
+            assert min(found.values()) > 50_000, found
+            took_s = wait(60)
+        rate_bps = SIZE * 8 / took_s
+        figures("a transfer between hosts with two addresses of 10 Mbit/s", rate_mbps=rate_bps / 1e6)
+        with timing():
+            assert rate_bps > 13e6
+
+
+def test_ordinary_programs_take_part(name: str, lab: Callable[..., Outcome]) -> None:
+    assert shutil.which("mptcpize"), "apt-get install mptcpize"
+    done = call("up", JELLYFISH, "--controller", "pathloom", "--scheme", "mptcp-aware:subflows=4", "--name", name)
+    assert done.code == 0, done.err
+    mine = [*PATHLOOM, "lab", "exec"]
+    server = subprocess.Popen([*mine, "h5", "--name", name, "--", "mptcpize", "run", "iperf3", "-s", "-1", "-J"])
+    time.sleep(2)
+    said = lab("exec", "h0", "--", "mptcpize", "run", "iperf3", "-c", "h5", "-t", "4", "-J")
+    server.wait(30)
+    assert said.code == 0, said.out
+    log = lab("exec", "h0", "--", "nstat", "-asz", "MPTcpExtMPJoinSynAckRx")
+    joined = int(log.out.split()[-2])
+    # iperf3 has a connection for control and one for data.
+    assert joined == 6, log.out
+
+
+def test_fewer_free_ports_than_subflows_leave_a_connection_with_those_there_are(name: str) -> None:
+    with managed(name, TWO_PATHS.format("20Mbps/20Mbps"), "mptcp-aware:subflows=8") as live:
+        values = {"net.ipv4.ip_local_port_range": "40000 40003"}
+        system.inside(namespace_of(live, "h0"), lambda: system.write_sysctls(values))
+        with transfer(live, ("h0", "h1"), SIZE) as wait:
+            time.sleep(2)
+            assert 1 <= len(subflows(live, "h0")) <= 4
+            wait(60)
+        assert hostd.running(live.lab.directory) is not None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "text"),
+    [
+        ("mptcp:subflows=0", "subflows"),
+        ("mptcp-aware:subflows=65", "subflows"),
+        ("mptcp:manager=fullmesh", "every host has a single address"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_built(
+    lab: Callable[..., Outcome], scheme: str, text: str
+) -> None:
+    done = lab("up", JELLYFISH, "--scheme", scheme)
+    assert (done.code, len(done.err.splitlines())) == (2, 1), done.err
+    assert text in done.err
+
+
+@pytest.mark.long
+def test_simulator_and_lab_agree_and_placing_subflows_pays_as_much() -> None:
+    schemes = ["mptcp:subflows=4,cc=uncoupled", "mptcp-aware:subflows=4,cc=uncoupled"]
+    traffic = ["--fabric", JELLYFISH, "--traffic", "long-lived:pattern=permutation", "--schemes", ",".join(schemes)]
+    options = ["--duration", "30s", "--runs", "3", "--worlds", "sim,lab", "--lab", "controller=pathloom"]
+    content = compared(*traffic, *options)
+    means: dict[str, Any] = {row["scheme"]: row["throughput"]["mean"] for row in content["schemes"]}
+    figures("mean goodput of mptcp and mptcp-aware with 4 subflows", **means)
+    hashed, placed = ((means[scheme], means[f"{scheme}@lab"]) for scheme in schemes)
+    with timing():
+        assert hashed[1] == pytest.approx(hashed[0], abs=0.05)
+        assert placed[1] == pytest.approx(placed[0], abs=0.05)
+        assert placed[1] > hashed[1]
+        assert placed[1] - hashed[1] == pytest.approx(placed[0] - hashed[0], abs=0.05)
