@@ -83,6 +83,7 @@ lab)
         (need_packages "tcmalloc, which the lab's switches take memory from" libtcmalloc-minimal4) ||
         say "going on without tcmalloc: the lab's switches forward less"
     command -v mn >/dev/null || need_packages "Mininet, whose users are served as well" mininet
+    command -v mptcpize >/dev/null || need_packages "mptcpize, by which ordinary programs use MPTCP" mptcpize
     command -v iperf3 >/dev/null || need_packages "iperf3, which checks rates" iperf3
     command -v globus-gridftp-server >/dev/null && command -v globus-url-copy >/dev/null ||
         need_packages "GridFTP, whose streams get paths" globus-gridftp-server-progs globus-gass-copy-progs

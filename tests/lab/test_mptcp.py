@@ -103,6 +103,8 @@ def transfer(live: Live, ends: tuple[str, str], size: int, up: bool = True) -> I
         for process in (client, server):
             process.kill()
             process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
 
 
 def listening(live: Live, host: str) -> str:

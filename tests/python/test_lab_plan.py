@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -177,6 +178,31 @@ def test_hosts_are_told_what_the_transport_says() -> None:
         hosts.host_stack("linux/a b", None)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "transport", "expected"),
+    [
+        ("mptcp-aware:paths=disjoint,subflows=3,manager=fullmesh", None, hosts.Subflows(3, "fullmesh", "lia")),
+        # How many subflows there are is the scheme's.
+        ("mptcp:subflows=2", "mptcp:subflows=8,cc=uncoupled", hosts.Subflows(2, "ndiffports", "lia")),
+        ("ecmp", "mptcp:subflows=8,cc=uncoupled", hosts.Subflows(8, "ndiffports", "uncoupled")),
+        ("mptcp", "newreno:sack=on", hosts.Subflows(4, "ndiffports", "lia")),
+        ("hedera", "cubic", None),
+        ("file.py", None, None),
+    ],
+)
+def test_hosts_open_the_subflows_of_the_scheme_or_the_transport(
+    scheme: str, transport: str | None, expected: hosts.Subflows | None
+) -> None:
+    assert hosts.subflows_of(scheme, transport) == expected
+
+
+def test_hosts_with_subflows_have_selective_acknowledgements() -> None:
+    stack = hosts.host_stack("newreno", "mptcp:subflows=8,cc=uncoupled")
+    assert hosts.subflow_sysctls(stack, True) == {"net.ipv4.tcp_sack": "1"}
+    assert hosts.subflow_sysctls(stack, False) == {"net.ipv4.tcp_sack": "0"}
+    assert hosts.subflow_sysctls(hosts.host_stack("linux", None), True) == {}
+
+
 def test_cables_are_left_as_the_fabric_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(system, "batch", lambda _tool, _namespace, lines: told.extend(lines))
@@ -238,6 +264,8 @@ def test_flows_that_are_due_within_the_duration_start_however_late_it_is() -> No
 
 def test_time_outs_that_the_kernel_does_not_count_are_not_said_to_be_none() -> None:
     class End:
+        proto = socket.IPPROTO_TCP
+
         def __init__(self, *lengths: int) -> None:
             self.lengths = list(lengths)
 

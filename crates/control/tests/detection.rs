@@ -334,6 +334,22 @@ fn subflows_bear_the_token_of_their_connection() {
 }
 
 #[test]
+fn a_flood_of_joins_is_limited_by_host_and_a_flow_is_told_once() {
+    let needs = Needs { subflows: true, ..Needs::NOTHING };
+    let mut world = World::new(needs, Config { max_flows_per_host: 50, ..Config::default() });
+    for port in 0..200 {
+        // Each has a token of its own, which no connection has.
+        let option = MptcpOption::Join { token: u32::from(port) };
+        for _ in 0..2 {
+            world.network.send(Headers { mptcp: Some(option), ..world.packet(port, TCP_SYN) });
+        }
+    }
+    world.pass(SECOND);
+    assert_eq!((world.flows().len(), world.events().len()), (50, 50));
+    assert_eq!(world.network.controller.counts().flows_refused, 300);
+}
+
+#[test]
 fn one_host_cannot_fill_the_controller() {
     let mut world = World::new(LABEL, Config { max_flows_per_host: 50, ..Config::default() });
     for port in 0..200 {

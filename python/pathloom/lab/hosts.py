@@ -129,8 +129,10 @@ def host_stack(text: str, transport: str | None) -> HostStack:
     if text == "newreno":
         settings = _core.transport_settings(transport)
         # The kernel has no coupled windows: a subflow is a connection like others, with selective acknowledgements.
-        mptcp = settings["name"] == MPTCP and settings["congestion"] != "cubic"
-        if not mptcp and (settings["congestion"] != "new_reno" or settings["sack"]):
+        if settings["name"] == MPTCP:
+            if settings["congestion"] == "cubic" or not settings["sack"]:
+                raise bad_input(f"--transport `{transport}`: subflows of the lab's hosts run newreno with SACK")
+        elif settings["congestion"] != "new_reno" or settings["sack"]:
             out = "; with cubic take hosts=linux" if settings["congestion"] == "cubic" else ""
             raise bad_input(f"--transport `{transport}`: the lab's hosts run newreno without SACK{out}")
         return _newreno(settings)

@@ -202,7 +202,8 @@ class LabExecution:
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
         schedule = FaultSchedule(blueprint, run.cable_faults())
         try:
-            result = run_agent(lab, self._plan(lab, offered, self.subflows[job.scheme] is not None), report, schedule.begin)
+            plan = self._plan(lab, offered, self.subflows[job.scheme] is not None)
+            result = run_agent(lab, plan, report, schedule.begin)
         finally:
             schedule.end()
         _await_silence(lab)

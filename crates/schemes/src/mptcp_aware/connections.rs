@@ -18,6 +18,8 @@ pub(super) struct Connections {
     /// First subflows whose token was not known when they came, and when they came. MPTCP v1 tells it with the SYN+ACK
     /// (RFC 8684 §3.1).
     unnamed: BTreeMap<FlowId, Nanos>,
+    /// Subflows that a new controller has found standing. Their rules do not tell of which connections they are.
+    found: BTreeSet<FlowId>,
 }
 
 impl Connections {
@@ -34,9 +36,18 @@ impl Connections {
         }
     }
 
+    /// Takes in a subflow that was found standing.
+    pub(super) fn adopt(&mut self, flow: FlowId, token: Option<u32>) {
+        match token {
+            Some(token) => drop(self.by_token.entry(token).or_default().insert(flow)),
+            None => drop(self.found.insert(flow)),
+        }
+    }
+
     /// A subflow is over.
     pub(super) fn remove(&mut self, flow: FlowId, token: Option<u32>) {
         self.unnamed.remove(&flow);
+        self.found.remove(&flow);
         let Some(token) = token else { return };
         if let Some(subflows) = self.by_token.get_mut(&token) {
             subflows.remove(&flow);
@@ -51,6 +62,7 @@ impl Connections {
         self.by_token.values_mut().for_each(|subflows| subflows.retain(|&flow| known(flow)));
         self.by_token.retain(|_, subflows| !subflows.is_empty());
         self.unnamed.retain(|&flow, _| known(flow));
+        self.found.retain(|&flow| known(flow));
     }
 
     /// How many other subflows of the flow's connection, between the same addresses, are on each of these paths.
@@ -74,7 +86,9 @@ impl Connections {
         // controller, all of them are taken to be on the shortest path between their addresses.
         let recent = self.unnamed.iter().filter(|&(_, &since)| now.saturating_sub(since) < PRIMARY);
         let unnamed = recent.filter_map(|(other, _)| beside(other)).take(1);
-        for other in named.chain(unnamed) {
+        // Of those that were found standing, most are of the connection: two hosts have few at a time.
+        let found = self.found.iter().filter_map(beside);
+        for other in named.chain(unnamed).chain(found) {
             let place = other.intended_route().and_then(|route| paths.iter().position(|path| path == route));
             place.into_iter().for_each(|place| uses[place] += 1);
         }

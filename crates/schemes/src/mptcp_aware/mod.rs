@@ -8,6 +8,8 @@
 
 mod connections;
 mod paths;
+#[cfg(test)]
+mod tests;
 
 use crate::helpers::backoff::{Backoff, Waits};
 use crate::helpers::{draws, state};
@@ -102,14 +104,16 @@ impl Scheme for MptcpAware {
                 self.memory.backoff.keep(|flow| view.flows.contains_key(&flow));
                 actions.push(Action::SetDefaults(DefaultRoutes::Ecmp));
             }
-            Event::FlowArrived { flow } | Event::FlowAdopted { flow } | Event::SubflowArrived { flow, .. } => {
-                let token = view.flows.get(&flow).and_then(|known| known.mptcp_token);
-                self.memory.connections.add(now, flow, token);
+            Event::FlowArrived { flow } | Event::SubflowArrived { flow, .. } => {
+                self.memory.connections.add(now, flow, token(view, flow));
+                self.place(now, view, flow, actions);
+            }
+            Event::FlowAdopted { flow } => {
+                self.memory.connections.adopt(flow, token(view, flow));
                 self.place(now, view, flow, actions);
             }
             Event::FlowFinished { flow } => {
-                let token = view.flows.get(&flow).and_then(|known| known.mptcp_token);
-                self.memory.connections.remove(flow, token);
+                self.memory.connections.remove(flow, token(view, flow));
                 self.memory.backoff.end(flow);
             }
             Event::LinkChanged { .. } => {
@@ -171,6 +175,11 @@ impl MptcpAware {
         let path = paths.get(chosen).filter(|path| !path.is_empty()).cloned();
         actions.extend(path.map(|path| Action::Route { flow, path, rate_bps: None }));
     }
+}
+
+/// Token of the connection that a subflow belongs to, if it is known.
+fn token(view: &View, flow: FlowId) -> Option<u32> {
+    view.flows.get(&flow)?.mptcp_token
 }
 
 /// Counts the paths that other subflows of the connection get by these actions.
