@@ -57,6 +57,7 @@ def managed(name: str, spec: str, scheme: str) -> Iterator[Live]:
     """A lab with a controller and an agent that opens the subflows of a scheme."""
     with alive(name, spec, scheme) as live:
         live.lab.start_hostd(subflows=hosts.subflows_of(scheme, None))
+        live.lab.set_subflows(hosts.host_stack("newreno", None), True)
         yield live
 
 
