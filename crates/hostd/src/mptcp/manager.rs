@@ -150,6 +150,13 @@ impl Manager {
         }
     }
 
+    /// Events were lost: which connections have ended is not known. All are forgotten, and keep the subflows that they have.
+    pub fn handle_loss(&mut self) {
+        self.connections.clear();
+        self.due.clear();
+        self.requests.clear();
+    }
+
     /// The kernel has refused a request. If it does not know the connection (`ESRCH`), that is over.
     pub fn handle_refusal(&mut self, now: Nanos, request: &Request, error: i32) {
         self.counts.failed += 1;

@@ -68,7 +68,8 @@ impl PathManager {
                     ready?.clear_ready();
                     let heard = self.link.read_events()?;
                     if heard.lost {
-                        tracing::warn!(place = self.place, "events of MPTCP were lost; some subflows may be missing");
+                        tracing::warn!(place = self.place, "events of MPTCP were lost; connections keep the subflows they have");
+                        self.manager.handle_loss();
                     }
                     heard.events.into_iter().for_each(|event| {
                         tracing::debug!(place = self.place, ?event, "MPTCP");

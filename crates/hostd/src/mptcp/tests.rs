@@ -119,6 +119,19 @@ fn what_the_kernel_refuses_is_tried_again_unless_the_connection_is_over() {
 }
 
 #[test]
+fn connections_are_forgotten_when_events_were_lost() {
+    let mut manager = manager(2, Pairs::Ndiffports);
+    begin(&mut manager, 7);
+    let ends = ends(HERE[0], 40_000, THERE[0]);
+    manager.handle_event(START, Event::SubflowClosed { token: 7, ends });
+    manager.handle_loss();
+    assert_eq!((manager.connections(), manager.poll_timeout(), requests(&mut manager)), (0, None, vec![]));
+    manager.handle_event(START, Event::SubflowClosed { token: 7, ends });
+    begin(&mut manager, 7);
+    assert_eq!(requests(&mut manager), [create(7, 0, THERE[0])]);
+}
+
+#[test]
 fn limits_hold_for_subflows_addresses_and_connections() {
     let mut mesh = manager(64, Pairs::Fullmesh);
     begin(&mut mesh, 7);
