@@ -8,6 +8,7 @@
 use super::wire::{Ends, Event, Request};
 use pathloom_model::Nanos;
 use serde::Deserialize;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -297,8 +298,8 @@ impl Connection {
         let others = settings.own.iter().copied().filter(|one| settings.pairs == Pairs::Fullmesh && *one != first);
         for local in std::iter::once(first).chain(others) {
             let pair = Pair { local, remote };
-            if !self.pairs.contains_key(&pair) {
-                self.pairs.insert(pair, OfPair::default());
+            if let Entry::Vacant(place) = self.pairs.entry(pair) {
+                place.insert(OfPair::default());
                 self.order.push(pair);
             }
         }
