@@ -22,6 +22,7 @@ _OPTIONS = [
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--window-size=1600,1200",
+    "--virtual-time-budget=30000",
 ]
 _DEADLINE_S = 180
 _FRAME = """<!DOCTYPE html><meta charset="utf-8"><body>
@@ -29,18 +30,23 @@ _FRAME = """<!DOCTYPE html><meta charset="utf-8"><body>
 <script>
 addEventListener("load", () => {{
   const window = document.getElementById("frame").contentWindow, document_ = window.document;
-  const found = ((window, document) => {{ {script} }})(window, document_);
-  document.body.innerHTML = "<pre id=found></pre>";
-  document.getElementById("found").textContent = JSON.stringify(found);
+  Promise.resolve(((window, document) => {{ {script} }})(window, document_)).then((found) => {{
+    document.body.innerHTML = "<pre id=found></pre>";
+    document.getElementById("found").textContent = JSON.stringify(found);
+  }});
 }});
 </script>"""
 
 
-def ask(page: str, width_px: int, script: str, folder: Path) -> Any:
-    """What a script returns that sees `window` and `document` of a page shown at that width."""
+def ask(page: str, width_px: int, script: str, folder: Path, *, dark: bool = False) -> Any:
+    """What a script returns that sees `window` and `document` of a page shown at that width.
+
+    The script may return a promise. `dark` is whether the reader prefers dark pages.
+    """
     path = folder / "frame.html"
     path.write_text(_FRAME.format(width=width_px, page=html.escape(page), script=script), encoding="utf-8")
-    command = [PROGRAM, *_OPTIONS, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
+    preferred = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    command = [PROGRAM, *_OPTIONS, preferred, f"--user-data-dir={folder / 'profile'}", "--dump-dom", path.as_uri()]
     done = subprocess.run(command, capture_output=True, timeout=_DEADLINE_S, check=True)
     text = re.search(r'<pre id="found">(.*?)</pre>', done.stdout.decode("utf-8"), re.DOTALL)
     assert text is not None, done.stderr.decode("utf-8", errors="replace")[-2000:]

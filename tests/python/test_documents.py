@@ -52,7 +52,7 @@ def test_commands_of_the_tour_work(cli: Cli, tmp_path: Path, command: str) -> No
 def test_the_tour_begins_with_something_to_see(cli: Cli) -> None:
     """The schemes differ clearly, and nothing has to be excused."""
     out = cli(*shlex.split(COMMANDS[0])[1:]).out
-    assert re.search(r"^throughput .* \*$", out, re.MULTILINE), out
+    assert re.search(r"^mean throughput .* \*$", out, re.MULTILINE), out
     assert "Note:" not in out and "not clearly different" not in out
 
 

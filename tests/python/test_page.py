@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from matplotlib.colors import to_rgb
 
 import synthetic
 from browser import ask
 from pathloom.experiments.result import Result
 from pathloom.fabrics import fat_tree
+from pathloom.report.dark import DARK, with_dark_mode
+from pathloom.report.style import looks
 from test_pictures import EIGHT
 
 LAID_OUT = r"""
@@ -96,3 +102,83 @@ def test_the_cell_of_a_notebook_is_small_and_leaves_the_notebook_alone(result: R
 def test_the_cell_of_a_notebook_tells_of_runs_that_are_missing() -> None:
     cell = synthetic.result(fat_tree(k=2), {"spt": 1.0, "ecmp": 1.0}, runs=2, flows=30, interrupted=True)._repr_html_()
     assert "2 of 4 runs were finished" in cell
+
+
+AXE = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+VIOLATIONS = r"""
+for (const folded of document.querySelectorAll("details")) folded.open = true;
+return window.axe.run(document).then((found) => ({
+  passes: found.passes.length,
+  violations: found.violations.map((one) => `${one.id}: ${one.help}: ${one.nodes[0].html}`),
+}));
+"""
+
+
+def with_axe(page: str) -> str:
+    return page.replace("</head>", f"<script>{AXE}</script></head>", 1)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width_px", [600, 1400])
+def test_axe_finds_no_barrier_in_the_report(result: Result, width_px: int, dark: bool, tmp_path: Path) -> None:
+    found = ask(with_axe(result.report()), width_px, VIOLATIONS, tmp_path, dark=dark)
+    assert found["passes"] > 20
+    assert found["violations"] == []
+
+
+def test_axe_finds_a_barrier_where_there_is_one(result: Result, tmp_path: Path) -> None:
+    page = with_axe(result.report()).replace("</main>", '<p style="color: #ccc">faint</p><img src="x"></main>')
+    found = "\n".join(ask(page, 1400, VIOLATIONS, tmp_path)["violations"])
+    assert "color-contrast" in found and "image-alt" in found
+
+
+BRIGHTNESS = r"""
+const brightness = (image) => {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 40;
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0, 40, 40);
+  const pixels = context.getImageData(0, 0, 40, 40).data;
+  let sum = 0;
+  for (let place = 0; place < pixels.length; place += 4) sum += pixels[place] + pixels[place + 1] + pixels[place + 2];
+  return sum / (pixels.length / 4) / 3;
+};
+const ground = window.getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number);
+return [...ground.slice(0, 3).map(Number), ...[...document.images].map(brightness)];
+"""
+
+
+def test_page_and_pictures_follow_the_preference_for_dark_pages(result: Result, tmp_path: Path) -> None:
+    light = ask(result.report(), 1000, BRIGHTNESS, tmp_path)
+    dark = ask(result.report(), 1000, BRIGHTNESS, tmp_path, dark=True)
+    assert len(light) == len(dark) == 3 + 6
+    assert min(light) > 180, light
+    assert max(dark) < 80, dark
+
+
+def test_pictures_with_pixels_in_them_stay_as_they_are() -> None:
+    svg = '<svg><image href="x"/><path style="fill: #ffffff"/></svg>'
+    assert with_dark_mode(svg) == svg
+
+
+def test_no_two_schemes_look_alike_on_a_dark_page() -> None:
+    """Distances in CIE Lab, whose unit is about what an eye can tell apart."""
+    colours = [look.colour for look in looks(EIGHT).values()]
+    for mode in ({}, DARK):
+        places = [lab(mode.get(colour, colour)) for colour in colours]
+        assert min(math.dist(one, other) for one, other in itertools.combinations(places, 2)) > 17
+
+
+def lab(colour: str) -> tuple[float, float, float]:
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    weights = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    white = (0.9505, 1.0, 1.089)
+    sums = [sum(a * b for a, b in zip(row, linear, strict=True)) for row in weights]
+    x, y, z = ((value / top) ** (1 / 3) for value, top in zip(sums, white, strict=True))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_long_tables_of_pairs_are_folded_and_short_ones_are_not(result: Result) -> None:
+    assert "<details><summary>All pairs" in result.report()
+    few = synthetic.result(fat_tree(k=2), {"spt": 0.6, "ecmp": 1.0, "hedera": 1.2}, runs=2, flows=100)
+    assert "<details open><summary>All pairs" in few.report()

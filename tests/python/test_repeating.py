@@ -48,7 +48,7 @@ def digest(path: Path) -> str:
 
 def again(page: str) -> str:
     """The part of a report that says how to repeat it."""
-    return page[page.index("<h2>Once more") : page.index("<footer>")]
+    return page[page.index("<h2>Reproduce") : page.index("<footer>")]
 
 
 def test_checksums_of_every_file_are_in_the_settings(cli: Cli, files: Path) -> None:

@@ -83,7 +83,7 @@ def test_keep_going_marks_table_report_and_json(cli: Cli, tmp_path: Path, loud: 
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     head = page[page.index("<h1>") : page.index("<table>")]
     assert "Not what the scheme would do" in head and "RuntimeError: loud 0.25" in head
-    assert "--keep-going" in page[page.index("Once more") :]
+    assert "--keep-going" in page[page.index("Reproduce") :]
 
 
 def test_a_scheme_that_failed_is_never_the_best(cli: Cli, loud: str) -> None:

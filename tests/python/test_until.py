@@ -81,5 +81,5 @@ def test_what_it_does_not_take(cli: Cli, more: list[str], expected: str) -> None
 def test_the_command_that_repeats_it_has_it(cli: Cli, tmp_path: Path) -> None:
     cli("run", *SHORT, "--scheme", "ecmp", "--until", "finished", "--out", "out")
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
-    assert "--until finished" in page[page.index("Once more") :]
+    assert "--until finished" in page[page.index("Reproduce") :]
     assert content((tmp_path / "out/result.json").read_text(encoding="utf-8"))["settings"]["until"] == "finished"

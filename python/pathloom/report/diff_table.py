@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     ("throughput", "mean"): "mean throughput",
-    ("throughput", "p5"): "worst 5 % of throughput",
+    ("throughput", "p5"): "p5 throughput",
     ("slowdown", "mean"): "mean slowdown",
     ("slowdown", "p99"): "p99 slowdown",
     ("completion_s", "mean"): "completion time",
@@ -25,8 +25,8 @@ TITLES = {
 SAYS = {
     "same": "the same",
     "equal": "equal within 1 %",
-    "clear": "clear",
-    "unclear": "not clear",
+    "clear": "significant",
+    "unclear": "not significant",
     "single": "one run: may be chance",
     "unknown": "unknown: flows are unfinished",
     "": "",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
+from pathloom.report.dark import DARK
 from pathloom.report.plots import Plot
 from pathloom.report.tables import Table
 
@@ -22,21 +23,37 @@ def document(title: str, parts: Sequence[str]) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)} – Pathloom</title>\n<style>\n{css}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 
-def plain_table(table: Table) -> str:
-    """A table with its headings on top, as HTML."""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
+def plain_table(table: Table, label: str) -> str:
+    """A table with its headings on top, as HTML; the label is for those who hear the page."""
+    head = "".join(map(heading, table.headings))
     rows = [f"<tr><td>{breakable(row[0])}</td>{''.join(cell(text) for text in row[1:])}</tr>" for row in table.rows]
-    return html_table(head, rows)
+    return html_table(head, rows, label)
 
 
-def html_table(head: str, rows: Sequence[str], kind: str = "wide") -> str:
-    """A table of a row of headings and rows that are HTML."""
+def heading(text: str) -> str:
+    """The heading of a column; a column without one has an empty cell, which no screen reader announces."""
+    return f'<th scope="col">{escape(text)}</th>' if text else "<td></td>"
+
+
+def html_table(head: str, rows: Sequence[str], label: str, kind: str = "wide") -> str:
+    """A table of a row of headings and rows that are HTML; the keyboard can scroll one that is wider than the page."""
     body = "".join(rows)
-    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="{kind}" role="group" tabindex="0" aria-label="{escape(label)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def digests(files: Mapping[str, str]) -> str:
+    """Names of files with their checksums, which may be broken anywhere."""
+    cells = "".join(
+        f'<tr><td>{breakable(path)}</td><td class="text digest">{digest}</td></tr>' for path, digest in files.items()
+    )
+    return html_table(heading("file") + heading("SHA-256"), [cells], "Input files and their checksums")
 
 
 def cell(text: str, best: bool = False) -> str:
@@ -61,8 +78,11 @@ def breakable(name: str, mark: str = "") -> str:
 
 
 def swatch(colour: str | None) -> str:
-    """A spot of colour; nothing without a colour."""
-    return f'<span class="swatch" style="background:{colour}"></span>' if colour else ""
+    """A spot of colour, on dark pages of its partner; nothing without a colour."""
+    if not colour:
+        return ""
+    both = f"background:{colour};background:light-dark({colour},{DARK.get(colour, colour)})"
+    return f'<span class="swatch" style="{both}"></span>'
 
 
 def figure_block(plot: Plot) -> str:

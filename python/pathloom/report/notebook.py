@@ -35,7 +35,7 @@ def notebook_cell(result: Result) -> str:
         f'<p class="under">{escape(what)}</p>',
         banner_block(result),
         headline_block(schemes),
-        scheme_table(main_table(schemes), colours_of(result)),
+        scheme_table(main_table(schemes), colours_of(result), "Figures of each scheme"),
         *(_figure(plot) for plot in plots(result, most=MOST_PICTURES)),
         *(f'<p class="under">Note: {escape(note)}.</p>' for note in result.notes if note not in failures(result)),
         '<p class="under"><code>result.save("folder")</code> writes the whole report.</p>',

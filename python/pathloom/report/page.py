@@ -11,7 +11,17 @@ from pathloom.experiments.notes import failures
 from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.summary import unfinished
 from pathloom.report.headline import banners, headlines, legend, runs_text
-from pathloom.report.html import breakable, cell, document, figure_block, html_table, pairs, plain_table, swatch
+from pathloom.report.html import (
+    breakable,
+    cell,
+    digests,
+    document,
+    figure_block,
+    html_table,
+    pairs,
+    plain_table,
+    swatch,
+)
 from pathloom.report.plots import Plot
 from pathloom.report.style import looks
 from pathloom.report.subflows import overview, slowest
@@ -25,6 +35,16 @@ if TYPE_CHECKING:
 MOST_UNFINISHED_SHOWN = 30
 MOST_UNCROWDED = 5
 """Schemes that stand side by side in a table with figure and interval in one line."""
+MOST_PAIRS_SHOWN = 12
+"""Longer tables of all pairs are folded up."""
+BASE_SAYS = (
+    "Each scheme minus the first one, as a mean of paired differences: both schemes have the same flows in a run, so "
+    "what differs between runs cancels out."
+)
+PAIRS_SAY = (
+    "Some of many pairs differ by chance. A difference is called significant only if its p-value, after Holm's "
+    "correction for the number of pairs, is below 5 %."
+)
 
 
 def page(result: Result, plots: Sequence[Plot]) -> str:
@@ -40,17 +60,18 @@ def page(result: Result, plots: Sequence[Plot]) -> str:
         f'<p class="under">{escape(what)}</p>',
         banner_block(result),
         headline_block(schemes),
-        scheme_table(main, colours),
+        "<h2>Figures of each scheme</h2>",
+        scheme_table(main, colours, "Figures of each scheme"),
         _legend(schemes, main),
         _differences(schemes),
         *(figure_block(plot) for plot in plots),
         _subflows(result),
-        "<h2>What it cost</h2>",
-        "<p>Per run, but for the most rules in any one switch at any time.</p>",
-        scheme_table(control_table(schemes), colours),
+        "<h2>Control overhead and losses</h2>",
+        "<p>Counts are means over the runs; the most rules in a switch are those of any switch at any time.</p>",
+        scheme_table(control_table(schemes), colours, "Control overhead and losses"),
         _unfinished(result),
         _settings(result),
-        "<h2>What the words mean</h2>",
+        "<h2>Definitions</h2>",
         pairs([(word, meaning) for word, meaning in DEFINITIONS]),
         _again(result),
         _footer(summary),
@@ -81,16 +102,16 @@ def _legend(schemes: Sequence[Mapping[str, Any]], table: Table) -> str:
     return f'<p class="under">{escape(" ".join(lines))}</p>' if lines else ""
 
 
-def scheme_table(table: Table, colours: Mapping[str, str]) -> str:
+def scheme_table(table: Table, colours: Mapping[str, str], label: str) -> str:
     """A row per figure and a column per scheme, as on the terminal: this fits narrow windows."""
     names = [row[0] for row in table.rows]
-    head = "".join(f"<th>{breakable(name, swatch(colours.get(name)))}</th>" for name in names)
+    head = "".join(f'<th scope="col">{breakable(name, swatch(colours.get(name)))}</th>' for name in names)
     rows = []
     for column in range(1, len(table.headings)):
         cells = [cell(row[column], table.best[column] == index) for index, row in enumerate(table.rows)]
-        rows.append(f"<tr><th>{escape(table.headings[column])}</th>{''.join(cells)}</tr>")
+        rows.append(f'<tr><th scope="row">{escape(table.headings[column])}</th>{"".join(cells)}</tr>')
     kind = "wide schemes many" if len(names) > MOST_UNCROWDED else "wide schemes"
-    return html_table(f"<th></th>{head}", rows, kind)
+    return html_table(f"<td></td>{head}", rows, label, kind)
 
 
 def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
@@ -98,8 +119,8 @@ def _differences(schemes: Sequence[Mapping[str, Any]]) -> str:
     if table is None:
         return ""
     return (
-        "<p>Run by run, with the same flows under both schemes, so that what the runs differ by cancels out:</p>"
-        + plain_table(table)
+        f"<h2>Differences between schemes</h2>\n<p>{BASE_SAYS}</p>"
+        + plain_table(table, "Paired differences to the first scheme")
         + _all_pairs(schemes)
     )
 
@@ -112,9 +133,9 @@ def _subflows(result: Result) -> str:
         "<h2>Subflows</h2>\n<p>Connections with several subflows. All other tables count a connection as one flow. "
         "Largest share: the part of a connection's bytes that its busiest subflow carried, in the mean. On one path: "
         "connections whose subflows all take the same path.</p>"
-        f"{plain_table(table)}"
+        f"{plain_table(table, 'Subflows of each scheme')}"
         "<p>The slowest connections of each scheme, subflow by subflow; subflows.parquet has all:</p>"
-        f"{plain_table(slowest(result))}"
+        f"{plain_table(slowest(result), 'Slowest connections')}"
     )
 
 
@@ -122,11 +143,10 @@ def _all_pairs(schemes: Sequence[Mapping[str, Any]]) -> str:
     table = pair_table(schemes)
     if table is None:
         return ""
-    said = (
-        "All pairs, run by run. Of many pairs, some differ by chance: a difference is called clear only where chance "
-        "gives it less often than 5 % after Holm's correction for the number of pairs."
+    return (
+        f"<details{'' if len(table.rows) > MOST_PAIRS_SHOWN else ' open'}><summary>All pairs of schemes</summary>"
+        f"<p>{PAIRS_SAY}</p>{plain_table(table, 'Paired differences of all pairs')}</details>"
     )
-    return f"<p>{said}</p>{plain_table(table)}"
 
 
 def _unfinished(result: Result) -> str:
@@ -148,12 +168,12 @@ def _unfinished(result: Result) -> str:
         ]
         for row in shown.iter_rows(named=True)
     ]
-    headings = ["scheme", "run", "flow", "from, to", "size (B)", "delivered (B)", "started", "time-outs"]
+    headings = ["scheme", "run", "flow", "from, to", "size (B)", "delivered (B)", "started", "RTOs"]
     more = f"<p>The first {shown.height} are shown; flows.parquet has all.</p>" if rows.height > shown.height else ""
     text = (
         f"{count_text(rows.height)} flows were not complete at the end of their run. They count with the time they had."
     )
-    table = plain_table(Table(headings, cells, [None] * len(headings)))
+    table = plain_table(Table(headings, cells, [None] * len(headings)), "Unfinished flows")
     return f"<h2>Unfinished flows</h2>\n<p>{text}</p>{table}{more}"
 
 
@@ -178,7 +198,7 @@ def _settings(result: Result) -> str:
 def _again(result: Result) -> str:
     """The command that gives the figures again, and what it cannot give again."""
     settings, inputs = result.settings, result.inputs
-    parts = ["<h2>Once more</h2>"]
+    parts = ["<h2>Reproduce</h2>"]
     named = tuple(scheme for scheme in settings.schemes if scheme not in inputs.classes)
     if inputs.classes:
         which = "the other schemes" if named else "nothing of this"
@@ -199,8 +219,7 @@ def _again(result: Result) -> str:
     if any(is_python_spec(scheme) for scheme in named):
         parts.append("<p>A scheme in Python must draw from its seed alone, and ask no clock.</p>")
     if inputs.files:
-        rows = [[path, digest] for path, digest in inputs.files.items()]
-        parts.append(plain_table(Table(["file", "SHA-256"], rows, [None, None])))
+        parts.append(digests(inputs.files))
     if result.changed_files:
         changed = listed(result.changed_files)
         parts.append(f"<p>During the runs, {escape(changed)} changed: which content they have read is not known.</p>")

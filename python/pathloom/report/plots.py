@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
@@ -24,6 +23,7 @@ from pathloom.experiments.definitions import SIZE_BINS
 from pathloom.experiments.stats import percentile
 from pathloom.experiments.summary import unfinished
 from pathloom.experiments.tables import link_windows_ns
+from pathloom.report.dark import BUSY, with_dark_mode
 from pathloom.report.drawing import LinkValues, draw_fabric, name_nodes
 from pathloom.report.layout import layout
 from pathloom.report.style import (
@@ -48,8 +48,6 @@ MOST_SMALL_MAP = 60
 """Maps of more switches take the whole width of the heat map."""
 FLAT_ASPECT = 2.5
 """Width over height of a tiered drawing in the heat map, where several stand above each other."""
-
-_BUSY = LinearSegmentedColormap.from_list("busy", [colormaps["YlOrRd"](0.06 + 0.94 * step / 15) for step in range(16)])
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,9 @@ class Plot:
 
     @property
     def data_uri(self) -> str:
-        """The SVG as text that an HTML page can hold."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode("ascii")
+        """The SVG as text that an HTML page can hold; it turns dark with the page."""
+        svg = with_dark_mode(self.svg.decode("utf-8"))
+        return "data:image/svg+xml;base64," + base64.b64encode(svg.encode("utf-8")).decode("ascii")
 
 
 def plots(result: Result, most: int | None = None) -> list[Plot]:
@@ -132,7 +131,7 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
     if len(panels) > 1:
         says += " More throughput is better, and less time."
     says += _unfinished_text(result, "a hollow mark is the most that throughput can be, and the least that FCT can be")
-    return Plot("means", "Means", says, figure)
+    return Plot("means", "Mean throughput and FCT" if len(panels) > 1 else "Mean throughput", says, figure)
 
 
 def _dots(axes: Axes, figures: Sequence[Mapping[str, Any]], schemes: Sequence[Look], scale: float, bound: str) -> None:
@@ -190,7 +189,7 @@ def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     legend_above(axes)
     says = "Share of flows with at most so much throughput: the lower and farther right a curve, the better."
     says += _unfinished_text(result, "an unfinished flow counts with the most that it can come to")
-    return Plot("throughput-cdf", "Throughput of flows", says, figure)
+    return Plot("throughput-cdf", "Throughput of flows (CDF)", says, figure)
 
 
 def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
@@ -211,7 +210,7 @@ def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
     legend_above(axes)
     says = "Share of flows complete within so much time: the farther left a curve, the better."
     says += _unfinished_text(result, "unfinished flows keep a curve below 100 %")
-    return Plot("fct-cdf", "Flow completion time", says, figure)
+    return Plot("fct-cdf", "Flow completion time (CDF)", says, figure)
 
 
 def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
@@ -275,11 +274,11 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
     drawings = []
     for number, (scheme, values) in enumerate(means_by_scheme.items()):
         axes = figure.add_subplot(rows, columns, number + 1)
-        values_drawn = LinkValues(values, _BUSY, scale)
+        values_drawn = LinkValues(values, BUSY, scale)
         drawings.append(draw_fabric(axes, result.fabric, place, width, height, values_drawn))
         axes.set_title(look[scheme].label, color=look[scheme].colour, fontweight="bold")
     bar = figure.colorbar(
-        ScalarMappable(scale, _BUSY),
+        ScalarMappable(scale, BUSY),
         ax=[drawing.axes for drawing in drawings],
         location="bottom",
         shrink=0.5,
@@ -290,12 +289,15 @@ def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
     bar.set_label("utilisation")
     bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:.0%}"))
     bar.outline.set_visible(False)
+    # As pixels it could not change its colours with the lines.
+    assert bar.solids is not None, "the colours of a ScalarMappable"
+    bar.solids.set(rasterized=False, edgecolor="face")
     name_nodes(figure, drawings)
     says = (
         f"Mean utilisation of every link over all runs, {_window_text(result)}. A cable is two lines, one per "
         "direction, with traffic on the right-hand side as on a road; all drawings share one scale."
     )
-    return Plot("link-heat-map", "Where the traffic goes", says, figure)
+    return Plot("link-heat-map", "Link utilisation", says, figure)
 
 
 def _window_text(result: Result) -> str:
@@ -335,7 +337,7 @@ def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
         f"Mean utilisation over all runs, {_window_text(result)}. The flatter a curve, the more evenly a scheme "
         "spreads the traffic over the links between switches."
     )
-    return Plot("link-ranks", "Utilisation by rank", says, figure)
+    return Plot("link-ranks", "Link utilisation by rank", says, figure)
 
 
 def over_time(result: Result, look: Mapping[str, Look]) -> Plot | None:
@@ -360,7 +362,7 @@ def over_time(result: Result, look: Mapping[str, Look]) -> Plot | None:
     below.set_ylim(0, None)
     legend_above(above)
     says = f"The first run of each scheme, in steps of {result.settings.series}. A queue is the mean over a step."
-    return Plot("over-time", "Over time", says, figure)
+    return Plot("over-time", "Goodput and queues over time", says, figure)
 
 
 def _by_scheme(result: Result, column: str) -> dict[str, list[float]]:

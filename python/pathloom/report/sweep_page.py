@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from pathloom.experiments.definitions import DEFINITIONS
 from pathloom.experiments.sweep_plan import value_text
-from pathloom.report.html import document, figure_block, pairs, plain_table
+from pathloom.report.html import digests, document, figure_block, pairs, plain_table
 from pathloom.report.plots import Plot
 from pathloom.report.sweep_tables import legend_lines, points_table
-from pathloom.report.tables import Table
 from pathloom.words import counted, listed
 
 if TYPE_CHECKING:
@@ -30,14 +29,14 @@ def page(result: SweepResult, plots: Sequence[Plot]) -> str:
         _banner(result),
         *map(figure_block, plots),
         "<h2>Every point</h2>",
-        plain_table(table),
+        plain_table(table, "Every point"),
         f'<p class="under">{escape(" ".join(legend_lines(result, table)))}</p>',
         f"<h2>Notes</h2>\n<ul>{notes}</ul>" if notes else "",
         "<h2>Settings</h2>",
         pairs([(key, _setting_text(value)) for key, value in result.plan.template.items()]),
         pairs([(name, ", ".join(map(value_text, values))) for name, values in result.plan.grid.items()]),
         _files(result),
-        "<h2>What the words mean</h2>",
+        "<h2>Definitions</h2>",
         pairs(DEFINITIONS),
         f"<footer>Pathloom {escape(result.summary['versions']['pathloom'])}</footer>",
     ]
@@ -63,7 +62,4 @@ def _setting_text(value: object) -> str:
 
 
 def _files(result: SweepResult) -> str:
-    if not result.files:
-        return ""
-    rows = [[path, digest] for path, digest in result.files.items()]
-    return plain_table(Table(["file", "SHA-256"], rows, [None, None]))
+    return digests(result.files) if result.files else ""

@@ -69,17 +69,17 @@ class _Column:
 def main_table(schemes: Sequence[Row]) -> Table:
     """Throughput, FCT, slowdown, completion times and unfinished flows of each scheme."""
     columns = [
-        _column("throughput", "throughput", "mean", share_text, "high"),
+        _column("mean throughput", "throughput", "mean", share_text, "high"),
         _Column(
             "of the optimum", _ratio("throughput"), _exact_percent_text, "high", is_bound=_cut("throughput", "mean")
         ),
-        _column("worst 5 %", "throughput", "p5", share_text, "high"),
-        _column("worst flow", "throughput", "min", share_text, "high"),
+        _column("p5 throughput", "throughput", "p5", share_text, "high"),
+        _column("min throughput", "throughput", "min", share_text, "high"),
         _column("mean FCT", "fct_s", "mean", time_text),
         _Column("over the ideal", _ratio("fct_s"), _times_text, "low", is_bound=_cut("fct_s", "mean")),
         *(_column(f"p{percent} FCT", "fct_s", f"p{percent}", time_text) for percent in (50, 95, 99)),
         *(
-            _column(plural, "fct_s", name, time_text)
+            _column(f"mean FCT, {plural}", "fct_s", name, time_text)
             for name, plural in zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True)
         ),
         _column("mean slowdown", "slowdown", "mean", _times_text),
@@ -141,8 +141,8 @@ def control_table(schemes: Sequence[Row]) -> Table:
         *(_size_column(name) for name in dict.fromkeys(name for row in schemes for name in row["control"]["sizes"])),
         *_program_columns(),
         _Column("packets dropped", _dropped_share, percent_text),
-        _Column("segments sent again", per_run("retransmits"), count_text),
-        _Column("time-outs", per_run("timeouts"), count_text),
+        _Column("retransmissions", per_run("retransmits"), count_text),
+        _Column("retransmission time-outs", per_run("timeouts"), count_text),
     ]
     return _table(schemes, columns)
 
@@ -205,7 +205,7 @@ def pair_table(schemes: Sequence[Row]) -> Table | None:
             says = _difference(pair.difference, text, word, pair.bound, pair.verdict)
             chance = NOTHING if pair.chance is None else f"{pair.chance:.2g}" if pair.chance >= 1e-4 else "< 0.0001"
             rows.append([f"{done[pair.other]['scheme']} − {done[pair.one]['scheme']}", name, says[0], chance, says[1]])
-    return Table(["", "figure", "difference", "by chance (Holm)", ""], rows, [None] * 5) if rows else None
+    return Table(["", "figure", "difference", "p-value (Holm)", ""], rows, [None] * 5) if rows else None
 
 
 def _compared_figures(schemes: Sequence[Row]) -> list[tuple[str, Figure, Callable[[float], str], str]]:
@@ -239,7 +239,7 @@ def _difference(
     said = {
         Verdict.EQUAL: "equal within 1 %",
         Verdict.CLEAR: word if mean > 0 else opposite,
-        Verdict.UNCLEAR: "no clear difference",
+        Verdict.UNCLEAR: "not significant",
     }[found or verdict(difference)]
     return f"{sign}{text(abs(mean))} ± {text(half)}", "unknown: flows are unfinished" if uncertain else said
 

@@ -1,0 +1,77 @@
+"""Pictures that follow the reader's choice of a light or a dark page, in one file.
+
+Every colour of the SVG becomes a CSS variable. Its value on light pages is the colour itself; on dark ones it is the
+partner that `DARK` or the scale of utilisation names. Programs that know no CSS variables never see such a picture:
+the files of a results folder keep plain colours. What is printed is always light.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from matplotlib import colormaps
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex
+
+from pathloom.report.style import FAINT, GRID, INK
+
+PAPER, DARK_PAPER = "#ffffff", "#16191e"
+
+BUSY = LinearSegmentedColormap.from_list("busy", [colormaps["YlOrRd"](0.06 + 0.94 * step / 15) for step in range(16)])
+"""The scale of utilisation on a light ground: the busier a link, the darker."""
+_DARK_BUSY = LinearSegmentedColormap.from_list("dark busy", ["#3d3a2e", "#8a5a1c", "#e0761b", "#ffb347", "#fff3b0"])
+"""The same on a dark ground: the busier, the brighter."""
+
+DARK = {
+    PAPER: DARK_PAPER,
+    "#000000": "#e4e7eb",
+    INK: "#e4e7eb",
+    FAINT: "#9aa1ab",
+    GRID: "#333941",
+    # Schemes. Those that are left out are light enough.
+    "#7f7f7f": "#a3a8af",
+    "#0072b2": "#3b8bd6",
+    "#56b4e9": "#9adcff",
+    "#d55e00": "#f0803c",
+    "#009e73": "#22b98c",
+    # Fabrics: nodes, cables and the ground of pods.
+    "#c9ced6": "#4a515c",
+    "#cfe3f1": "#173a52",
+    "#d5ebdf": "#14402f",
+    "#f7dfc6": "#573414",
+    "#9aa1ab": "#717985",
+    "#7b5ea7": "#a88bd4",
+    "#c8102e": "#ff6b7d",
+    "#f5f6f8": "#20252c",
+}
+"""The partner of each colour on a dark ground; others stay as they are."""
+
+_COLOUR = re.compile(r"(?<=[:\" ])#[0-9a-f]{6}(?=[;\"])")
+_OPENING = re.compile(r"<svg\b[^>]*>")
+
+
+def with_dark_mode(svg: str) -> str:
+    """The same picture, which on a page that is shown dark is dark as well, unless pixels are part of it.
+
+    >>> text = with_dark_mode('<svg><path style="fill: #ffffff"/></svg>')
+    >>> '<path style="fill: var(--cffffff)"/>' in text, "--cffffff:#16191e" in text
+    (True, True)
+    """
+    if "<image" in svg:
+        return svg
+    used = sorted(set(_COLOUR.findall(svg)))
+    partners = _partners()
+    light = ";".join(f"--c{colour[1:]}:{colour}" for colour in used)
+    dark = ";".join(f"--c{colour[1:]}:{partners[colour]}" for colour in used if colour in partners)
+    style = f"<style>svg{{{light}}}@media screen and (prefers-color-scheme:dark){{svg{{{dark}}}}}</style>"
+    with_variables = _COLOUR.sub(lambda found: f"var(--c{found[0][1:]})", svg)
+    return _OPENING.sub(lambda found: found[0] + style, with_variables, count=1)
+
+
+@cache
+def _partners() -> dict[str, str]:
+    return {**dict(zip(_colours(BUSY), _colours(_DARK_BUSY), strict=True)), **DARK}
+
+
+def _colours(scale: Colormap) -> list[str]:
+    return [to_hex(scale(step)) for step in range(256)]
