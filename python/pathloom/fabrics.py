@@ -114,6 +114,12 @@ class Fabric:
         """Names of the nodes, in order."""
         return [node["name"] for node in self.nodes]
 
+    def _repr_svg_(self) -> str:
+        """For notebooks: a drawing with the sizes and the key of its colours."""
+        from pathloom.report.drawing import fabric_svg
+
+        return fabric_svg(self)
+
     @property
     def notes(self) -> list[str]:
         """What was left out, renamed or guessed when the fabric was read from a file."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathloom.errors import bad_input
 from pathloom.experiments.execution import Progress as Report
 from pathloom.experiments.folder import reason, write_text
 from pathloom.experiments.settings import Job
+from pathloom.progress import Shares, lines
 
 STDOUT = "-"
 
@@ -89,7 +89,8 @@ def put_json(target: str, content: Any) -> None:
 
 @contextmanager
 def progress_bar(what: str, runs: int) -> Iterator[Report]:
-    """A bar on stderr that moves with the runs; silent when stderr is not a terminal."""
+    """A bar on stderr that moves with the runs; a line a minute when stderr is not a terminal."""
+    shares = Shares(what, runs)
     columns = [
         TextColumn("{task.description}"),
         BarColumn(),
@@ -98,16 +99,14 @@ def progress_bar(what: str, runs: int) -> Iterator[Report]:
         TimeRemainingColumn(),
     ]
     console = Console(stderr=True)
-    shares: dict[Job, float] = {}
-    lock = threading.Lock()
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    if not console.is_terminal:
+        yield lines(shares, say)
+        return
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=float(runs), finished=0)
 
         def report(job: Job, share: float) -> None:
-            with lock:
-                shares[job] = share
-                done = sum(shares.values())
-                finished = sum(one >= 1.0 for one in shares.values())
+            done, finished = shares.note(job, share)
             bar.update(task, completed=done, finished=finished)
 
         yield report

@@ -14,6 +14,7 @@ from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.workers import default_threads, interruptible
 from pathloom.fabrics import Fabric
+from pathloom.progress import watched
 from pathloom.specs import SIM, is_python_spec
 
 if TYPE_CHECKING:
@@ -145,21 +146,58 @@ def compare(
     return _carried_out(Experiment(settings, _as_fabric(fabric), in_python=in_python), jobs)
 
 
-def run(*, scheme: str | type | Callable[[], object], runs: int = 1, **settings: Any) -> Result:
+def run(
+    *,
+    fabric: Fabric | str | nx.Graph[Any],
+    traffic: str,
+    scheme: str | type | Callable[[], object],
+    duration: str = "10s",
+    runs: int = 1,
+    seed: int = 1,
+    jobs: int | None = None,
+    transport: str | None = None,
+    control: str | None = None,
+    faults: Sequence[str] = (),
+    yardstick: bool = False,
+    worlds: Sequence[str] = ("sim",),
+    lab: str | None = None,
+    until: str | None = None,
+    keep_going: bool = False,
+    series: str | None = None,
+) -> Result:
     """Runs one scheme; all other arguments are those of `compare`.
 
     >>> result = run(scheme="ecmp", fabric="dumbbell", traffic="long-lived", duration="100ms")
     >>> result.summary["schemes"][0]["flows"]["unfinished"]
     0
     """
-    return compare(schemes=[scheme], runs=runs, **settings)
+    return compare(
+        fabric=fabric,
+        traffic=traffic,
+        schemes=[scheme],
+        duration=duration,
+        runs=runs,
+        seed=seed,
+        jobs=jobs,
+        transport=transport,
+        control=control,
+        faults=faults,
+        yardstick=yardstick,
+        worlds=worlds,
+        lab=lab,
+        until=until,
+        keep_going=keep_going,
+        series=series,
+    )
 
 
 def _carried_out(experiment: Experiment, jobs: int | None) -> Result:
     """The result of an experiment, with a warning for each scheme that failed and was let go on."""
     if jobs is not None and jobs < 1:
         raise bad_input(f"jobs: {jobs} will not do; expected 1 or more")
-    result = experiment.carry_out(jobs)
+    settings = experiment.settings
+    with watched("pathloom", settings.runs * len(settings.labels)) as progress:
+        result = experiment.carry_out(jobs, progress)
     for text in result.troubles:
         warnings.warn(text, SchemeWarning, stacklevel=3)
     return _whole(result)

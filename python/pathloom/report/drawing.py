@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -38,6 +39,8 @@ SUFFIXES = (".svg", ".png", ".pdf")
 MOST_BOXES = 90
 """Drawings of more switches have dots without names; but maps name as many as there is room for."""
 MOST_HOST_NAMES = 40
+COARSE_DPI = 80
+"""Of the pixels in a notebook, where a drawing of k=16 with finer ones takes 6 MB."""
 MOST_VECTOR_CABLES = 1500
 """Larger fabrics are drawn as pixels inside the vector file, which otherwise takes megabytes."""
 
@@ -76,6 +79,15 @@ def draw_to_file(fabric: Fabric, path: Path) -> None:
 
     figure = fabric_figure(fabric)
     write_whole(path, lambda partial: save_figure(figure, partial, path.suffix.lower()[1:]))
+
+
+def fabric_svg(fabric: Fabric) -> str:
+    """A drawing of a fabric as the text of an SVG, without the date, so that equal fabrics make equal texts."""
+    buffer = BytesIO()
+    save_figure(fabric_figure(fabric), buffer, "svg", dpi=COARSE_DPI)
+    svg = buffer.getvalue().decode("utf-8")
+    # Inside of a page, an SVG has neither an XML declaration nor a document type.
+    return svg[svg.index("<svg") :]
 
 
 def fabric_figure(fabric: Fabric) -> Figure:

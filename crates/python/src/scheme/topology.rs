@@ -9,9 +9,13 @@ use pyo3::types::PyTuple;
 /// A host or switch.
 #[pyclass(frozen, get_all, module = "pathloom._core")]
 pub struct Node {
+    /// Its number, the place in `View.nodes`.
     id: u32,
+    /// Its name, such as `e0_1`.
     name: String,
+    /// Where it stands in the fabric.
     tier: &'static str,
+    /// Its pod, where the fabric has any.
     pod: Option<u32>,
 }
 
@@ -25,13 +29,21 @@ impl Node {
 /// One direction of a cable.
 #[pyclass(frozen, get_all, module = "pathloom._core")]
 pub struct Link {
+    /// Its number, the place in `View.links`.
     id: u32,
+    /// The node that sends into it.
     source: u32,
+    /// The node that receives from it.
     target: u32,
+    /// The other direction of the cable.
     reverse: u32,
+    /// Bits per second.
     rate_bps: u64,
+    /// Propagation delay in picoseconds.
     delay_ps: u64,
+    /// Packets that may wait, not counting the one being sent.
     buffer_packets: u32,
+    /// Whether no end of it is a host.
     between_switches: bool,
 }
 

@@ -24,82 +24,98 @@ fn links_of<'py>(py: Python<'py>, path: Option<&Path>) -> PyResult<Option<Bound<
 
 #[pymethods]
 impl Flow {
+    /// Its number; never given twice.
     #[getter]
     fn id(&self) -> u64 {
         self.id.0
     }
 
+    /// Sending host.
     #[getter]
     fn src_host(&self) -> u32 {
         self.flow.src_host.0
     }
 
+    /// Receiving host.
     #[getter]
     fn dst_host(&self) -> u32 {
         self.flow.dst_host.0
     }
 
+    /// Switch that the sender is attached to: where its paths begin.
     #[getter]
     fn src_tor(&self) -> u32 {
         self.flow.src_tor.0
     }
 
+    /// Switch that the receiver is attached to: where its paths end.
     #[getter]
     fn dst_tor(&self) -> u32 {
         self.flow.dst_tor.0
     }
 
+    /// Source address and port, destination address and port, IP protocol.
     #[getter]
     fn five_tuple(&self) -> (String, u16, String, u16, u8) {
         let tuple = self.flow.five_tuple;
         (tuple.src.to_string(), tuple.src_port, tuple.dst.to_string(), tuple.dst_port, tuple.proto)
     }
 
+    /// When the controller first heard of it.
     #[getter]
     fn arrived_ns(&self) -> u64 {
         self.flow.arrived.0
     }
 
+    /// Payload bytes in all, if the application announced them.
     #[getter]
     fn size_bytes(&self) -> Option<u64> {
         self.flow.size_bytes.get()
     }
 
+    /// Token of the MPTCP connection it belongs to.
     #[getter]
     fn mptcp_token(&self) -> Option<u32> {
         self.flow.mptcp_token
     }
 
+    /// Whether the scheme was told of it.
     #[getter]
     fn long(&self) -> bool {
         self.flow.long
     }
 
+    /// Links of the path it is on; None on the default routes.
     #[getter]
     fn route<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         links_of(py, self.flow.route.as_ref())
     }
 
+    /// Links of a path that was asked for and is not confirmed yet.
     #[getter]
     fn pending<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         links_of(py, self.flow.pending.as_ref())
     }
 
+    /// The path it is on, or is about to be on.
     #[getter]
     fn intended_route<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         links_of(py, self.flow.intended_route())
     }
 
+    /// The bandwidth the scheme counts on for it.
     #[getter]
     fn allocated_bps(&self) -> Option<u64> {
         self.flow.allocated_bps.get()
     }
 
+    /// Bytes counted at its source ToR, headers included, at the last reading.
     #[getter]
     fn counted_bytes(&self) -> u64 {
         self.flow.bytes
     }
 
+    /// Rate over the last measuring period, headers included.
     #[getter]
     fn rate_bps(&self) -> Option<u64> {
         self.flow.rate_bps.get()
@@ -153,48 +169,58 @@ fn numbers(nodes: &[NodeId]) -> Vec<u32> {
 
 #[pymethods]
 impl View {
+    /// All nodes, by number.
     #[getter]
     fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.topology.nodes(py, &self.view.fabric)
     }
 
+    /// All directed links, by number.
     #[getter]
     fn links<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         self.topology.links(py, &self.view.fabric)
     }
 
+    /// The hosts.
     #[getter]
     fn hosts(&self) -> Vec<u32> {
         numbers(self.view.fabric.hosts())
     }
 
+    /// The switches.
     #[getter]
     fn switches(&self) -> Vec<u32> {
         numbers(self.view.fabric.switches())
     }
 
+    /// The switches with hosts.
     #[getter]
     fn tors(&self) -> Vec<u32> {
         numbers(self.view.fabric.tors())
     }
 
+    /// The node of that name.
     fn find(&self, name: &str) -> Option<u32> {
         self.view.fabric.find(name).map(|node| node.0)
     }
 
+    /// The link from one node to another.
     fn link_between(&self, source: u32, target: u32) -> Option<u32> {
         self.view.fabric.link_between(NodeId(source), NodeId(target)).map(|link| link.0)
     }
 
+    /// Whether packets can cross a link.
     fn is_up(&self, link: u32) -> PyResult<bool> {
         Ok(self.view.links.is_up(self.known_link(link)?))
     }
 
+    /// The directed links that are down.
     #[getter]
     fn links_down(&self) -> Vec<u32> {
         self.view.links.down().map(|link| link.0).collect()
     }
 
+    /// All flows that are known, in order of arrival; those that are not long too, if the switches count them.
     #[getter]
     fn flows<'py>(&'py self, py: Python<'py>) -> PyResult<Bound<'py, PyMappingProxy>> {
         let made = || {
@@ -206,17 +232,22 @@ impl View {
         Ok(self.flows.get_or_try_init(py, made)?.bind(py).clone())
     }
 
+    /// One flow, without making an object of every other. Raises `KeyError` when it is not known.
     fn flow(&self, flow: u64) -> PyResult<Flow> {
         let id = FlowId(flow);
         let unknown = || PyKeyError::new_err(format!("flow {flow}: is not known, or has finished"));
         self.view.flows.get(&id).map(|known| Flow { id, flow: known.clone() }).ok_or_else(unknown)
     }
 
+    /// The flows that the scheme was told of.
     fn long_flows<'py>(&'py self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let flows = self.flow_objects(py, |flow| flow.long).map(|pair| pair.map(|(_, flow)| flow));
         PyList::new(py, flows.collect::<PyResult<Vec<_>>>()?)
     }
 
+    /// Paths between two ToRs over links that are up, as tuples of links.
+    ///
+    /// `how` is `shortest`, `k-shortest`, `k-edge-disjoint` or `simple:N`, all paths of at most N hops.
     #[pyo3(signature = (source, target, how = "shortest", limit = 64))]
     fn paths<'py>(
         &self,
@@ -233,25 +264,30 @@ impl View {
         found.map(|path| PyTuple::new(py, path.links().iter().map(|link| link.0))).collect()
     }
 
+    /// By link: the bandwidth that the scheme counts on there, summed over routes and pending routes.
     fn allocated_bps(&self) -> Vec<u64> {
         self.view.allocated_bps()
     }
 
+    /// What a link carried between the last two readings of its port's counters (`Needs.link_loads_every_ns`).
     fn link_load_bps(&self, link: u32) -> PyResult<Option<u64>> {
         let link = self.known_link(link)?;
         Ok(self.view.link_load_bps[link.index()].get())
     }
 
+    /// How flows without a path of their own are routed.
     #[getter]
     fn defaults(&self) -> &'static str {
         super::actions::defaults_name(self.view.defaults)
     }
 
+    /// Share of the last second or so that the controller was busy, 0 to 1.
     #[getter]
     fn busy_share(&self) -> f64 {
         self.view.busy_share
     }
 
+    /// Round-trip time to a switch, where one was measured.
     fn switch_rtt_ns(&self, switch: u32) -> PyResult<Option<u64>> {
         let switch = self.known_switch(switch)?;
         Ok(self.view.switch_rtt[switch.index()].map(|rtt| rtt.0))

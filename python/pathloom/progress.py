@@ -1,0 +1,145 @@
+"""How far a list of runs has come: as a bar in a notebook, and as a line a minute where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+
+from pathloom.experiments.execution import Progress
+from pathloom.experiments.settings import Job
+
+LINE_EVERY_S = 60.0
+BAR_EVERY_S = 0.3
+BAR_AFTER_S = 1.0
+"""Runs that are over before that leave no trace in a notebook."""
+
+Clock = Callable[[], float]
+
+
+class Shares:
+    """What is done of each run. Threads may report at the same time."""
+
+    def __init__(self, what: str, runs: int, clock: Clock = time.monotonic) -> None:
+        self.what, self.runs = what, runs
+        self._clock, self._begin = clock, clock()
+        self._shares: dict[Job, float] = {}
+        self._lock = threading.Lock()
+
+    def note(self, job: Job, share: float) -> tuple[float, int]:
+        """Takes a report in; how many runs are done, in parts and in whole."""
+        with self._lock:
+            self._shares[job] = share
+            return sum(self._shares.values()), sum(one >= 1.0 for one in self._shares.values())
+
+    def elapsed_s(self) -> float:
+        """Seconds since the beginning."""
+        return self._clock() - self._begin
+
+    def text(self, done: float, finished: int) -> str:
+        """How far it is, in a line.
+
+        >>> shares = Shares("compare", 12, clock=iter([0.0, 90.0]).__next__)
+        >>> shares.text(4.5, 4)
+        'compare: 4 of 12 runs finished, 38 %, 1 min 30 s elapsed, about 2 min 30 s left'
+        """
+        elapsed_s = self.elapsed_s()
+        left = f", about {minutes(elapsed_s * (self.runs - done) / done)} left" if 0 < done < self.runs else ""
+        share = f"{100 * done / self.runs:.0f} %"
+        return f"{self.what}: {finished} of {self.runs} runs finished, {share}, {minutes(elapsed_s)} elapsed{left}"
+
+
+def minutes(time_s: float) -> str:
+    """A time as people say it.
+
+    >>> minutes(42.3), minutes(150.0), minutes(7300.0)
+    ('42 s', '2 min 30 s', '2 h 1 min')
+    """
+    whole = round(time_s)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def lines(shares: Shares, say: Callable[[str], None]) -> Progress:
+    """Says a line a minute: for logs."""
+    last_s, lock = 0.0, threading.Lock()
+
+    def report(job: Job, share: float) -> None:
+        nonlocal last_s
+        done, finished = shares.note(job, share)
+        with lock:
+            due = shares.elapsed_s() - last_s >= LINE_EVERY_S
+            last_s = shares.elapsed_s() if due else last_s
+        if due:
+            say(shares.text(done, finished))
+
+    return report
+
+
+@contextmanager
+def watched(what: str, runs: int) -> Iterator[Progress]:
+    """What `compare` and `run` tell of their progress: a bar in a notebook, nothing elsewhere."""
+    display = _display()
+    if display is None:
+        yield lambda _job, _share: None
+        return
+    bar = _Bar(Shares(what, runs), display)
+    try:
+        yield bar.report
+    finally:
+        bar.remove()
+
+
+class _Bar:
+    """A bar in the output of a notebook's cell."""
+
+    def __init__(self, shares: Shares, display: Any) -> None:
+        self._shares, self._display = shares, display
+        self._handle: Any = None
+        self._last_s = 0.0
+        self._lock = threading.Lock()
+
+    def report(self, job: Job, share: float) -> None:
+        """Moves the bar, not more often than an eye can follow."""
+        done, finished = self._shares.note(job, share)
+        with self._lock:
+            elapsed_s = self._shares.elapsed_s()
+            if elapsed_s < BAR_AFTER_S or elapsed_s - self._last_s < BAR_EVERY_S:
+                return
+            self._last_s = elapsed_s
+            self._show(_html(self._shares.text(done, finished), done / self._shares.runs))
+
+    def _show(self, html: str) -> None:
+        content = {"text/html": html, "text/plain": ""}
+        if self._handle is None:
+            self._handle = self._display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+    def remove(self) -> None:
+        """Leaves the cell as if there had been no bar."""
+        with self._lock:
+            if self._handle is not None:
+                self._show("")
+
+
+def _html(text: str, share: float) -> str:
+    return f'<progress max="1" value="{share:.3f}" style="width: 16em"></progress> <span>{escape(text)}</span>'
+
+
+def _display() -> Any:
+    """IPython's function that shows something, in the kernel of a notebook; None elsewhere."""
+    if "IPython" not in sys.modules:
+        return None
+    from IPython import get_ipython  # type: ignore[attr-defined,unused-ignore]
+    from IPython.display import display
+
+    shell: Any = get_ipython()  # type: ignore[no-untyped-call,unused-ignore]
+    return display if shell is not None and hasattr(shell, "kernel") else None

@@ -1,0 +1,122 @@
+"""What a notebook and a type checker make of the Python interface, and what is told of the progress of runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import pathloom as pl
+from conftest import Cli
+from pathloom import _core
+from pathloom.experiments.settings import Job
+from pathloom.progress import Shares, lines
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def executed(code: str, folder: Path) -> list[Any]:
+    """All that a kernel shows, updates included, while it executes a cell."""
+    shown: list[Any] = []
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(textwrap.dedent(code))])  # type: ignore[no-untyped-call]
+
+    class Client(NotebookClient):
+        def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
+            shown.append(msg)
+            return super().process_message(msg, cell, cell_index)
+
+    Client(notebook, kernel_name="python3", timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    data = [one["content"]["data"] for one in shown if "data" in one["content"]]
+    assert not any(one["msg_type"] == "error" for one in shown)
+    return data
+
+
+def test_a_long_run_shows_its_progress_in_a_notebook_and_leaves_no_bar(tmp_path: Path) -> None:
+    code = """
+        import pathloom as pl
+        import pathloom.progress
+        pathloom.progress.BAR_AFTER_S = 0.0
+        pathloom.progress.BAR_EVERY_S = 0.0
+        pl.run(fabric="fat-tree:k=4,rate=10Mbps", traffic="long-lived", scheme="ecmp", duration="2s")
+    """
+    *bars, result = executed(code, tmp_path)
+    assert len(bars) > 2
+    assert "<progress" in bars[0]["text/html"] and "of 1 runs finished" in bars[0]["text/html"]
+    assert bars[-1]["text/html"] == "", "the bar is gone"
+    assert "pathloom-result" in result["text/html"]
+
+
+def test_a_short_run_shows_its_result_alone_and_a_fabric_its_drawing(tmp_path: Path) -> None:
+    code = """
+        import pathloom as pl
+        display(pl.run(fabric="diamond", traffic="long-lived", scheme="ecmp", duration="10ms"))
+        pl.fat_tree(k=4)
+    """
+    result, fabric = executed(code, tmp_path)
+    assert "pathloom-result" in result["text/html"]
+    assert ET.fromstring(fabric["image/svg+xml"]).tag.endswith("svg")
+
+
+def test_drawings_for_notebooks_stay_small() -> None:
+    assert len(pl.fat_tree(k=4)._repr_svg_()) < 100_000
+    assert len(pl.fat_tree(k=16)._repr_svg_()) < 2_500_000
+    assert pl.fat_tree(k=4)._repr_svg_() == pl.fat_tree(k=4)._repr_svg_()
+
+
+def test_a_log_gets_a_line_a_minute() -> None:
+    now, said = [0.0], list[str]()
+    report = lines(Shares("compare", 2, clock=lambda: now[0]), said.append)
+    for second in range(241):
+        now[0] = float(second)
+        report(Job("ecmp", 1, 1), min(second / 200, 1.0))
+        report(Job("spt", 1, 1), min(second / 240, 1.0))
+    assert len(said) == 4
+    assert said[0] == "compare: 0 of 2 runs finished, 27 %, 1 min 0 s elapsed, about 2 min 40 s left"
+    assert said[-1] == "compare: 2 of 2 runs finished, 100 %, 4 min 0 s elapsed"
+
+
+def test_the_command_line_says_where_it_is_without_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathloom.progress.LINE_EVERY_S", 0.0)
+    arguments = ["--fabric", "diamond", "--traffic", "long-lived", "--duration", "100ms"]
+    done = cli("compare", *arguments, "--schemes", "spt,ecmp", "--runs", "2")
+    assert done.code == 0
+    assert "compare: 4 of 4 runs finished, 100 %" in done.err
+    monkeypatch.undo()
+    assert cli("run", *arguments, "--scheme", "ecmp").err == "", "short runs are silent"
+
+
+SNIPPETS = {
+    'pl.run(fabrc="diamond", traffic="long-lived", scheme="ecmp")': "fabrc",
+    'pl.compare(fabric="diamond", traffic="long-lived", schemes=["ecmp"], duraton="1s")': "duraton",
+    'pl.run(fabric="diamond", traffic="long-lived", scheme="ecmp", runs="3")': '"str"; expected "int"',
+    'pl.run(traffic="long-lived", scheme="ecmp")': 'Missing named argument "fabric"',
+    'pl.run(fabric="diamond", traffic="long-lived", scheme="ecmp").flws': "flws",
+}
+
+
+def test_a_type_checker_finds_misspelt_arguments(tmp_path: Path) -> None:
+    lines = ["import pathloom as pl", 'pl.run(fabric="diamond", traffic="long-lived", scheme="ecmp", duration="1s")']
+    (tmp_path / "snippet.py").write_text("\n".join([*lines, *SNIPPETS]) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context", "snippet.py"]
+    settings = f"[mypy]\nmypy_path = {ROOT / 'python'}\n[mypy-highspy.*,networkx.*]\nignore_missing_imports = True\n"
+    (tmp_path / "mypy.ini").write_text(settings, encoding="utf-8")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    found = {int(line.split(":")[1]): line for line in done.stdout.splitlines() if " error: " in line}
+    for number, (snippet, said) in enumerate(SNIPPETS.items(), start=3):
+        assert said in found.get(number, ""), f"{snippet}\n{done.stdout}"
+    assert set(found) == set(range(3, 3 + len(SNIPPETS))), "and nothing else"
+
+
+@pytest.mark.parametrize("kind", [_core.View, _core.Flow, _core.Node, _core.Link])
+def test_what_schemes_are_given_explains_itself_at_run_time(kind: type) -> None:
+    assert kind.__doc__
+    names = [name for name in vars(kind) if not name.startswith("_")]
+    assert names
+    assert [name for name in names if not getattr(kind, name).__doc__] == []
