@@ -61,13 +61,13 @@ test-page: build  ## Test that page in Chromium: views, keyboard, widths, dark m
 
 lint: lint-rust lint-python lint-web  ## Check formatting, warnings, types, stubs, the purity of the pure crates, the prose of the documentation
 
-lint-rust: build
+lint-rust: build  ## Check Rust: formatting, clippy, the purity of the pure crates
 	$(call say,Rust: formatting$(comma) clippy$(comma) purity)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 	python scripts/purity.py
 
-lint-python: build
+lint-python: build  ## Check Python: ruff, mypy, stubs; and the prose of the documentation
 	$(call say,Python: ruff$(comma) mypy$(comma) stubs; the prose of the documentation)
 	python scripts/site/prose.py
 	ruff check --quiet python tests scripts benches examples docs
@@ -84,10 +84,11 @@ lint-web:
 	scripts/web.sh check
 
 test-rust: build .venv/judges/.deps
+test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 	$(call say,Rust tests)
 	cargo test --workspace --exclude pathloom-python --quiet
 
-test-python: build .venv/judges/.deps
+test-python: build .venv/judges/.deps  ## Run the tests of Python, and the simulator against what was recorded from ns-3
 	scripts/prepare.sh judges
 	$(call say,Python tests$(comma) and the simulator against what was recorded from ns-3)
 	pytest

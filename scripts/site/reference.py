@@ -12,6 +12,7 @@ import typer
 from pathloom import _core
 from pathloom.cli import remote
 from pathloom.cli.app import app
+from pathloom.cli.help import parts_of_help
 from pathloom.experiments.settings import LAB_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,11 +61,10 @@ def _command(command: Any, path: str) -> str:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [param for param in command.params if param.param_type_name == "option"]
     usage = " ".join([path, *(argument.metavar or argument.name.upper() for argument in arguments)])
-    about, _, example = (command.help or "").partition("Example: ")
-    lines = [
-        f"{usage}{' [OPTIONS]' if options else ''}",
-        *([f"\n# Example\n{' '.join(example.split())}"] if example else []),
-    ]
+    about, examples = parts_of_help(command.help or "")
+    lines = [f"{usage}{' [OPTIONS]' if options else ''}"]
+    if examples:
+        lines += [f"\n# {'Example' if len(examples) == 1 else 'Examples'}", *examples]
     text = f"### {path}\n\n{about.strip()}\n\n```shell\n" + "\n".join(lines) + "\n```\n"
     rows = [[f"`{argument.metavar or argument.name.upper()}`", cell(argument.help or "")] for argument in arguments]
     rows += [[_option(option), cell(option.help or "")] for option in options if not option.hidden]

@@ -28,15 +28,14 @@ from pathloom.cli import (
     with_paths,
 )
 from pathloom.cli.encoding import as_text, is_text
+from pathloom.cli.help import App
 from pathloom.cli.options import show_help_if_alone
 from pathloom.errors import SchemeError, ToolError, bad_input
 
-app = typer.Typer(
+app = App(
     name="pathloom",
     help="Put the flows of a datacenter on the many paths of its fabric, and show which routing scheme does it best.",
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # Our texts are full of colons and brackets.
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

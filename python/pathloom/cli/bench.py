@@ -8,11 +8,12 @@ import typer
 
 from pathloom import _core, benchmark, fault_benchmark, solver_benchmark
 from pathloom.cli import console
+from pathloom.cli.help import App
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, show_help_if_alone, whole_number
 from pathloom.errors import bad_input
 from pathloom.experiments.workers import default_threads
 
-app = typer.Typer(help="Measure how fast Pathloom is.", invoke_without_command=True, callback=show_help_if_alone)
+app = App(help="Measure how fast Pathloom is.", invoke_without_command=True, callback=show_help_if_alone)
 
 
 @app.command("sim")
@@ -34,6 +35,8 @@ def sim(
 
     A packet-hop is a packet or acknowledgement that crosses a link. Only the time spent simulating counts, as CPU time;
     memory is that of a process that does nothing else.
+
+    Example: pathloom bench sim --fabric fat-tree:k=8 --duration 100ms
     """
     console.check_json_target(json)
     settings = benchmark.settings(fabric, traffic, scheme, transport, duration, whole_number("--seed", seed) or 1)
@@ -82,6 +85,8 @@ def solver(
     Beside λ, what flows may split to reach, stands what the placement of single paths reaches.
     Times are CPU seconds of one core. Where HiGHS does not finish in its time the optimum stays empty; the bound
     that our own solver proves stands beside it.
+
+    Example: pathloom bench solver --json -
     """
     console.check_json_target(json)
     for k in sizes or ():
@@ -137,6 +142,8 @@ def faults(
     last repair; in the end no rule is left over or missing, and nobody waits. Each schedule follows from its seed
     alone: one that breaks a promise prints as the command that repeats it, which also prints the schedule in its
     smallest form. Exit code 1 if any did.
+
+    Example: pathloom bench faults --seed 1 --schedules 100
     """
     console.check_json_target(json)
     duration_s = _core.parse_time_s(duration)

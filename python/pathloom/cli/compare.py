@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pathloom.cli import EXIT_ERROR, Interrupted, console
+from pathloom.cli import EXIT_ERROR, Interrupted, completion, console
+from pathloom.cli.help import OUTPUT, SETTINGS
 from pathloom.cli.options import (
     IN_PYTHON,
     ControlOption,
@@ -55,7 +56,11 @@ def compare(
     schemes: Annotated[
         str | None,
         typer.Option(
-            "--schemes", metavar="LIST", help=f"spt,ecmp,hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}"
+            "--schemes",
+            metavar="LIST",
+            help=f"spt,ecmp,hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}",
+            autocompletion=completion.schemes,
+            rich_help_panel=SETTINGS,
         ),
     ] = None,
     transport: TransportOption = None,
@@ -108,7 +113,13 @@ def run(
     traffic: TrafficOption = None,
     scheme: Annotated[
         str | None,
-        typer.Option("--scheme", metavar="SPEC", help=f"hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}"),
+        typer.Option(
+            "--scheme",
+            metavar="SPEC",
+            help=f"hedera:period=1s; see `pathloom scheme list`. {IN_PYTHON}",
+            autocompletion=completion.schemes,
+            rich_help_panel=SETTINGS,
+        ),
     ] = None,
     transport: TransportOption = None,
     duration: DurationOption = None,
@@ -125,12 +136,20 @@ def run(
     spec: SpecFileOption = None,
     pcap: Annotated[
         Path | None,
-        typer.Option("--pcap", metavar="FILE", help="Write every packet as pcapng; needs --runs 1."),
+        typer.Option(
+            "--pcap",
+            metavar="FILE",
+            help="Write every packet as pcapng; needs --runs 1.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     event_log: Annotated[
         Path | None,
         typer.Option(
-            "--event-log", metavar="FILE", help="Write the inputs and outputs of the controller; needs --runs 1."
+            "--event-log",
+            metavar="FILE",
+            help="Write the inputs and outputs of the controller; needs --runs 1.",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     jobs: JobsOption = None,

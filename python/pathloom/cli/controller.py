@@ -26,6 +26,12 @@ def controller(context: typer.Context) -> int:
     """Control a live fabric: `--config FILE`, or `check FILE` to check a configuration.
 
     A controller that runs is asked by `status`, `flows`, `why` and the like.
+
+    Example: pathloom controller check controller.toml
+
+    Example: pathloom controller --config controller.toml
+
+    Example: pathloom controller status
     """
     from pathloom.cli import remote
 
@@ -38,5 +44,8 @@ def controller(context: typer.Context) -> int:
 
 
 def bench_controller(context: typer.Context) -> None:
-    """Load a controller with fake switches, and measure its answers and paths per second."""
+    """Load a controller with fake switches, and measure its answers and paths per second.
+
+    Example: pathloom bench controller --schemes spt,ecmp
+    """
     become(context.args, BENCH)

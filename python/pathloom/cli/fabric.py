@@ -8,20 +8,29 @@ from typing import Annotated, Any
 import typer
 
 from pathloom import _core
-from pathloom.cli import console
+from pathloom.cli import completion, console
+from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
 from pathloom.tiers import TOR, Words, tier_words
 from pathloom.words import rate_text, time_text
 
-app = typer.Typer(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
+app = App(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
 
-SpecArgument = Annotated[str, typer.Argument(metavar="SPEC", help="fat-tree:k=4, or FILE.graphml, or FILE.json.")]
+SpecArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SPEC", help="fat-tree:k=4, or FILE.graphml, or FILE.json.", autocompletion=completion.fabrics
+    ),
+]
 
 
 @app.command("list")
 def list_fabrics(json: JsonOption = None) -> None:
-    """List the built-in fabrics and their keys."""
+    """List the built-in fabrics and their keys.
+
+    Example: pathloom fabric list
+    """
     fabrics = _core.fabrics()
     if json is not None:
         console.put_json(json, fabrics)
@@ -38,7 +47,10 @@ def list_fabrics(json: JsonOption = None) -> None:
 
 @app.command()
 def show(spec: SpecArgument, json: JsonOption = None) -> None:
-    """Show the sizes, rates, path counts and the bisection of a fabric."""
+    """Show the sizes, rates, path counts and the bisection of a fabric.
+
+    Example: pathloom fabric show jellyfish:homes=2
+    """
     from pathloom.fabrics import Fabric
 
     fabric = Fabric(spec)
@@ -110,7 +122,10 @@ def draw(
         Path, typer.Option("--out", "-o", metavar="FILE", help="Output file; its suffix selects SVG, PNG or PDF.")
     ] = Path("fabric.svg"),
 ) -> None:
-    """Draw a fabric: Clos fabrics in tiers, graphs with coordinates as a map, Jellyfish as a circle."""
+    """Draw a fabric: Clos fabrics in tiers, graphs with coordinates as a map, Jellyfish as a circle.
+
+    Example: pathloom fabric draw fat-tree:k=4 --out k4.svg
+    """
     from pathloom.fabrics import Fabric
 
     Fabric(spec).draw(out)
@@ -125,7 +140,10 @@ def export(
         str, typer.Option("--out", "-o", metavar="FILE", help="Where to write it; - is standard output.")
     ] = "-",
 ) -> None:
-    """Write a fabric as GraphML or node-link JSON; both can be read back with --fabric."""
+    """Write a fabric as GraphML or node-link JSON; both can be read back with --fabric.
+
+    Example: pathloom fabric export vl2 --format graphml --out vl2.graphml
+    """
     from pathloom.experiments.folder import write_text
     from pathloom.fabrics import Fabric
 

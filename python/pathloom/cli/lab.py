@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pathloom.cli import compare, console
+from pathloom.cli.help import App
 from pathloom.cli.options import (
     ControlOption,
     DurationOption,
@@ -26,7 +27,7 @@ from pathloom.cli.options import (
 )
 from pathloom.errors import bad_input
 
-app = typer.Typer(
+app = App(
     help="Build fabrics from network namespaces and Open vSwitch on this machine, as root.",
     invoke_without_command=True,
     callback=show_help_if_alone,
@@ -167,7 +168,10 @@ def status(
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Only this lab.")] = None,
     json: JsonOption = None,
 ) -> int:
-    """Show the labs and their state."""
+    """Show the labs and their state.
+
+    Example: pathloom lab status
+    """
     from pathloom.lab.lab import known_labs
     from pathloom.lab.status import lab_status
 
@@ -281,7 +285,12 @@ def down(
     name: NameOption = "lab",
     every: Annotated[bool, typer.Option("--all", help="Every lab of this machine.")] = False,
 ) -> int:
-    """Take a lab down, in any state; also removes the remains of a killed one."""
+    """Take a lab down, in any state; also removes the remains of a killed one.
+
+    Example: pathloom lab down
+
+    Example: pathloom lab down --all
+    """
     from pathloom.lab import system
     from pathloom.lab.lab import Lab, known_labs
 

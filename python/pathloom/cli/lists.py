@@ -7,20 +7,22 @@ from typing import Annotated, Any
 import typer
 
 from pathloom import _core
-from pathloom.cli import console
+from pathloom.cli import completion, console
+from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
 
-schemes = typer.Typer(help="Routing schemes: list, show.", invoke_without_command=True, callback=show_help_if_alone)
-transports = typer.Typer(
-    help="Transports of hosts: list, show.", invoke_without_command=True, callback=show_help_if_alone
-)
-traffic = typer.Typer(help="Traffic: list.", invoke_without_command=True, callback=show_help_if_alone)
+schemes = App(help="Routing schemes: list, show.", invoke_without_command=True, callback=show_help_if_alone)
+transports = App(help="Transports of hosts: list, show.", invoke_without_command=True, callback=show_help_if_alone)
+traffic = App(help="Traffic: list.", invoke_without_command=True, callback=show_help_if_alone)
 
 
 @schemes.command("list")
 def list_schemes(json: JsonOption = None) -> None:
-    """List the schemes."""
+    """List the schemes.
+
+    Example: pathloom scheme list
+    """
     entries = _core.schemes()
     if json is not None:
         console.put_json(json, entries)
@@ -30,10 +32,16 @@ def list_schemes(json: JsonOption = None) -> None:
 
 @schemes.command("show")
 def show_scheme(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A scheme of `pathloom scheme list`.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A scheme of `pathloom scheme list`.", autocompletion=completion.schemes),
+    ],
     json: JsonOption = None,
 ) -> None:
-    """Show what a scheme does, its publication and its keys."""
+    """Show what a scheme does, its publication and its keys.
+
+    Example: pathloom scheme show hedera
+    """
     entry = _named(name)
     if json is not None:
         console.put_json(json, entry)
@@ -62,7 +70,10 @@ def _named(name: str) -> dict[str, Any]:
 
 @transports.command("list")
 def list_transports(json: JsonOption = None) -> None:
-    """List the transports."""
+    """List the transports.
+
+    Example: pathloom transport list
+    """
     entries = _core.transports()
     if json is not None:
         console.put_json(json, entries)
@@ -73,10 +84,18 @@ def list_transports(json: JsonOption = None) -> None:
 
 @transports.command("show")
 def show_transport(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A transport of `pathloom transport list`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A transport of `pathloom transport list`.", autocompletion=completion.transports
+        ),
+    ],
     json: JsonOption = None,
 ) -> None:
-    """Show what a transport is, its publication, and its keys for --transport."""
+    """Show what a transport is, its publication, and its keys for --transport.
+
+    Example: pathloom transport show newreno
+    """
     entries = {entry["name"]: entry for entry in _core.transports()}
     if name not in entries:
         _core.transport_settings(name)  # Raises with the nearest name, unless it is a transport with keys.
@@ -94,7 +113,10 @@ def show_transport(
 
 @traffic.command("list")
 def list_traffic(json: JsonOption = None) -> None:
-    """List the kinds of traffic and their keys."""
+    """List the kinds of traffic and their keys.
+
+    Example: pathloom traffic list
+    """
     entries = _core.traffics()
     if json is not None:
         console.put_json(json, entries)

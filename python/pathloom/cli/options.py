@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pathloom.cli import completion
+from pathloom.cli.help import NETWORK, OUTPUT, RUNS, SETTINGS
 from pathloom.errors import bad_input
 from pathloom.experiments.folder import PLOT_KINDS
 from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
@@ -17,11 +19,23 @@ IN_PYTHON = "A scheme in Python is FILE.py:CLASS:key=value."
 
 FabricOption = Annotated[
     str | None,
-    typer.Option("--fabric", metavar="SPEC", help="fat-tree:k=4,rate=10Mbps or a file; see `pathloom fabric list`."),
+    typer.Option(
+        "--fabric",
+        metavar="SPEC",
+        help="fat-tree:k=4,rate=10Mbps or a file; see `pathloom fabric list`.",
+        autocompletion=completion.fabrics,
+        rich_help_panel=SETTINGS,
+    ),
 ]
 TrafficOption = Annotated[
     str | None,
-    typer.Option("--traffic", metavar="SPEC", help="web-search:load=0.4,pattern=random; see `pathloom traffic list`."),
+    typer.Option(
+        "--traffic",
+        metavar="SPEC",
+        help="web-search:load=0.4,pattern=random; see `pathloom traffic list`.",
+        autocompletion=completion.traffics,
+        rich_help_panel=SETTINGS,
+    ),
 ]
 TransportOption = Annotated[
     str | None,
@@ -29,6 +43,8 @@ TransportOption = Annotated[
         "--transport",
         metavar="SPEC",
         help="Transport of hosts: newreno:min_rto=1ms; see `pathloom transport list`. By default the scheme's own.",
+        autocompletion=completion.transports,
+        rich_help_panel=SETTINGS,
     ),
 ]
 ControlOption = Annotated[
@@ -41,6 +57,7 @@ ControlOption = Annotated[
         "restarts from, batch=1 how many messages it takes at a time. agents=0.5 leaves half of the hosts without an "
         "agent: they label, hold and pace no flow. enforcement=host|meter|any says who keeps the rates of flows. With "
         "handover=begin, links hand packets on when sending begins, as the lab's do.",
+        rich_help_panel=NETWORK,
     ),
 ]
 FaultOption = Annotated[
@@ -50,29 +67,44 @@ FaultOption = Annotated[
         metavar="WHAT",
         help="10s:down:e0_0-a0_1 or 10s:up:c3; in the simulator also 10s:session-down:c3, session-up:c3, reboot:c3, "
         "controller-kill, controller-restart and controller-restart:snapshot. May be given several times.",
+        rich_help_panel=NETWORK,
     ),
 ]
 WorldsOption = Annotated[
     str | None,
-    typer.Option("--worlds", metavar="LIST", help="sim, lab or sim,lab: simulate, run live as root, or both."),
+    typer.Option(
+        "--worlds",
+        metavar="LIST",
+        help="sim, lab or sim,lab: simulate, run live as root, or both.",
+        rich_help_panel=NETWORK,
+    ),
 ]
 LabOption = Annotated[
     str | None,
     typer.Option(
         "--lab",
         metavar="KEYS",
-        help="For the lab: hosts=newreno|linux|linux/NAME,controller=none|pathloom,pin=on|off,daemons=N.",
+        help="For the lab: hosts=newreno|linux|linux/NAME, controller=none|pathloom, pin=on|off, daemons=N, "
+        "with commas and no spaces.",
+        rich_help_panel=NETWORK,
     ),
 ]
 YardstickOption = Annotated[
     bool,
     typer.Option(
-        "--yardstick", help="Also compute the exact optimum: the LP bound on throughput, and each flow's FCT alone."
+        "--yardstick",
+        help="Also compute the exact optimum: the LP bound on throughput, and each flow's FCT alone.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 DurationOption = Annotated[
     str | None,
-    typer.Option("--duration", metavar="TIME", help="How long flows arrive, with its unit: 60s.  [default: 10s]"),
+    typer.Option(
+        "--duration",
+        metavar="TIME",
+        help="How long flows arrive, with its unit: 60s.  [default: 10s]",
+        rich_help_panel=RUNS,
+    ),
 ]
 UntilOption = Annotated[
     str | None,
@@ -80,6 +112,7 @@ UntilOption = Annotated[
         "--until",
         metavar="finished",
         help="Let every finite flow finish, however long the drain takes.  [default: five times the duration]",
+        rich_help_panel=RUNS,
     ),
 ]
 SeriesOption = Annotated[
@@ -88,43 +121,78 @@ SeriesOption = Annotated[
         "--series",
         metavar="TIME",
         help="Note rates and queues of links and goodput of flows over time, in steps: 10ms.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 KeepGoingOption = Annotated[
     bool,
     typer.Option(
-        "--keep-going", help="Continue when a scheme in Python fails, mark the result, and exit with 1. Otherwise stop."
+        "--keep-going",
+        help="Continue when a scheme in Python fails, mark the result, and exit with 1. Otherwise stop.",
+        rich_help_panel=RUNS,
     ),
 ]
 SeedOption = Annotated[
     str | None,
-    typer.Option("--seed", metavar="N", help="Run number r has the seed N + r - 1.  [default: 1]"),
+    typer.Option(
+        "--seed",
+        metavar="N",
+        help="Run number r has the seed N + r - 1.  [default: 1]",
+        rich_help_panel=RUNS,
+    ),
 ]
 RunsOption = Annotated[
     str | None,
-    typer.Option("--runs", metavar="N", help="Runs of each scheme.  [default: 3 to compare, 1 to run]"),
+    typer.Option(
+        "--runs",
+        metavar="N",
+        help="Runs of each scheme.  [default: 3 to compare, 1 to run]",
+        rich_help_panel=RUNS,
+    ),
 ]
 JobsOption = Annotated[
     str | None,
-    typer.Option("--jobs", metavar="N", help="Threads; the result does not depend on it.  [default: one per core]"),
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        help="Threads; the result does not depend on it.  [default: one per core]",
+        rich_help_panel=RUNS,
+    ),
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Folder for result.json, tables, plots and report.html."),
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Folder for result.json, tables, plots and report.html.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 JsonOption = Annotated[
     str | None,
-    typer.Option("--json", metavar="FILE", help="Write the figures as JSON; - is standard output."),
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the figures as JSON; - is standard output.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 ResumeOption = Annotated[
     bool,
     typer.Option(
-        "--resume", help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left."
+        "--resume",
+        help="Keep each finished run in FOLDER/runs, and take from there what an earlier call has left.",
+        rich_help_panel=RUNS,
     ),
 ]
 PlotsOption = Annotated[
     str | None,
-    typer.Option("--plots", metavar="LIST", help="Kinds of plot files: svg, pdf, png or several.  [default: svg]"),
+    typer.Option(
+        "--plots",
+        metavar="LIST",
+        help="Kinds of plot files: svg, pdf, png or several.  [default: svg]",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 ClusterOption = Annotated[
     str | None,
@@ -132,11 +200,17 @@ ClusterOption = Annotated[
         "--cluster",
         metavar="WHERE",
         help="Carry out runs on workers of Dask: local:N starts N here, tcp://HOST:PORT is a scheduler.",
+        rich_help_panel=RUNS,
     ),
 ]
 SpecFileOption = Annotated[
     Path | None,
-    typer.Option("--spec", metavar="FILE.toml", help="Read the settings from a file; options override it."),
+    typer.Option(
+        "--spec",
+        metavar="FILE.toml",
+        help="Read the settings from a file; options override it.",
+        rich_help_panel=SETTINGS,
+    ),
 ]
 
 

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from pathloom.cli import console
+from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption
 from pathloom.remote import DEFAULT_URL, URL_VARIABLE, Controller, find_token, make_token, quote
 
-app = typer.Typer(
+app = App(
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -51,7 +51,10 @@ def _show(json: str | None, content: dict[str, Any]) -> bool:
 def status(
     url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: CaOption = None, json: JsonOption = None
 ) -> int:
-    """Show the state of a controller."""
+    """Show the state of a controller.
+
+    Example: pathloom controller status
+    """
     state = _controller(url, token_file, ca).ask("GET", "/v1/state")
     if _show(json, {"state": state}):
         flows, cables = state["flows"], state["cables"]
@@ -70,7 +73,10 @@ def status(
 def switches(
     url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: CaOption = None, json: JsonOption = None
 ) -> int:
-    """List the switches."""
+    """List the switches.
+
+    Example: pathloom controller switches
+    """
     rows = list(_controller(url, token_file, ca).pages("/v1/switches"))
     if _show(json, {"switches": rows}):
         lines = [
@@ -99,7 +105,10 @@ def links(
     ca: CaOption = None,
     json: JsonOption = None,
 ) -> int:
-    """List the links, one row per direction, with their loads."""
+    """List the links, one row per direction, with their loads.
+
+    Example: pathloom controller links --json -
+    """
     rows = list(_controller(url, token_file, ca).pages("/v1/links"))
     if _show(json, {"links": rows}):
         lines = [
@@ -126,7 +135,10 @@ def flows(
     json: JsonOption = None,
     long: Annotated[bool, typer.Option("--long", help="Only long flows.")] = False,
 ) -> int:
-    """List the flows that the controller knows."""
+    """List the flows that the controller knows.
+
+    Example: pathloom controller flows
+    """
     rows = list(_controller(url, token_file, ca).pages("/v1/flows" + ("?long=true" if long else "")))
     if _show(json, {"flows": rows}):
         now = time.time()
@@ -202,7 +214,10 @@ def undrain(
     token_file: TokenOption = None,
     ca: CaOption = None,
 ) -> int:
-    """Take a switch or a cable back into service."""
+    """Take a switch or a cable back into service.
+
+    Example: pathloom controller undrain c0
+    """
     return _serve(_controller(url, token_file, ca), name, "undrain")
 
 
@@ -224,6 +239,8 @@ def resync(
     """Read the rules of switches again now, and repair changes of others.
 
     The controller does so by itself all the time, one switch after another. Its log and /metrics say what it found.
+
+    Example: pathloom controller resync a0_1
     """
     path = "/v1/resync" if name is None else f"/v1/switches/{quote(name)}/resync"
     answer = _controller(url, token_file, ca).ask("POST", path)
@@ -240,7 +257,10 @@ def announce(
     token_file: TokenOption = None,
     ca: CaOption = None,
 ) -> int:
-    """Announce a flow before its first packet."""
+    """Announce a flow before its first packet.
+
+    Example: pathloom controller announce 10.0.0.1:4000,10.0.7.1:80,tcp --size-bytes 100000000
+    """
     from pathloom.errors import bad_input
 
     try:
@@ -271,7 +291,10 @@ def dry_run(
     ca: CaOption = None,
     json: JsonOption = None,
 ) -> int:
-    """Predict the effect of another scheme on the existing flows. Nothing is sent."""
+    """Predict the effect of another scheme on the existing flows. Nothing is sent.
+
+    Example: pathloom controller dry-run hedera:period=1s
+    """
     run = _controller(url, token_file, ca).ask("POST", "/v1/scheme/dry-run", {"scheme": scheme})
     if _show(json, {"dry_run": run}):
         print(f"{run['scheme']} would move {run['moved']} of {run['flows']} flows of {run['instead_of']}")
@@ -290,7 +313,12 @@ def scheme(
     token_file: TokenOption = None,
     ca: CaOption = None,
 ) -> int:
-    """Show the scheme in charge, or put another one in charge without loss."""
+    """Show the scheme in charge, or put another one in charge without loss.
+
+    Example: pathloom controller scheme
+
+    Example: pathloom controller scheme ofpt
+    """
     controller = _controller(url, token_file, ca)
     answer = (
         controller.ask("GET", "/v1/scheme") if name is None else controller.ask("PUT", "/v1/scheme", {"scheme": name})
@@ -301,7 +329,10 @@ def scheme(
 
 @app.command("fall-back")
 def fall_back(url: UrlOption = DEFAULT_URL, token_file: TokenOption = None, ca: CaOption = None) -> int:
-    """Put ecmp in charge: every flow goes back to the default routes."""
+    """Put ecmp in charge: every flow goes back to the default routes.
+
+    Example: pathloom controller fall-back
+    """
     answer = _controller(url, token_file, ca).ask("POST", "/v1/scheme/fall-back")
     print(f"{answer['scheme']} is in charge")
     return 0

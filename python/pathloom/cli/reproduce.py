@@ -69,8 +69,11 @@ def reproduce(
     be interrupted and continued. With --world lab, the testbeds' figures run live on this machine. If published and
     measured values differ by more than 5 points, a line says why.
 
-    Examples: pathloom reproduce list, pathloom reproduce ofpt/fig4a --quick, pathloom reproduce all --out
-    docs/reproduction
+    Example: pathloom reproduce list
+
+    Example: pathloom reproduce ofpt/fig4a --quick
+
+    Example: pathloom reproduce all --resume --out docs/reproduction
     """
     console.check_json_target(json)
     workers, first_seed = whole_number("--jobs", jobs), whole_number("--seed", seed)

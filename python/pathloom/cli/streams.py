@@ -11,6 +11,7 @@ import typer
 
 from pathloom import _core
 from pathloom.cli import console
+from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import ToolError, bad_input
 from pathloom.words import rate_text, time_text
@@ -18,7 +19,7 @@ from pathloom.words import rate_text, time_text
 if TYPE_CHECKING:
     from pathloom.streams import Policy, Route
 
-app = typer.Typer(
+app = App(
     help="Parallel TCP streams: how many of them a path can use.",
     invoke_without_command=True,
     callback=show_help_if_alone,
@@ -35,7 +36,10 @@ def fit_command(
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="PICTURE", help="Draw the fit: FILE.png.")] = None,
     json: JsonOption = None,
 ) -> None:
-    """Fit `a` of n = max(1, a·B·R) to measured transfer times."""
+    """Fit `a` of n = max(1, a·B·R) to measured transfer times.
+
+    Example: pathloom streams fit times.csv --out fit.png
+    """
     from pathloom.streams import fit, predicted, read_measurements
     from pathloom.streams.picture import check_picture, draw
 
@@ -102,6 +106,11 @@ def advise(
 ) -> None:
     """Say how many streams to open, and how to spread them over the paths."""
     from pathloom.streams import apportion, optimum, ratio, throughput_bps
+    """Say how many streams to open, and how to spread them over the paths.
+
+    Example: pathloom streams advise --path 100Mbps,20ms --path 50Mbps,60ms --a 0.001495
+    """
+    from pathloom.streams import POLICIES, apportion, optimum, ratio, throughput_bps
 
     check_a(a)
     known = parse_policy(policy)
@@ -206,7 +215,10 @@ def assign(
     dst_ip: Annotated[str, typer.Argument(metavar="DST_IP", help="Address of the receiving host.")],
     path_num: Annotated[int, typer.Argument(metavar="PATHS", help="Number of paths.")],
 ) -> None:
-    """Ask a controller for paths between two hosts; print the number of paths found and the id of the assignment."""
+    """Ask a controller for paths between two hosts; print the number of paths found and the id of the assignment.
+
+    Example: pathloom assign 192.0.2.1 7790 10.0.0.1 02:00:00:00:00:01 10.0.7.1 4
+    """
     from pathloom.streams.service import Service
 
     found, assignment = Service(controller, port).assign(src_ip, src_mac, dst_ip, path_num)

@@ -1,0 +1,172 @@
+"""How `--help` looks: options in groups, whole sentences, examples that can be copied; no word is ever cut.
+
+The texts are plain: they are full of colons and brackets, which a markup language would take for its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from inspect import cleandoc
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+SETTINGS, RUNS, NETWORK, OUTPUT = "What is run", "Runs", "Faults, control and worlds", "Output"
+"""Groups of options that several commands have."""
+OPTIONS = "Options"
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+LEAST_WIDTH, MOST_WIDTH = 50, 100
+MOST_NAME = 18
+"""Longer names of options stand on a line of their own."""
+EXAMPLE = "Example: "
+INDENT = "  "
+
+
+class Command(TyperCommand):
+    """A command whose options stand in the groups that `rich_help_panel` names."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the whole help."""
+        _write(self, ctx, formatter, [])
+
+
+class Group(TyperGroup):
+    """A group of commands, each with its first sentence."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the whole help."""
+        known = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, first_sentence(one.help or "")) for name, one in known if one is not None and not one.hidden]
+        _write(self, ctx, formatter, rows)
+
+
+class App(typer.Typer):
+    """A group of commands whose help looks like this."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Takes what `typer.Typer` takes."""
+        super().__init__(**{"cls": Group, "rich_markup_mode": None, **settings})
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Verb], Verb]:
+        """Takes what `typer.Typer.command` takes."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
+def parts_of_help(text: str) -> tuple[str, list[str]]:
+    r"""What a command does, and its examples: paragraphs that begin with `Example: `.
+
+    >>> parts_of_help("Runs it.\n\nExample: pathloom run\n--seed 2\n\nExample: pathloom run")
+    ('Runs it.', ['pathloom run --seed 2', 'pathloom run'])
+    """
+    paragraphs = [" ".join(one.split()) for one in re.split(r"\n\s*\n", cleandoc(text)) if one.strip()]
+    about = [one for one in paragraphs if not one.startswith(EXAMPLE)]
+    return "\n\n".join(about), [one.removeprefix(EXAMPLE) for one in paragraphs if one.startswith(EXAMPLE)]
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text.
+
+    >>> first_sentence("Shows v1.2 of it: all. Then more.")
+    'Shows v1.2 of it: all.'
+    """
+    return re.split(r"(?<=\.)\s", parts_of_help(text)[0], maxsplit=1)[0]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text. A word that is wider than a line is continued behind a comma, a bar or a slash alone.
+
+    >>> wrapped("see hosts=newreno|linux,pin=on there", 20)
+    ['see hosts=newreno|', 'linux,pin=on there']
+    """
+    lines, line = [], ""
+    for word in text.split():
+        pieces = [word] if len(word) <= width else re.findall(r"[^,|/]*[,|/]|[^,|/]+", word)
+        for place, piece in enumerate(pieces):
+            joined = f"{line}{' ' if line and place == 0 else ''}{piece}"
+            if line and len(joined) > width:
+                lines.append(line)
+                line = piece
+            else:
+                line = joined
+    return [*lines, line] if line else lines
+
+
+def shell_lines(command: str, width: int) -> list[str]:
+    r"""A command in lines that a shell joins again, broken before options alone.
+
+    >>> shell_lines("pathloom run --fabric diamond --seed 2", 36)
+    ['pathloom run --fabric diamond \\', '    --seed 2']
+    """
+    lines, line = [], ""
+    for part in re.split(r" (?=--)", command):
+        if line and len(line) + len(part) + 3 > width:
+            lines.append(f"{line} \\")
+            line = f"    {part}"
+        else:
+            line = f"{line} {part}".lstrip() if not line.startswith(" ") else f"{line} {part}"
+    return [*lines, line]
+
+
+def _write(command: Any, ctx: Any, formatter: Any, commands: Sequence[tuple[str, str]]) -> None:
+    width = min(max(ctx.terminal_width or _terminal_width(), LEAST_WIDTH), MOST_WIDTH)
+    pieces = " ".join(command.collect_usage_pieces(ctx))
+    about, examples = parts_of_help(command.help or "")
+    usage = wrapped(f"Usage: {ctx.command_path} {pieces}", width - 4)
+    lines = [usage[0].replace("Usage:", _bold("Usage:"), 1), *(f"    {line}" for line in usage[1:]), ""]
+    for paragraph in about.split("\n\n") if about else []:
+        lines += [*(INDENT + line for line in wrapped(paragraph, width - 2)), ""]
+    for title, rows in _sections(command, ctx, commands):
+        lines += [_bold(f"{title}:"), *_definitions(rows, width), ""]
+    if examples:
+        lines.append(_bold("Example:" if len(examples) == 1 else "Examples:"))
+        lines += [INDENT + line for example in examples for line in shell_lines(example, width - 2)]
+    formatter.write("\n".join(lines).rstrip() + "\n")
+
+
+def _sections(
+    command: Any, ctx: Any, commands: Sequence[tuple[str, str]]
+) -> Iterable[tuple[str, list[tuple[str, str]]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is None:
+            continue
+        argument = param.param_type_name == "argument"
+        title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or OPTIONS
+        found.setdefault(title, []).append((record[0].replace(" <str>", ""), record[1]))
+    order = ["Arguments", SETTINGS, RUNS, NETWORK, OUTPUT]
+    ranked = sorted(found, key=lambda title: order.index(title) if title in order else len(order))
+    for title in ranked:
+        yield title, found[title]
+    if commands:
+        yield "Commands", list(commands)
+
+
+def _definitions(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Names with what they mean beside them."""
+    column = max((len(name) for name, _ in rows if len(name) <= MOST_NAME), default=MOST_NAME) + 4
+    lines = []
+    for name, text in rows:
+        beside = wrapped(text, width - column)
+        head = f"{INDENT}{name}"
+        if len(name) > MOST_NAME or not beside:
+            lines.append(head)
+        else:
+            lines.append(f"{head:{column}}{beside.pop(0)}")
+        lines += [" " * column + line for line in beside]
+    return lines
+
+
+def _terminal_width() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def _bold(text: str) -> str:
+    """On a terminal; what is written elsewhere loses it on its way."""
+    return text if os.environ.get("NO_COLOR") else str(typer.style(text, bold=True))
