@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pathloom.reproduction.library import figures
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/site"))
 
@@ -66,3 +68,21 @@ def test_cells_of_notebooks_are_read(tmp_path: Path) -> None:
 
 def test_the_documentation_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
     assert prose.main() == 0, capsys.readouterr().err
+
+
+def test_the_page_of_published_figures_is_checked_as_well() -> None:
+    assert not any("reproduction" in pattern for pattern in RULES.made)
+    pages = {file for pattern in RULES.files for file in ROOT.glob(pattern)}
+    assert ROOT / "docs/reproduction/README.md" in pages
+
+
+def test_the_texts_of_published_figures_are_such_sentences() -> None:
+    """They come to a page of the documentation only when somebody runs the figure."""
+    known = RULES.common | prose.terms(prose.GLOSSARY.read_text(encoding="utf-8"))
+    texts = [
+        text
+        for figure in figures("all")
+        for text in (*figure.notes, *(row.cause for row in figure.rows if row.cause is not None))
+    ]
+    assert len(texts) > 100
+    assert [message for text in texts for _, message in prose.findings(f"{text}.", RULES, known)] == []

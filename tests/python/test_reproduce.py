@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -316,6 +317,9 @@ def test_the_page_keeps_what_was_there(cli: Cli, tmp_path: Path) -> None:
         assert "Why, " in outcome.out
     page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
     assert page.index("## lessor/fig1") < page.index("## ofpt/fig2")
+    # A letter leads from a difference to its cause, which begins as a sentence does.
+    assert re.search(r"^\| TCP, throughput of the optimum \|.* % \(a\) \|$", page, re.MULTILINE)
+    assert re.search(r"^- \(a\) The example counts payload alone;", page, re.MULTILINE)
 
 
 def test_the_list_names_every_figure(cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 from pathloom import _core
@@ -13,8 +14,10 @@ from pathloom.reproduction.definitions import POINTS
 from pathloom.reproduction.library import identities
 from pathloom.reproduction.measure import Reproduced
 from pathloom.reproduction.pictures import picture
-from pathloom.reproduction.texts import HEADINGS, causes, command, measured_table, rows, setup_lines
+from pathloom.reproduction.texts import ALL, HEADINGS, causes, command, measured_table, rows, setup_lines
 
+LETTERS = ascii_lowercase
+"""Of the causes below a table."""
 PAGE = "README.md"
 """Name of the page, which code hosts show of a folder."""
 
@@ -68,15 +71,15 @@ def _page(records: list[dict[str, Any]]) -> str:
     parts = [
         "# Published figures, run again",
         (
-            "What the papers print stands beside what Pathloom measures, with the half width of its 95 % confidence "
-            f"interval over the runs, and with the difference. Where that is more than {POINTS:g} points (percentage "
-            f"points, or {POINTS:g} % of another unit) the line below the table says why. ≥ and ≤ mark what a paper "
-            "states as a bound, and what we measure where flows were not finished; – stands where it prints no number, "
-            "or where a part is not built. The pictures have the papers' form; hollow marks are published numbers, "
-            "whose colour in lines says whose. At each load the "
-            "schemes are drawn side by side, so that none hides another. This page is written by "
-            "`pathloom reproduce all --out docs/reproduction`, with `--quick` for shorter and fewer runs where a "
-            "figure's command says so."
+            "Each table has what a paper prints beside what Pathloom measures, and the difference. ± is the half width "
+            "of the 95 % confidence interval over the runs. If the difference is more than "
+            f"{POINTS:g} percentage points, or {POINTS:g} % of another unit, a letter leads to the cause below the "
+            "table. The signs ≥ and ≤ mark what a paper states as a bound, and what is measured while flows are unfinished. "
+            "A dash stands where a paper prints no number, or where a part is not built.\n\n"
+            "The pictures have the form of the papers'. Hollow marks are published numbers, in the colour of their "
+            "scheme. At each load the schemes stand side by side, so that none hides another.\n\n"
+            "`pathloom reproduce all --out docs/reproduction` writes this page. With `--quick` there are fewer and "
+            "shorter runs; the command of each figure says whether that was given."
         ),
         _contents(records),
         *(_section(record) for record in records),
@@ -105,16 +108,43 @@ def _section(record: dict[str, Any]) -> str:
         f"![{record['title']}]({record['id']}.svg)",
     ]
     if record["table"]:
-        parts.append(_table(HEADINGS, record["table"]))
+        parts.append(_table(HEADINGS, _marked(record["table"], record["causes"])))
     if record["causes"]:
-        parts.append("\n".join(f"- *Why, {labels}*: {cause}." for labels, cause in record["causes"]))
+        causes = [cause for _, cause in record["causes"]]
+        parts.append(
+            "\n".join(f"- ({letter}) {_sentence(cause)}" for letter, cause in zip(LETTERS, causes, strict=False))
+        )
     if record["points"]:
         parts.append(_table(record["points"]["headings"], record["points"]["rows"]))
     setup = "; ".join(f"{word} `{text}`" if "=" in text else f"{word} {text}" for word, text in record["setup"])
     parts.append(f"Set-up: {setup}.")
     if record["notes"]:
-        parts.append("\n".join(f"- {note}." for note in record["notes"]))
+        parts.append("\n".join(f"- {_sentence(note)}" for note in record["notes"]))
     return "\n\n".join(parts)
+
+
+def _marked(rows: list[list[str]], causes: list[tuple[str, str]]) -> list[list[str]]:
+    """The rows with the letter of their cause behind the difference.
+
+    >>> _marked([["TCP", "1 s", "3 s", "+2 s"], ["ECMP", "1 s", "1 s", "0 s"]], [("TCP", "it rains")])
+    [['TCP', '1 s', '3 s', '+2 s (a)'], ['ECMP', '1 s', '1 s', '0 s']]
+    """
+    letters = {
+        label: letter
+        for letter, (labels, _) in zip(LETTERS, causes, strict=False)
+        for label in ([row[0] for row in rows] if labels == ALL else labels.split("; "))
+    }
+    return [[*row[:-1], f"{row[-1]} ({letters[row[0]]})" if row[0] in letters else row[-1]] for row in rows]
+
+
+def _sentence(text: str) -> str:
+    """A text with a capital in the beginning and a full stop in the end.
+
+    >>> _sentence("the sum is 3"), _sentence("k=4 is small")
+    ('The sum is 3.', 'k=4 is small.')
+    """
+    first = text.split(" ", 1)[0]
+    return f"{text[:1].upper() if first.isalpha() else text[:1]}{text[1:]}."
 
 
 def _table(headings: list[str], cells: list[list[str]]) -> str:

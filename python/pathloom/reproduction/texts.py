@@ -8,6 +8,8 @@ from pathloom.reproduction.measure import Line, Reproduced, Value
 from pathloom.specs import SIM
 
 NOTHING = "–"
+ALL = "all of it"
+"""What a cause of every row is said to be of."""
 SIGNS = {"exactly": "", "at least": "≥ ", "at most": "≤ "}
 HEADINGS = ["", "published", "measured", "difference"]
 
@@ -90,9 +92,7 @@ def causes(result: Reproduced) -> list[tuple[str, str]]:
         if line.cause is not None:
             by_cause.setdefault(line.cause, []).append(line.label)
     count = len(result.published)
-    return [
-        ("all of it" if 1 < len(labels) == count else "; ".join(labels), cause) for cause, labels in by_cause.items()
-    ]
+    return [(ALL if 1 < len(labels) == count else "; ".join(labels), cause) for cause, labels in by_cause.items()]
 
 
 def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | None:
