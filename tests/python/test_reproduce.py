@@ -19,6 +19,7 @@ from pathloom.experiments.settings import Settings
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure, pictures, texts
 from pathloom.reproduction.definitions import Figure, read_figure
+from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import figures, identities
 from pathloom.reproduction.measure import Line, Value
 from pathloom.reproduction.runs import Memory
@@ -69,6 +70,10 @@ TINY: dict[str, Any] = {
         {"label": "unmeasured", "published": 12.0, "cause": "no such counter"},
     ],
 }
+
+
+def runs_to_do(figure: Figure, plans: list[measure.Planned], memory: Memory) -> int:
+    return measure.to_do([(figure, plans)], memory)[0]
 
 
 def reproduced(figure: Figure, quick: bool = False, memory: Memory | None = None) -> measure.Reproduced:
@@ -206,10 +211,10 @@ def test_runs_that_figures_share_are_carried_out_once(tiny: measure.Reproduced) 
     memory = Memory()
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, False, seed=1)
-    assert measure.runs_to_do(figure, plans, memory) == 2 * 2 * 2
+    assert runs_to_do(figure, plans, memory) == 2 * 2 * 2
     first = reproduced(figure, memory=memory)
-    assert measure.runs_to_do(figure, plans, memory) == 0
-    assert measure.runs_to_do(figure, measure.plan(figure, False, seed=5), memory) == 8
+    assert runs_to_do(figure, plans, memory) == 0
+    assert runs_to_do(figure, measure.plan(figure, False, seed=5), memory) == 8
     assert first.as_json() == tiny.as_json(), "the same seed gives the same numbers"
     assert reproduced(figure, memory=memory).as_json() == first.as_json()
 
@@ -219,7 +224,7 @@ def test_a_run_is_known_by_its_own_seed() -> None:
     figure = Figure.model_validate(TINY)
     reproduced(figure, memory=memory)
     shifted = measure.plan(figure, False, seed=2)
-    assert measure.runs_to_do(figure, shifted, memory) == 4, "seed 2 is there, seed 3 is not"
+    assert runs_to_do(figure, shifted, memory) == 4, "seed 2 is there, seed 3 is not"
 
 
 def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Reproduced, tmp_path: Path) -> None:
@@ -229,15 +234,15 @@ def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Re
     files = sorted(tmp_path.iterdir())
     assert len(files) == 8
     assert reproduced(figure, memory=Memory(tmp_path)).as_json() == tiny.as_json()
-    assert measure.runs_to_do(figure, plans, Memory(tmp_path)) == 0
+    assert runs_to_do(figure, plans, Memory(tmp_path)) == 0
     files[0].write_text("{}", encoding="utf-8")
     files[1].unlink()
-    assert measure.runs_to_do(figure, plans, Memory(tmp_path)) == 2, "what is broken or missing is carried out again"
+    assert runs_to_do(figure, plans, Memory(tmp_path)) == 2, "what is broken or missing is carried out again"
     asked = {"metric": "flows_below", "level": 12.5, "label": "new", "scheme": "spt", "published": 1.0}
     more = Figure.model_validate({**TINY, "rows": [*TINY["rows"], asked]})
-    assert measure.runs_to_do(more, plans, Memory(tmp_path)) == 8, "nobody asked for this before"
+    assert runs_to_do(more, plans, Memory(tmp_path)) == 8, "nobody asked for this before"
     longer = Figure.model_validate({**TINY, "setup": {**TINY["setup"], "duration": "301ms"}})
-    assert measure.runs_to_do(longer, measure.plan(longer, False, seed=1), Memory(tmp_path)) == 8
+    assert runs_to_do(longer, measure.plan(longer, False, seed=1), Memory(tmp_path)) == 8
 
 
 def test_a_run_that_lacked_its_machine_says_so_and_is_carried_out_again(tmp_path: Path) -> None:
@@ -247,7 +252,7 @@ def test_a_run_that_lacked_its_machine_says_so_and_is_carried_out_again(tmp_path
     for file, share in zip(sorted(tmp_path.iterdir()), (0.31, 0.06, 0.04), strict=False):
         record = json.loads(file.read_text(encoding="utf-8"))
         file.write_text(json.dumps({**record, "stolen_share": share}), encoding="utf-8")
-    assert measure.runs_to_do(figure, plans, Memory(tmp_path)) == 2
+    assert runs_to_do(figure, plans, Memory(tmp_path)) == 2
     calm = reproduced(figure, memory=Memory(tmp_path))
     assert calm.notes == list(figure.notes)
     lacking = replace(
@@ -315,6 +320,7 @@ def test_the_page_keeps_what_was_there(cli: Cli, tmp_path: Path) -> None:
         assert outcome.code == 0, outcome.err
         assert "Picture: pages/" in outcome.out
         assert "Why, " in outcome.out
+        assert re.search(rf"^{name}: \d+ runs to do, about .* on \d+ threads?$", outcome.err, re.MULTILINE)
     page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
     assert page.index("## lessor/fig1") < page.index("## ofpt/fig2")
     # A letter leads from a difference to its cause, which begins as a sentence does.
@@ -431,3 +437,26 @@ def test_no_scheme_hides_another(tiny: measure.Reproduced) -> None:
     assert len(starts) == len(set(starts)) == 2
     assert sum(starts) / 2 == pytest.approx(0.2), "side by side, with the load in the middle"
     assert axes.get_ylim()[0] == 0.0, "nothing is below zero"
+
+
+def test_the_estimate_of_work_follows_what_is_simulated(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("start_s,src,dst,size_bytes\n0,h0,h1,1000\n", encoding="utf-8")
+
+    def estimated(traffic: str, duration: str = "10s") -> float:
+        given = {"fabric": "fat-tree:k=4,rate=100Mbps", "traffic": traffic, "schemes": ("ecmp",), "duration": duration}
+        settings = Settings.of(given)
+        return work_s(settings, settings.jobs("sim")[:1])
+
+    whole = estimated("long-lived")
+    assert estimated("long-lived", "20s") == pytest.approx(2 * whole, rel=0.1)
+    assert estimated("web-search:load=0.5") == pytest.approx(whole / 2, rel=0.1)
+    assert estimated(f"flows:file={tmp_path / 'few.csv'}") < whole / 20
+
+
+def test_runs_that_figures_share_count_once() -> None:
+    pair = figures("ofpt/fig4a") + figures("ofpt/fig4c")
+    plans = [(figure, measure.plan(figure, True, seed=1)) for figure in pair]
+    alone = [measure.to_do([one], Memory())[0] for one in plans]
+    together, work = measure.to_do(plans, Memory())
+    assert max(alone) <= together < sum(alone)
+    assert work > 0

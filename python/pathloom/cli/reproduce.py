@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +12,16 @@ import typer
 from pathloom.cli import Interrupted, console
 from pathloom.cli.options import JobsOption, JsonOption, SeedOption, whole_number
 from pathloom.errors import bad_input
+from pathloom.progress import minutes
 from pathloom.specs import LAB, SIM
+from pathloom.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pathloom.experiments.folder import OutFolder
     from pathloom.reproduction.definitions import Figure
-    from pathloom.reproduction.measure import Reproduced
+    from pathloom.reproduction.measure import Planned, Reproduced
     from pathloom.reproduction.runs import Memory
 
 LIST = "list"
@@ -143,10 +147,49 @@ def _results(
 
     quick, seed, world = how
     plans = [measure.plan(figure, quick, seed, world) for figure in wanted]
-    for figure, planned in zip(wanted, plans, strict=True):
-        with console.progress_bar(figure.id, measure.runs_to_do(figure, planned, memory)) as report:
+    threads = 1 if world == LAB else jobs or default_threads()
+    forecast = Forecast(threads, [(figure, planned) for figure, planned in zip(wanted, plans, strict=True)], memory)
+    for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
+        with forecast.watched(place), console.progress_bar(figure.id, forecast.runs) as report:
             result = measure.reproduce(figure, planned, quick, jobs or default_threads(), memory, report)
         yield result, save(result, folder)
+
+
+class Forecast:
+    """Says on stderr, before runs begin, how many there are and about how long they take."""
+
+    def __init__(self, threads: int, figures: list[tuple[Figure, list[Planned]]], memory: Memory) -> None:
+        """Says it of all figures, where there are several."""
+        from pathloom.reproduction.estimate import Pace
+
+        self._threads, self._figures, self._memory = threads, figures, memory
+        self._pace = Pace()
+        self.runs = 0
+        """Runs of the figure that is carried out now."""
+        if len(figures) > 1:
+            self._say(f"{len(figures)} figures", *self._to_do(figures))
+
+    def _to_do(self, figures: list[tuple[Figure, list[Planned]]]) -> tuple[int, float]:
+        from pathloom.reproduction import measure
+
+        return measure.to_do(figures, self._memory)
+
+    def _say(self, what: str, runs: int, work: float) -> None:
+        if runs == 0:
+            console.say(f"{what}: nothing to do, all runs are kept")
+            return
+        about = minutes(self._pace.wall_s(work, self._threads))
+        console.say(f"{what}: {counted(runs, 'run')} to do, about {about} on {counted(self._threads, 'thread')}")
+
+    @contextmanager
+    def watched(self, place: int) -> Iterator[None]:
+        """Says how long a figure is likely to take, and learns from how long it takes."""
+        self.runs, work = self._to_do([self._figures[place]])
+        self._say(self._figures[place][0].id, self.runs, work)
+        begin = time.monotonic()
+        yield
+        if work > 0:
+            self._pace.note(work, (time.monotonic() - begin) * self._threads)
 
 
 def print_figure(result: Reproduced, image: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from pathloom.experiments.tables import flow_table
 from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
 from pathloom.reproduction.definitions import POINTS, Case, Figure, Measure, Row
+from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
 from pathloom.reproduction.runs import Kept, Memory, keep, key, run_name
@@ -189,9 +191,18 @@ def plan(figure: Figure, quick: bool, seed: int, world: str = SIM) -> list[Plann
     return plans
 
 
-def runs_to_do(figure: Figure, plans: Iterable[Planned], memory: Memory) -> int:
-    """How many runs are still to be carried out for these cases."""
-    return len({run_name(one.settings, job, one.sample_at_s) for one in plans for job in _missing(figure, one, memory)})
+def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], memory: Memory) -> tuple[int, float]:
+    """How many runs are still to be carried out for these figures, and the seconds that they take one by one.
+
+    Runs that figures share count once.
+    """
+    found = {
+        run_name(one.settings, job, one.sample_at_s): (one.settings, job)
+        for figure, plans in figures
+        for one in plans
+        for job in _missing(figure, one, memory)
+    }
+    return len(found), math.fsum(work_s(settings, [job]) for settings, job in found.values())
 
 
 def reproduce(

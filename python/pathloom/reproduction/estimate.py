@@ -1,0 +1,92 @@
+"""How long the runs of a figure take, before they begin: from the packet-hops that they are likely to simulate.
+
+An estimate is of use to decide between now and the night, no more: it may be off by a factor of two or three at first.
+It learns from the figures that the same call has carried out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import polars as pl
+
+from pathloom.experiments.settings import Job, Settings
+from pathloom.fabrics import Fabric
+from pathloom.specs import LAB
+
+HOPS_PER_S = 2.5e6
+"""Packet-hops that a thread simulates in a second, before anything has been measured (docs/testing.md)."""
+FRAME_BITS = 1500 * 8
+ACKNOWLEDGED = 2.0
+"""A packet and its acknowledgement."""
+START_UP_S = 0.3
+"""What a run costs besides: its fabric, its flows, its tables."""
+LIVE_OVERHEAD_S = 15.0
+"""What a run in the lab costs besides its duration."""
+
+
+@lru_cache(maxsize=32)
+def _sizes(fabric: str) -> tuple[float, float]:
+    """Bits per second that all hosts together can send, and the links of a path."""
+    built = Fabric(fabric)
+    summary = built.summary()
+    hosts = sum(node["tier"] == "host" for node in built.nodes)
+    return float(min(summary["host_rate_bps"] or [0])) * hosts, (summary["diameter_hops"] or 2) + 2.0
+
+
+def work_s(settings: Settings, jobs: Sequence[Job]) -> float:
+    """Seconds that so many runs take one after the other.
+
+    >>> settings = Settings.of({"fabric": "fat-tree:k=4,rate=10Mbps", "traffic": "long-lived", "schemes": ("ecmp",)})
+    >>> job = settings.jobs("sim")[0]
+    >>> 0.1 < work_s(settings, [job]) < 10
+    True
+    >>> busier = settings.model_copy(update={"fabric": "fat-tree:k=8,rate=1Gbps"})
+    >>> work_s(busier, [job]) > 500 * work_s(settings, [job])
+    True
+    """
+    if LAB in settings.worlds:
+        return len(jobs) * (settings.duration_s + LIVE_OVERHEAD_S)
+    bits_per_s, hops = _sizes(settings.fabric)
+    found = re.search(r"\bload=([0-9.]+)", settings.traffic)
+    load = min(float(found[1]), 1.0) if found is not None else 1.0
+    bits = min(bits_per_s * load * settings.duration_s, _listed_bits(settings.traffic))
+    return len(jobs) * (START_UP_S + bits / FRAME_BITS * hops * ACKNOWLEDGED / HOPS_PER_S)
+
+
+@lru_cache(maxsize=32)
+def _listed_bits(traffic: str) -> float:
+    """Bits of the flows that a file lists, for traffic from a file; without end for other traffic."""
+    found = re.match(r"flows:file=([^,]+)", traffic)
+    if found is None:
+        return math.inf
+    return 8.0 * float(pl.read_csv(found[1], comment_prefix="#")["size_bytes"].sum())
+
+
+class Pace:
+    """What the figures of a call took, over what was estimated."""
+
+    def __init__(self) -> None:
+        """Nothing has been measured."""
+        self._estimated_s = self._taken_s = 0.0
+
+    def note(self, estimated_s: float, taken_s: float) -> None:
+        """Takes in a figure that was carried out: work estimated, and time taken by all threads."""
+        self._estimated_s += estimated_s
+        self._taken_s += taken_s
+
+    def wall_s(self, estimated_s: float, threads: int) -> float:
+        """Time by the clock that this much work takes.
+
+        >>> pace = Pace()
+        >>> pace.wall_s(600.0, 2)
+        300.0
+        >>> pace.note(100.0, 150.0)
+        >>> pace.wall_s(600.0, 2)
+        450.0
+        """
+        factor = self._taken_s / self._estimated_s if self._estimated_s > 0 else 1.0
+        return estimated_s * factor / threads
