@@ -73,13 +73,13 @@ def test_drawings_for_notebooks_stay_small() -> None:
 def test_a_log_gets_a_line_a_minute() -> None:
     now, said = [0.0], list[str]()
     report = lines(Shares("compare", 2, clock=lambda: now[0]), said.append)
-    for second in range(241):
+    for second in range(301):
         now[0] = float(second)
         report(Job("ecmp", 1, 1), min(second / 200, 1.0))
         report(Job("spt", 1, 1), min(second / 240, 1.0))
-    assert len(said) == 4
+    assert len(said) == 5
     assert said[0] == "compare: 0 of 2 runs finished, 27 %, 1 min 0 s elapsed, about 2 min 40 s left"
-    assert said[-1] == "compare: 2 of 2 runs finished, 100 %, 4 min 0 s elapsed"
+    assert said[-1] == "compare: 2 of 2 runs finished, 100 %, 5 min 0 s elapsed"
 
 
 def test_the_command_line_says_where_it_is_without_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

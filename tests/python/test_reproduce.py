@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -443,7 +444,7 @@ def test_the_estimate_of_work_follows_what_is_simulated(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("start_s,src,dst,size_bytes\n0,h0,h1,1000\n", encoding="utf-8")
 
     def estimated(traffic: str, duration: str = "10s") -> float:
-        given = {"fabric": "fat-tree:k=4,rate=100Mbps", "traffic": traffic, "schemes": ("ecmp",), "duration": duration}
+        given = {"fabric": "fat-tree:k=4,rate=1Gbps", "traffic": traffic, "schemes": ("ecmp",), "duration": duration}
         settings = Settings.of(given)
         return work_s(settings, settings.jobs("sim")[:1])
 
@@ -451,6 +452,15 @@ def test_the_estimate_of_work_follows_what_is_simulated(tmp_path: Path) -> None:
     assert estimated("long-lived", "20s") == pytest.approx(2 * whole, rel=0.1)
     assert estimated("web-search:load=0.5") == pytest.approx(whole / 2, rel=0.1)
     assert estimated(f"flows:file={tmp_path / 'few.csv'}") < whole / 20
+    (tmp_path / "endless.csv").write_text("start_s,src,dst,size_bytes\n0,h0,h1,\n", encoding="utf-8")
+    assert estimated(f"flows:file={tmp_path / 'endless.csv'}") == pytest.approx(whole)
+
+
+def test_every_figure_has_an_estimate() -> None:
+    plans = [(figure, measure.plan(figure, False, seed=1)) for figure in figures("all")]
+    for plan in plans:
+        runs, work = measure.to_do([plan], Memory())
+        assert runs > 0 and math.isfinite(work) and work > 0, plan[0].id
 
 
 def test_runs_that_figures_share_count_once() -> None:
