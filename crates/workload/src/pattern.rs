@@ -22,6 +22,8 @@ pub(crate) enum Pattern {
     Unconstrained,
     /// Each host to this many others (OFPT §6.1 C, one-to-multi).
     OneTo(u32),
+    /// Each host to this many others, and from as many (OFPT §6.1 C, one-to-multi, as its worst flows have it).
+    OneToEven(u32),
     /// Each host to as many others as it draws, from one to all (LESSOR §5.1.3).
     OneToRandom,
     /// Each host to all others.
@@ -32,8 +34,8 @@ pub(crate) enum Pattern {
 
 /// Names for listings and errors.
 pub(crate) const PATTERNS: &str =
-    "random, inter-leaf, stride, permutation, unconstrained, one-to-N (one-to-2, one-to-4, …), one-to-random, all-to-all, \
-     incast";
+    "random, inter-leaf, stride, permutation, unconstrained, one-to-N (one-to-2, one-to-4, …), one-to-N-even, one-to-random, \
+     all-to-all, incast";
 
 impl Pattern {
     /// Takes `pattern=` and `stride=` out of a specification.
@@ -64,14 +66,17 @@ impl Pattern {
         if let Some(&(_, pattern)) = words.iter().find(|(word, _)| *word == text) {
             return Ok(pattern);
         }
-        if let Some(others) = text.strip_prefix("one-to-").and_then(|number| number.parse::<u32>().ok()) {
-            return match others {
-                0 => Err("pattern: one-to-0 sends to nobody; expected one-to-1 or more".to_owned()),
-                _ => Ok(Pattern::OneTo(others)),
-            };
+        if let Some(rest) = text.strip_prefix("one-to-") {
+            let (number, even) = rest.strip_suffix("-even").map_or((rest, false), |number| (number, true));
+            match number.parse::<u32>() {
+                Ok(0) => return Err("pattern: one-to-0 sends to nobody; expected one-to-1 or more".to_owned()),
+                Ok(others) if even => return Ok(Pattern::OneToEven(others)),
+                Ok(others) => return Ok(Pattern::OneTo(others)),
+                Err(_) => {}
+            }
         }
         let mut names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        names.push("one-to-2");
+        names.extend(["one-to-2", "one-to-2-even"]);
         let hint = nearest(text, &names).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         Err(format!("pattern: `{text}` is not one of {PATTERNS}{hint}"))
     }
@@ -88,6 +93,9 @@ impl Pattern {
             Pattern::Permutation => "permutation, each host to one and from one".to_owned(),
             Pattern::Unconstrained => format!("unconstrained, {} random pairs", hosts.len()),
             Pattern::OneTo(others) => format!("one-to-{others}, each host to {others} random others"),
+            Pattern::OneToEven(others) => {
+                format!("one-to-{others}-even, each host to {others} random others and from as many")
+            }
             Pattern::OneToRandom => "one-to-random, each host to a random number of random others".to_owned(),
             Pattern::AllToAll => "all-to-all, each host to all others".to_owned(),
             Pattern::Incast => "incast, all hosts to one random host".to_owned(),
@@ -116,10 +124,10 @@ impl Pattern {
                 "stride={stride} leads every one of the {all} hosts to itself; expected a stride from 1 to {}",
                 all - 1
             )),
-            Pattern::OneTo(others) if others >= all => {
+            Pattern::OneTo(others) | Pattern::OneToEven(others) if others >= all => {
                 Err(format!("pattern=one-to-{others} needs {others} other hosts; each of the {all} hosts has {}", all - 1))
             }
-            Pattern::OneTo(others) if u64::from(others) * u64::from(all) > MOST_FLOWS => Err(format!(
+            Pattern::OneTo(others) | Pattern::OneToEven(others) if u64::from(others) * u64::from(all) > MOST_FLOWS => Err(format!(
                 "pattern=one-to-{others} on {all} hosts makes more than the {MOST_FLOWS} pairs there may be; lower one-to-N"
             )),
             Pattern::OneToRandom if u64::from(all - 1) * u64::from(all) > MOST_FLOWS => Err(format!(
@@ -133,7 +141,7 @@ impl Pattern {
     pub fn pair_count(&self, hosts: &Hosts, times: u32) -> f64 {
         let all = f64::from(hosts.len());
         let pairs = match self {
-            Pattern::OneTo(others) => all * f64::from(*others),
+            Pattern::OneTo(others) | Pattern::OneToEven(others) => all * f64::from(*others),
             Pattern::AllToAll | Pattern::OneToRandom => all * (all - 1.0),
             Pattern::Incast => all - 1.0,
             _ => all,
@@ -175,6 +183,7 @@ impl Pattern {
             }
             Pattern::Permutation => (0..all).zip(derangement(all, rng)).collect(),
             Pattern::OneTo(others) => (0..all).flat_map(|src| one_to(src, others, all, rng)).collect(),
+            Pattern::OneToEven(others) => one_to_even(others, all, rng),
             Pattern::OneToRandom => {
                 let mut pairs = Vec::new();
                 for src in 0..all {
@@ -197,6 +206,23 @@ impl Pattern {
 fn one_to(src: u32, others: u32, all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
     let skip_self = |drawn: u32| (src, drawn + u32::from(drawn >= src));
     distinct(rng, others, all - 1).into_iter().map(skip_self).collect()
+}
+
+/// Each host to this many others and from as many, by source: the hosts stand in a circle in random order, and each
+/// sends to those at the same random distances.
+fn one_to_even(others: u32, all: u32, rng: &mut Pcg64) -> Vec<(u32, u32)> {
+    let mut circle: Vec<u32> = (0..all).collect();
+    circle.shuffle(rng);
+    let mut place = vec![0usize; all as usize];
+    for (at, &host) in circle.iter().enumerate() {
+        place[host as usize] = at;
+    }
+    let distances: Vec<usize> = distinct(rng, others, all - 1).into_iter().map(|drawn| drawn as usize + 1).collect();
+    let receiver = |src: u32, distance: usize| circle[(place[src as usize] + distance) % circle.len()];
+    (0..all)
+        .flat_map(|src| distances.iter().map(move |&distance| (src, distance)))
+        .map(|(src, distance)| (src, receiver(src, distance)))
+        .collect()
 }
 
 /// As many random pairs as there are hosts, in order of source.

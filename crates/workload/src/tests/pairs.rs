@@ -51,6 +51,9 @@ proptest! {
         let one_to_n = pairs(&format!("one-to-{others}"));
         prop_assert_eq!(one_to_n.iter().collect::<BTreeSet<_>>().len(), hosts * others);
         prop_assert_eq!(degrees(&one_to_n, hosts).0, vec![others * times; hosts]);
+        let even = pairs(&format!("one-to-{others}-even"));
+        prop_assert_eq!(even.iter().collect::<BTreeSet<_>>().len(), hosts * others);
+        prop_assert_eq!(degrees(&even, hosts), (vec![others * times; hosts], vec![others * times; hosts]));
         let drawn = pairs("one-to-random");
         let distinct = drawn.iter().collect::<BTreeSet<_>>().len();
         prop_assert_eq!(distinct * times, drawn.len());
@@ -138,7 +141,10 @@ fn patterns_that_do_not_fit_say_so() {
     let flat = even(1, 4);
     assert!(message("web-search:pattern=inter-leaf", &flat, 1.0, None).contains("and host h0 has none"));
     assert!(message("on-off:pattern=one-to-4", &flat, 1.0, None).contains("each of the 4 hosts has 3"));
+    assert!(message("on-off:pattern=one-to-4-even", &flat, 1.0, None).contains("each of the 4 hosts has 3"));
     assert!(message("long-lived:pattern=one-to-0", &flat, 1.0, None).contains("expected one-to-1 or more"));
+    assert!(message("long-lived:pattern=one-to-0-even", &flat, 1.0, None).contains("expected one-to-1 or more"));
+    assert!(message("long-lived:pattern=one-to-2-evn", &flat, 1.0, None).contains("did you mean `one-to-2-even`"));
     let error = message("long-lived:pattern=permutaton", &flat, 1.0, None);
     assert!(error.contains("did you mean `permutation`?"), "{error}");
     let error = message("long-lived:pattern=all-to-all,flows=10000", &even(8, 10), 1.0, None);
