@@ -91,7 +91,7 @@ def test_a_scheme_that_failed_is_never_the_best(cli: Cli, loud: str) -> None:
     stride = ["--fabric", "fat-tree:k=4,rate=10Mbps", "--traffic", "long-lived:pattern=stride", "--duration", "5s"]
     for scheme, marked in (("ecmp", True), (loud, False)):
         done = cli("compare", *stride, "--schemes", f"spt,{scheme}", "--runs", "8", "--keep-going")
-        throughput = next(line for line in done.out.splitlines() if line.startswith("throughput"))
+        throughput = next(line for line in done.out.splitlines() if line.startswith("mean throughput"))
         assert ("*" in throughput) is marked
         assert (f"(the code of {loud} failed)" in done.out) is not marked
 

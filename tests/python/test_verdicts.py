@@ -56,15 +56,15 @@ def marked(schemes: Sequence[dict[str, Any]], heading: str) -> str | None:
 def test_the_best_is_marked_where_the_paired_difference_is_clear() -> None:
     # The runs differ a lot, the schemes by the same in each: the intervals overlap, the paired one excludes 0.
     ecmp, ofpt = scheme("ecmp", [0.2, 0.5, 0.8]), scheme("ofpt", [0.3, 0.61, 0.9])
-    assert marked([ecmp, ofpt], "throughput") == "ofpt"
+    assert marked([ecmp, ofpt], "mean throughput") == "ofpt"
     assert headlines([ecmp, ofpt]) == ["Highest mean throughput: ofpt, 0.603 ± 0.745."]
     # Now the difference is chance: better in two runs, worse in the third.
-    assert marked([ecmp, scheme("ofpt", [0.4, 0.7, 0.75])], "throughput") is None
+    assert marked([ecmp, scheme("ofpt", [0.4, 0.7, 0.75])], "mean throughput") is None
 
 
 def test_one_run_marks_nothing() -> None:
     schemes = [scheme("ecmp", [0.2]), scheme("ofpt", [0.9])]
-    assert marked(schemes, "throughput") is None
+    assert marked(schemes, "mean throughput") is None
     assert "a single run: no confidence interval" in headlines(schemes)[0]
     assert legend(schemes, main_table(schemes), "*")[0].startswith("One run of each scheme: no value is marked")
 
@@ -73,7 +73,7 @@ def test_one_run_marks_nothing() -> None:
 def test_one_percent_apart_is_equal(share: float, name: str | None) -> None:
     ofpt = [0.9, 0.8, 0.7]
     schemes = [scheme("ecmp", [one * share for one in ofpt]), scheme("ofpt", ofpt)]
-    assert marked(schemes, "throughput") == name
+    assert marked(schemes, "mean throughput") == name
     (line,) = headlines(schemes)
     assert line.startswith("Mean throughput is equal within 1 %: ofpt (0.800" if name is None else "Highest mean")
 
@@ -84,7 +84,7 @@ def test_some_are_equal_and_others_worse() -> None:
         scheme("hedera", [0.9, 0.91, 0.9]),
         scheme("ofpt", [0.901, 0.909, 0.903]),
     ]
-    assert marked(schemes, "throughput") is None
+    assert marked(schemes, "mean throughput") is None
     assert headlines(schemes) == [
         "Highest mean throughput: ofpt (0.904 ± 0.010) and hedera (0.903 ± 0.014), equal within 1 %."
     ]
@@ -92,7 +92,7 @@ def test_some_are_equal_and_others_worse() -> None:
 
 def test_the_best_must_be_clear_of_every_other() -> None:
     schemes = [scheme("spt", [0.3, 0.3, 0.3]), scheme("ecmp", [0.5, 0.7, 0.6]), scheme("ofpt", [0.7, 0.65, 0.7])]
-    assert marked(schemes, "throughput") is None
+    assert marked(schemes, "mean throughput") is None
     assert "ofpt, 0.683 ± 0.072 (not clearly different from ecmp at 95 %)" in headlines(schemes)[0]
 
 
@@ -116,9 +116,9 @@ def test_a_bound_is_never_the_best() -> None:
         scheme("ofpt", [0.75, 0.75, 0.75], [0.01, 0.01, 0.01], unfinished=7),
     ]
     table = main_table(schemes)
-    assert marked(schemes, "mean FCT") is None and marked(schemes, "throughput") is None
+    assert marked(schemes, "mean FCT") is None and marked(schemes, "mean throughput") is None
     assert table.rows[1][table.headings.index("mean FCT")] == "≥ 10 ms ± 0 s"
-    assert table.rows[1][table.headings.index("throughput")] == "≤ 0.750 ± 0.000"
+    assert table.rows[1][table.headings.index("mean throughput")] == "≤ 0.750 ± 0.000"
     assert table.rows[0][table.headings.index("mean FCT")].startswith("53.3 ms")
     throughput, fct = headlines(schemes)
     assert throughput == "No best mean throughput: that of ofpt, ≤ 0.750 ± 0.000, is a bound (7 unfinished flows)."
