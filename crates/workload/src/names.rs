@@ -29,7 +29,7 @@ const fn key(name: &'static str, help: &'static str) -> TrafficKey {
 const LOAD: TrafficKey = key("load", "offered payload per host / access rate, 0.0001 to 10 (0.4)");
 const PATTERN: TrafficKey = key(
     "pattern",
-    "random, inter-leaf, stride, permutation, unconstrained, one-to-N[-even]|random, all-to-all, incast (long-lived: stride)",
+    "random, inter-leaf, stride, permutation, unconstrained, one-to-N|N-even|random, all-to-all, incast (random or stride)",
 );
 const STRIDE: TrafficKey = key("stride", "with pattern=stride: host x sends to host x + stride (half the hosts)");
 const SCALE: TrafficKey = key("scale", "factor on all flow sizes (1)");
