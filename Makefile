@@ -79,11 +79,10 @@ lint-python: build  ## Check Python: ruff, mypy, stubs; and the prose of the doc
 	cd benches/openflow && mypy --config-file ../../pyproject.toml *.py
 	python -m mypy.stubtest pathloom._core --mypy-config-file pyproject.toml
 
-lint-web:
+lint-web:  ## Check that the page that is checked in is what web/ gives
 	$(call say,The page that is checked in is what web/ gives)
 	scripts/web.sh check
 
-test-rust: build .venv/judges/.deps
 test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 	$(call say,Rust tests)
 	cargo test --workspace --exclude pathloom-python --quiet

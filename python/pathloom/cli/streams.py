@@ -104,13 +104,11 @@ def advise(
     ] = None,
     json: JsonOption = None,
 ) -> None:
-    """Say how many streams to open, and how to spread them over the paths."""
-    from pathloom.streams import apportion, optimum, ratio, throughput_bps
     """Say how many streams to open, and how to spread them over the paths.
 
     Example: pathloom streams advise --path 100Mbps,20ms --path 50Mbps,60ms --a 0.001495
     """
-    from pathloom.streams import POLICIES, apportion, optimum, ratio, throughput_bps
+    from pathloom.streams import apportion, optimum, ratio, throughput_bps
 
     check_a(a)
     known = parse_policy(policy)

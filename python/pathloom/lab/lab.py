@@ -216,7 +216,6 @@ class Lab:
             self._build(blueprint, stack, called, arp)
             if target == controller.OWN:
                 management.connect(blueprint, self.directory)
-                self.start_controller(fabric, scheme)
                 self.start_controller(fabric, scheme, subflows=subflows)
             elif target is None:
                 self.write_default_routes(fabric, scheme)
