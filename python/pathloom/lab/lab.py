@@ -236,6 +236,9 @@ class Lab:
     def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
         keep = self._kept()
         self._make_namespaces(blueprint)
+        hostd.add_namespaces(blueprint, keep)
+        for namespace in blueprint.switch_namespaces:
+            system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
         switches = OpenVSwitch(blueprint, self.directory)
         with _pool() as pool:
             started = pool.submit(switches.start)
