@@ -107,15 +107,15 @@ bench-ns3: build  ## Run ns-3 beside it: goodput and queues of TCP, and speed (i
 	$(MAKE) -C benches/ns3
 	python benches/ns3/compare.py
 
-wheel: .venv/package/.deps  ## Build a wheel with the controller into dist/, for any Linux with glibc 2.17 or later (ARCH=aarch64 for Arm)
+wheel: .venv/package/.deps  ## Build a wheel with the controller and the agent of hosts into dist/, for any Linux with glibc 2.17 or later (ARCH=aarch64 for Arm)
 	$(call say,Building the wheel (about 10 minutes the first time))
 	scripts/package.sh wheel $(ARCH)
 
-deb: .venv/package/.deps  ## Build a Debian package of the controller into dist/ (ARCH=aarch64 for Arm)
-	$(call say,Building the Debian package)
+deb: .venv/package/.deps  ## Build Debian packages of the controller and of the agent of hosts into dist/ (ARCH=aarch64 for Arm)
+	$(call say,Building the Debian packages)
 	scripts/package.sh deb $(ARCH)
 
-package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environment, unpack the Debian package, and try both
+package-test: .venv/.deps wheel deb  ## Install the wheel in an empty environment, unpack the Debian packages, and try all
 	$(call say,The packages$(comma) installed and tried)
 	pytest tests/packages
 

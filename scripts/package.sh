@@ -21,49 +21,68 @@ command -v cargo-zigbuild >/dev/null || give_up "cargo-zigbuild is not in .venv/
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 [ -n "$version" ] || give_up "Cargo.toml: found no version of the workspace"
-program=target/$target/release/pathloom-controller
+programs=target/$target/release
 
-build_controller() {
-    cargo-zigbuild rustc --quiet --release --locked --package pathloom-controller --bin pathloom-controller \
-        --target "$target.2.17" -- -Cstrip=debuginfo
+build_program() {  # build_program pathloom-controller
+    cargo-zigbuild rustc --quiet --release --locked --package "$1" --bin "$1" --target "$target.2.17" -- -Cstrip=debuginfo
+}
+
+build_programs() {
+    scripts/prepare.sh package
+    build_program pathloom-controller
+    # Its BPF programs are for any architecture; clang compiles them, not zig. A package without them would be of little use.
+    PATHLOOM_BPF=required build_program pathloom-hostd
 }
 
 wheel() {
     # What is in this folder, pip installs beside the Python of the environment. maturin takes it for any build, so it must
     # not stay: a later `maturin develop` would install this program in place of a newer one.
     trap 'rm -rf pathloom._core.data' EXIT
-    install -D -m 755 "$program" pathloom._core.data/scripts/pathloom-controller
+    install -D -m 755 -t pathloom._core.data/scripts "$programs/pathloom-controller" "$programs/pathloom-hostd"
+    local examples=pathloom._core.data/data/share/pathloom/examples
+    install -D -m 644 docs/hostd.example.toml "$examples/hostd.toml"
+    install -D -m 644 docs/pathloom-hostd.service "$examples/pathloom-hostd.service"
     maturin build --quiet --release --zig --compatibility manylinux2014 --target "$target" --out dist
 }
 
+# deb pathloom-controller controller: a package of one program, whose configuration is /etc/pathloom/controller.toml.
 deb() {
-    local root
+    local name=$1 short=$2 root
     root=$(mktemp -d)
     # shellcheck disable=SC2064 # The folder is known now.
     trap "rm -rf '$root'" EXIT
     chmod 755 "$root"
-    install -D -m 755 "$program" "$root/usr/bin/pathloom-controller"
-    local documents=$root/usr/share/doc/pathloom-controller
+    install -D -m 755 "$programs/$name" "$root/usr/bin/$name"
+    local documents=$root/usr/share/doc/$name
     install -D -m 644 packaging/debian/copyright "$documents/copyright"
     gzip -9 --no-name < CHANGELOG.md > "$documents/changelog.gz"
     chmod 644 "$documents/changelog.gz"
-    install -D -m 644 docs/controller.example.toml "$documents/examples/controller.toml"
-    install -D -m 644 docs/controller.example.toml "$root/etc/pathloom/controller.toml"
+    install -D -m 644 "docs/$short.example.toml" "$documents/examples/$short.toml"
+    install -D -m 644 "docs/$short.example.toml" "$root/etc/pathloom/$short.toml"
     install -d "$root/lib/systemd/system" "$root/DEBIAN"
-    sed 's|/usr/local/bin/|/usr/bin/|' docs/pathloom-controller.service > "$root/lib/systemd/system/pathloom-controller.service"
-    chmod 644 "$root/lib/systemd/system/pathloom-controller.service"
-    printf '/etc/pathloom/controller.toml\n' > "$root/DEBIAN/conffiles"
+    sed 's|/usr/local/bin/|/usr/bin/|' "docs/$name.service" > "$root/lib/systemd/system/$name.service"
+    chmod 644 "$root/lib/systemd/system/$name.service"
+    printf '/etc/pathloom/%s.toml\n' "$short" > "$root/DEBIAN/conffiles"
     sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$debian/" \
-        -e "s/@SIZE@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" packaging/debian/control > "$root/DEBIAN/control"
-    install -m 755 packaging/debian/postinst packaging/debian/prerm "$root/DEBIAN/"
+        -e "s/@SIZE@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" "packaging/debian/$short/control" > "$root/DEBIAN/control"
+    for script in postinst prerm; do
+        sed "s/@NAME@/$name/" "packaging/debian/$script" > "$root/DEBIAN/$script"
+        chmod 755 "$root/DEBIAN/$script"
+    done
     mkdir -p dist
-    dpkg-deb --root-owner-group --build "$root" "dist/pathloom-controller_${version}_$debian.deb" >/dev/null
+    dpkg-deb --root-owner-group --build "$root" "dist/${name}_${version}_$debian.deb" >/dev/null
+    rm -rf "$root"
 }
 
 case $kind in
-wheel | deb)
-    build_controller
-    "$kind"
+wheel)
+    build_programs
+    wheel
+    ;;
+deb)
+    build_programs
+    deb pathloom-controller controller
+    deb pathloom-hostd hostd
     ;;
 *) give_up "usage: package.sh wheel|deb [x86_64|aarch64]" ;;
 esac

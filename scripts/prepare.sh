@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `bench`, `ns3`, `lab`, `page` or `judges`.
+# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `package`, `web`, `bench`, `ns3`, `lab` or `judges`.
 # Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
 # Rust is never downloaded from here.
 set -euo pipefail
@@ -63,6 +64,14 @@ hostd)
     compgen -c | grep -Eqx 'clang(-[0-9]+)?' || (need_packages "clang, for BPF programs of the agent of hosts and the live switch" clang) ||
         say "going on without clang: the agent of hosts neither paces nor holds, and the live switch does not start"
     ;;
+package)
+    compgen -c | grep -Eqx 'clang(-[0-9]+)?' || need_packages "clang, for BPF programs of the agent of hosts" clang
+    command -v systemd-analyze >/dev/null || need_packages "systemd-analyze, which judges the units" systemd
+    ;;
+web)
+    command -v curl >/dev/null || need_packages "curl, which fetches files" curl
+    command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || need_packages "nginx, which serves files" nginx-light
+    ;;
 bench)
     command -v valgrind >/dev/null || need_packages "valgrind, which counts instructions" valgrind
     command -v ovs-testcontroller >/dev/null ||
@@ -99,5 +108,6 @@ judges)
     ;;
 *)
     give_up "usage: prepare.sh build|hostd|bench|ns3|lab|page|judges"
+    give_up "usage: prepare.sh build|hostd|package|web|bench|ns3|lab|judges"
     ;;
 esac

@@ -12,11 +12,14 @@ fn main() {
     println!("cargo:rerun-if-changed=bpf/hostd.bpf.c");
     println!("cargo:rerun-if-changed=bpf/kernel.h");
     println!("cargo:rerun-if-env-changed=PATHLOOM_CLANG");
+    println!("cargo:rerun-if-env-changed=PATHLOOM_BPF");
     println!("cargo:rerun-if-env-changed=PATH");
     let object = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("hostd.bpf.o");
     let named = env::var("PATHLOOM_CLANG").ok();
     let found = named.as_deref().into_iter().chain(COMPILERS).find(|name| runs(name));
     let Some(compiler) = found else {
+        let required = env::var("PATHLOOM_BPF").is_ok_and(|wanted| wanted == "required");
+        assert!(!required, "PATHLOOM_BPF=required, and clang is missing (apt-get install clang)");
         // An empty object stands for none.
         fs::write(&object, b"").unwrap_or_else(|problem| panic!("{}: {problem}", object.display()));
         println!(

@@ -1,4 +1,4 @@
-"""The packages in dist/: the wheel in an empty environment, the Debian package unpacked (`make package-test`)."""
+"""The packages in dist/: the wheel in an empty environment, the Debian packages unpacked (`make package-test`)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 EXAMPLE = ROOT / "docs/controller.example.toml"
+NATIVE = ("pathloom-controller", "pathloom-hostd")
+HAS_BPF = b"cgroup_skb/egress"
+"""The name of a section of the BPF programs of the agent of hosts; it is nowhere else in the program."""
 MACHINE = platform.machine()
 GLIBC = re.compile(rb"GLIBC_2\.(\d+)")
 
@@ -62,6 +65,15 @@ def test_the_wheel_holds_the_controller(installed: Path, tmp_path: Path) -> None
     assert version in call(installed / "pathloom-controller", "--version", cwd=tmp_path)
 
 
+def test_the_wheel_holds_the_agent_of_hosts_with_its_bpf_programs(installed: Path, tmp_path: Path) -> None:
+    version = call(installed / "pathloom", "--version", cwd=tmp_path).split()[1]
+    assert call(installed / "pathloom-hostd", "--version", cwd=tmp_path).split() == ["pathloom-hostd", version]
+    assert HAS_BPF in (installed / "pathloom-hostd").read_bytes()
+    examples = installed.parent / "share/pathloom/examples"
+    assert (examples / "hostd.toml").read_bytes() == (ROOT / "docs/hostd.example.toml").read_bytes()
+    assert (examples / "pathloom-hostd.service").is_file()
+
+
 def test_the_wheel_has_the_published_figures_and_the_license(installed: Path, tmp_path: Path) -> None:
     assert "ofpt/fig4a" in call(installed / "pathloom", "reproduce", "list", cwd=tmp_path)
     names = zipfile.ZipFile(the_only(f"pathloom-*_{MACHINE}.whl")).namelist()
@@ -73,29 +85,65 @@ def test_the_wheel_has_the_published_figures_and_the_license(installed: Path, tm
 def test_a_wheel_needs_no_later_glibc_than_2_17(wheel: Path) -> None:
     assert "manylinux_2_17" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
-        programs = [name for name in archive.namelist() if name.endswith((".so", "scripts/pathloom-controller"))]
-        assert len(programs) == 2
+        programs = [name for name in archive.namelist() if name.endswith((".so", *NATIVE))]
+        assert len(programs) == 3
         for name in programs:
             assert max(int(minor) for minor in GLIBC.findall(archive.read(name))) <= 17, name
 
 
-def test_the_debian_package_is_complete(tmp_path: Path) -> None:
-    package = the_only("pathloom-controller_*_amd64.deb" if MACHINE == "x86_64" else "pathloom-controller_*_arm64.deb")
+@pytest.fixture(params=NATIVE)
+def unpacked(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, Path]:
+    """The name of a Debian package, its file, and where it is unpacked."""
+    name: str = request.param
+    package = the_only(f"{name}_*_{'amd64' if MACHINE == 'x86_64' else 'arm64'}.deb")
     call("dpkg-deb", "--extract", package, tmp_path, cwd=tmp_path)
     call("dpkg-deb", "--control", package, tmp_path / "DEBIAN", cwd=tmp_path)
-    program = tmp_path / "usr/bin/pathloom-controller"
-    call(program, "check", tmp_path / "etc/pathloom/controller.toml", cwd=tmp_path)
-    unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[method-assign, assignment]
-    unit.read(tmp_path / "lib/systemd/system/pathloom-controller.service")
-    for key in ("ExecStart", "ExecStartPre"):
-        words = unit["Service"][key].split()
-        assert words[0] == "/usr/bin/pathloom-controller"
-        assert (tmp_path / words[-1].lstrip("/")).is_file()
-    assert (tmp_path / "DEBIAN/conffiles").read_text() == "/etc/pathloom/controller.toml\n"
-    documents = tmp_path / "usr/share/doc/pathloom-controller"
+    return name, package, tmp_path
+
+
+def test_a_debian_package_is_complete(unpacked: tuple[str, Path, Path]) -> None:
+    name, package, place = unpacked
+    short = name.removeprefix("pathloom-")
+    program, config = place / "usr/bin" / name, place / f"etc/pathloom/{short}.toml"
+    assert name in call(program, "--version", cwd=place)
+    assert config.read_bytes() == (ROOT / f"docs/{short}.example.toml").read_bytes()
+    assert (place / "DEBIAN/conffiles").read_text() == f"/etc/pathloom/{short}.toml\n"
+    documents = place / "usr/share/doc" / name
     assert "Apache-2.0" in (documents / "copyright").read_text()
     assert gzip.decompress((documents / "changelog.gz").read_bytes()) == (ROOT / "CHANGELOG.md").read_bytes()
-    assert (tmp_path / "DEBIAN/postinst").stat().st_mode & 0o111
-    owners = {line.split()[1] for line in call("dpkg-deb", "--contents", package, cwd=tmp_path).splitlines()}
+    for script in ("postinst", "prerm"):
+        assert (place / "DEBIAN" / script).stat().st_mode & 0o111
+        assert f"{name}.service" in (place / "DEBIAN" / script).read_text()
+    owners = {line.split()[1] for line in call("dpkg-deb", "--contents", package, cwd=place).splitlines()}
     assert owners == {"root/root"}
+
+
+def test_a_unit_is_valid_and_its_program_accepts_its_configuration(unpacked: tuple[str, Path, Path]) -> None:
+    name, _, place = unpacked
+    file = place / f"lib/systemd/system/{name}.service"
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[method-assign, assignment]
+    unit.read(file)
+    for key in ("ExecStart", "ExecStartPre"):
+        words = unit["Service"].get(key, f"/usr/bin/{name} /etc/pathloom").split()
+        assert words[0] == f"/usr/bin/{name}"
+        assert (place / words[-1].lstrip("/")).exists()
+    # The program must be where the unit says.
+    file.write_text(file.read_text().replace("/usr/bin/", f"{place}/usr/bin/"))
+    judged = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(file)], capture_output=True, text=True, check=False
+    )
+    about = [line for line in judged.stderr.splitlines() if name in line]
+    assert (judged.returncode, about) == (0, []), judged.stderr
+
+
+def test_a_program_accepts_its_packaged_configuration(unpacked: tuple[str, Path, Path]) -> None:
+    name, _, place = unpacked
+    config = place / f"etc/pathloom/{name.removeprefix('pathloom-')}.toml"
+    call(place / "usr/bin" / name, "check", config, cwd=place)
+
+
+def test_the_packaged_agent_has_its_bpf_programs() -> None:
+    package = the_only(f"pathloom-hostd_*_{'amd64' if MACHINE == 'x86_64' else 'arm64'}.deb")
+    archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], capture_output=True, check=True).stdout
+    assert HAS_BPF in archive

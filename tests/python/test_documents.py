@@ -145,7 +145,13 @@ def test_version_license_and_address_of_the_project_are_the_same_everywhere() ->
     assert citation["license"] == workspace["license"] == project["license"] == "Apache-2.0"
     address = project["urls"]["Repository"]
     assert citation["repository-code"] == address
-    for name in ("mkdocs.yml", "packaging/Containerfile", "packaging/debian/control", "CHANGELOG.md"):
+    for name in (
+        "mkdocs.yml",
+        "packaging/Containerfile",
+        "packaging/debian/controller/control",
+        "packaging/debian/hostd/control",
+        "CHANGELOG.md",
+    ):
         found = re.findall(r"https://github\.com/[\w-]+/[\w-]+", (ROOT / name).read_text(encoding="utf-8"))
         assert set(found) == {address}, name
 

@@ -56,6 +56,9 @@ pub struct Counts {
     /// Of the flows that came to be known, those with the label of long ones.
     #[serde(default)]
     pub labelled: u64,
+    /// Flows that an announcement made known, or known to be long.
+    #[serde(default)]
+    pub announced: u64,
     /// Those that came to be known while they stood, not by their first packet.
     #[serde(default)]
     pub standing: u64,

@@ -1,6 +1,6 @@
 //! Connections whose first packet nobody saw, and those of which the other side sends.
 
-use pathloom_control::Config;
+use pathloom_control::{Config, Input};
 use pathloom_model::{fabric_from_spec, FiveTuple, Headers, Nanos, TCP_ACK, TCP_FIN, TCP_SYN};
 use pathloom_scheme::{Action, DefaultRoutes, Detection, Event, Needs};
 use pathloom_testkit::{ms, World, LABEL, SECOND};
@@ -113,6 +113,15 @@ fn any_means_the_label_or_what_is_measured() {
     world.flows = vec![other];
     world.traffic(Nanos::from_secs(4));
     assert_eq!(arrived(&world), 1, "it takes more than a tenth of its host's rate");
+    // An announcement says so at once, whatever the rate.
+    let five_tuple = FiveTuple { src_port: 3000, ..world.flow.five_tuple };
+    let slow = Headers { five_tuple, dscp: 0, ..world.flow };
+    world.network.send(Headers { tcp_flags: TCP_SYN, ..slow });
+    world.pass(ms(300));
+    let announced = Input::TransferAnnounced { five_tuple, size_bytes: None };
+    (0..2).for_each(|_| world.network.tell(announced.clone()));
+    assert_eq!(arrived(&world), 1, "the scheme is told of it once");
+    assert_eq!(world.network.controller.counts().announced, 1);
     // Where every host labels its long flows, nothing else is looked at.
     let world = unlabelled(ANY, Config { unlabelled: false, ..live() });
     assert_eq!(world.network.controller.needs().detection, Detection::Label);

@@ -421,9 +421,11 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     if !(Duration::from_secs(1)..=LONGEST_PROBES).contains(&config.discovery.probe_interval) {
         return Err("discovery.probe_interval: 1s to 60s was expected".into());
     }
-    if config.hosts.lines_per_host == 0 || config.hosts.agents == 0 {
+    if config.hosts.lines_per_host == 0 || config.hosts.flows_per_host == 0 || config.hosts.agents == 0 {
         return Err(
-            "hosts: lines_per_host and agents must be more than 0; leave unix and address out for no agents".into()
+            "hosts: lines_per_host, flows_per_host and agents must be more than 0; leave unix and address out \
+                    for no agents"
+                .into(),
         );
     }
     if (config.discovery.links, config.discovery.hosts()) == (Links::Off, Hosts::Learn) {

@@ -9,7 +9,7 @@ use crate::connection::{Connection, ConnectionId, Stage};
 use crate::connections::Connections;
 use crate::counts::HubCounts;
 use crate::gauges::Gauges;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, Wants};
 use crate::newcomers::Newcomers;
 use crate::places::Places;
 use crate::quiet::{subject, Quiet};
@@ -384,7 +384,9 @@ impl Hub {
     /// Tells agents of hosts what the scheme in charge needs from them, if that has changed.
     pub(crate) fn say_wants(&mut self) {
         if let Brain::Fabric(controller) = &self.brain {
-            self.hosts.set_announce(controller.needs().detection == Detection::Announced);
+            let detection = controller.needs().detection;
+            let announce = detection == Detection::Announced;
+            self.hosts.set_wants(Wants { announce, report: matches!(detection, Detection::Any { .. }) });
         }
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct Sample {
     /// Trouble with ports and hosts, by kind.
     trouble: Vec<(String, u64)>,
     agents_refused: u64,
+    /// What agents of hosts must not do, by agent.
+    agent_offences: Vec<(String, u64)>,
     /// Requests to the API, by status.
     pub requests: Vec<(String, u64)>,
     /// Connections to the API that were closed before they were done, by the reason.
@@ -95,6 +97,7 @@ impl Hub {
             uptime_s: now.saturating_sub(self.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::load::resident_bytes(std::process::id()).unwrap_or(0),
             agents_refused: self.hosts.refused(),
+            agent_offences: self.hosts.offences().map(|(agent, times)| (agent.to_owned(), times)).collect(),
             cabling: [
                 ("adopted", self.scout.iter().flat_map(Scout::adopted).count() as u64),
                 ("refused", self.cabling_differences().count() as u64),
@@ -169,6 +172,8 @@ impl Sample {
         counter(out, "connections_crowded_out", help, hub.crowded)?;
         counter(out, "handshakes_failed", "TLS handshakes that failed, were late or too many.", hub.handshakes)?;
         counter(out, "agents_refused", "Agents of hosts sent away, or not let in.", self.agents_refused)?;
+        let help = "Times that an agent of hosts was limited, refused or sent away.";
+        family(out, "agent_offences", help, "agent", &self.agent_offences)?;
         family(out, "port_and_host_trouble", "What is wrong with ports and hosts.", "kind", &self.trouble)?;
         counter(out, "punts_restored", "Rules for control traffic that were gone, put back.", hub.punts_restored)?;
         counter(out, "foreign_removed", "Times that rules of others were deleted.", hub.foreign_removed)?;
@@ -187,6 +192,7 @@ impl Sample {
             ("packet_ins", "Packet-ins that the controller looked at.", counts.packet_ins),
             ("flows_found", "Flows that came to be known.", counts.flows),
             ("flows_labelled", "Of the flows found, those with the label of long ones.", counts.labelled),
+            ("flows_announced", "Flows that an announcement made known, or known to be long.", counts.announced),
             ("flows_found_standing", "Flows found while they stood, not by their first packet.", counts.standing),
             ("flows_refused", "First packets left alone because their host had too many flows.", counts.flows_refused),
             (

@@ -252,12 +252,13 @@ async fn serve(
 /// Opens the sockets for agents of hosts.
 fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let hosts = &ready.config.hosts;
-    shared.hub.borrow_mut().hosts.set_most(hosts.agents);
+    shared.hub.borrow_mut().hosts.set_most(hosts.agents, hosts.flows_per_host);
     shared.hub.borrow_mut().hosts.set_tokens(ready.hosts_tokens.clone());
     let mut listens = Vec::new();
     if let Some(address) = hosts.address {
         let listener =
             bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
+        let address = listener.local_addr().unwrap_or(address);
         tracing::info!(%address, "listening for agents of hosts");
         listens.push(tokio::task::spawn_local(hosts::accept_tcp(
             listener,

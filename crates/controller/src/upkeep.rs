@@ -78,7 +78,7 @@ impl Hub {
         }
     }
 
-    /// Logs once per scheme that no host labels its long flows, if the scheme in charge relies on labels.
+    /// Logs once per scheme that no host labels or announces its long flows, if the scheme in charge relies on that.
     fn warn_unlabelled(&mut self, now: Nanos) {
         let (scheme, since) = self.gauges.scheme.clone();
         let standing = !self.by_dpid.is_empty() && now.saturating_sub(since) >= LABELS_BY;
@@ -95,8 +95,9 @@ impl Hub {
             }
             Detection::Nothing | Detection::Announced | Detection::Measured { .. } => return,
         };
-        if controller.counts().labelled == 0 {
-            tracing::warn!(%scheme, way_out, "no flow with the label of long flows was seen yet");
+        let counts = controller.counts();
+        if counts.labelled == 0 && counts.announced == 0 {
+            tracing::warn!(%scheme, way_out, "no long flow was labelled or announced yet");
         }
         self.warned.unlabelled = Some(since);
     }

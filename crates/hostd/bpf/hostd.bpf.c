@@ -10,6 +10,8 @@
 
 #define MAX_PREFIXES 16
 #define NO_PACE 0xffffffffu
+#define PASS_NS 5000000000ull // between two packets of a held connection that pass
+#define LAST_NS (PASS_NS + 500000000) // before the end of a lease in which TCP tries often
 
 struct key {
 	__u32 src, dst;         // as on the wire
@@ -64,6 +66,8 @@ MAP(orders, BPF_MAP_TYPE_HASH, 65536, struct key, struct order, BPF_F_NO_PREALLO
 // The socket's own limit, which comes back when its pace ends. Only programs here write it, and only the agent `orders`.
 MAP(limits, BPF_MAP_TYPE_HASH, 65536, struct key, __u32, BPF_F_NO_PREALLOC);
 MAP(flows, BPF_MAP_TYPE_HASH, 65536, struct key, struct flow, BPF_F_NO_PREALLOC);
+// When a packet of a held connection last passed, or the hold began.
+MAP(passed, BPF_MAP_TYPE_LRU_HASH, 8192, struct key, __u64, 0);
 MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, COUNTERS, __u32, __u64, 0);
 
 struct {
@@ -235,6 +239,24 @@ int connections(struct bpf_sock_ops *ops)
 	return 1;
 }
 
+// TCP that gets nothing through doubles the time to its next try, and after some tries gives up. So one packet of a held
+// connection passes now and then, which makes TCP begin anew: it tries again after PASS_NS at the latest. In the last part
+// of the lease it is told that the device is congested, upon which it tries every half a second. Hence the connection
+// sends soon after its lease, even if nobody is left to wake it.
+static __always_inline int may_pass(const struct key *key, __u64 now)
+{
+	__u64 *last = bpf_map_lookup_elem(&passed, key);
+	// A very old entry is of an earlier hold.
+	if (!last || now - *last > 3 * PASS_NS) {
+		bpf_map_update_elem(&passed, key, &now, BPF_ANY);
+		return 0;
+	}
+	if (now - *last < PASS_NS)
+		return 0;
+	*last = now;
+	return 1;
+}
+
 SEC("cgroup_skb/egress")
 int hold(struct __sk_buff *skb)
 {
@@ -260,8 +282,10 @@ int hold(struct __sk_buff *skb)
 	__u64 now = bpf_ktime_get_ns();
 	if (order->hold_until_ns <= now || set->alive_until_ns <= now)
 		return 1;
+	if (may_pass(&key, now))
+		return 1;
 	count(HELD_PACKETS);
-	return 0;
+	return order->hold_until_ns - now < LAST_NS ? DROP_AS_CONGESTED : DROP;
 }
 
 static __always_inline void kick(void *socket)

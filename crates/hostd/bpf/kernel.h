@@ -32,6 +32,9 @@
 
 #define AF_INET 2
 #define AF_INET6 10
+// What a cgroup's egress program returns: the sender sees EPERM, or NET_XMIT_DROP.
+#define DROP 0
+#define DROP_AS_CONGESTED 2
 #define SOL_IP 0
 #define SOL_SOCKET 1
 #define SOL_TCP 6

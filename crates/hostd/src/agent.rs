@@ -4,7 +4,7 @@
 //! The kernel is the only source of flows, apart from programs that announce their own. Orders are about five-tuples,
 //! so that a flow can be held before its first packet.
 
-use crate::words::{self, Told};
+use crate::words::{self, Told, Wants};
 use pathloom_model::{FiveTuple, Nanos};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -84,8 +84,8 @@ pub struct Agent {
     orders: BTreeMap<FiveTuple, Kept>,
     /// Ends of leases; an entry may be out of date.
     leases: BTreeSet<(Nanos, FiveTuple)>,
-    /// Whether long flows are announced; `None` before the welcome.
-    announce: Option<bool>,
+    /// What the controller wants to hear; `None` before the welcome.
+    wants: Option<Wants>,
     /// When the controller was lost, while there are orders of it.
     lost_since: Option<Nanos>,
     lines: VecDeque<String>,
@@ -103,7 +103,7 @@ impl Agent {
             flows: BTreeMap::new(),
             orders: BTreeMap::new(),
             leases: BTreeSet::new(),
-            announce: None,
+            wants: None,
             lost_since: None,
             lines: VecDeque::new(),
             changed: VecDeque::new(),
@@ -113,13 +113,14 @@ impl Agent {
         }
     }
 
-    /// Takes over an order that an earlier agent has left in the kernel. It counts as one of a controller lost now.
-    pub fn adopt(&mut self, now: Nanos, flow: FiveTuple, order: Order) {
+    /// Takes over an order that an earlier agent has left in the kernel. Nobody knows whether that agent still had its
+    /// controller, so paces end when they would have ended without this agent, at `paces_until`.
+    pub fn adopt(&mut self, now: Nanos, flow: FiveTuple, order: Order, paces_until: Nanos) {
         if let Some(until) = order.hold_until {
             self.leases.insert((until, flow));
         }
         self.orders.insert(flow, Kept { order, since: now });
-        self.lost_since = Some(now);
+        self.lost_since = Some(paces_until.saturating_sub(PACES_KEPT).min(now));
     }
 
     /// Figures for the status.
@@ -132,9 +133,9 @@ impl Agent {
         (self.flows.len(), self.orders.len())
     }
 
-    /// Whether the controller wants announcements; `None` without a session.
+    /// Whether the controller wants transfers announced; `None` without a session.
     pub fn session(&self) -> Option<bool> {
-        self.announce
+        self.wants.map(|wants| wants.announce)
     }
 
     /// Why the controller refused something last. Asked once, it is forgotten.
@@ -221,7 +222,7 @@ impl Agent {
 
     /// The connection to the controller is lost. Holds run out with their leases, paces stay for [`PACES_KEPT`].
     pub fn handle_lost(&mut self, now: Nanos) {
-        if self.announce.take().is_some() || self.lost_since.is_none() {
+        if self.wants.take().is_some() || self.lost_since.is_none() {
             self.lost_since = Some(now);
         }
         self.lines.clear();
@@ -242,8 +243,8 @@ impl Agent {
             self.to_programs.push_back((program, String::from_utf8_lossy(line).trim_end().to_owned()));
         }
         match told {
-            Told::Welcome { announce } | Told::Wants { announce } => {
-                (self.announce, self.lost_since) = (Some(announce), None);
+            Told::Welcome(wants) | Told::Wants(wants) => {
+                (self.wants, self.lost_since) = (Some(wants), None);
                 let flows: Vec<_> = self.flows.keys().copied().collect();
                 flows.into_iter().for_each(|flow| self.announce_flow(flow));
             }
@@ -328,10 +329,9 @@ impl Agent {
     }
 
     fn announce_flow(&mut self, flow: FiveTuple) {
-        if self.announce != Some(true) {
-            return;
-        }
-        let Some(known) = self.flows.get_mut(&flow).filter(|known| !known.announced) else { return };
+        let Some(wants) = self.wants else { return };
+        let wanted = |known: &Flow| wants.announce || wants.report && known.is_long;
+        let Some(known) = self.flows.get_mut(&flow).filter(|known| !known.announced && wanted(known)) else { return };
         known.announced = true;
         self.counts.announced += 1;
         self.lines.push_back(words::announce(flow, known.size_bytes));

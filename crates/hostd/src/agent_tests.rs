@@ -143,13 +143,34 @@ fn a_controller_that_comes_back_keeps_paces() {
 }
 
 #[test]
-fn orders_of_an_earlier_agent_count_as_those_of_a_lost_controller() {
+fn orders_of_an_earlier_agent_end_when_they_would_have_ended_without_this_one() {
     let mut agent = agent();
-    agent.adopt(Nanos::ZERO, flow(1), Order { pace_bps: Some(1), ..Order::default() });
-    agent.adopt(Nanos::ZERO, flow(2), Order { hold_until: Some(Nanos::from_secs(2)), ..Order::default() });
-    agent.handle_time(Nanos::from_secs(2));
-    agent.handle_time(Nanos::from_secs(15));
+    let (now, paces_until) = (Nanos::from_secs(100), Nanos::from_secs(105));
+    agent.adopt(now, flow(1), Order { pace_bps: Some(1), ..Order::default() }, paces_until);
+    agent.adopt(now, flow(2), Order { hold_until: Some(Nanos::from_secs(102)), ..Order::default() }, paces_until);
+    agent.handle_time(Nanos::from_secs(102));
+    agent.handle_time(Nanos::from_millis(104_999));
+    assert_eq!(agent.sizes(), (0, 2));
+    assert_eq!(agent.paces_end(), Some(paces_until));
+    agent.handle_time(paces_until);
     assert_eq!(orders(&mut agent), [(2, Order { released: true, ..Order::default() }), (1, Order::default())]);
+}
+
+#[test]
+fn where_only_long_flows_are_reported_a_transfer_is_announced_once_it_is_long() {
+    let mut agent = agent();
+    agent.handle_connected();
+    told(&mut agent, Nanos::ZERO, &json!({"welcome": {"version": 1, "announce": false, "report": true}}));
+    assert_eq!(agent.session(), Some(false), "programs need not announce");
+    lines(&mut agent);
+    agent.handle_announce(ProgramId(7), flow(1), Some(1000)).unwrap();
+    assert!(lines(&mut agent).is_empty());
+    agent.handle_long(flow(1));
+    agent.handle_long(flow(2));
+    let announced = |port, size: Option<u64>| json!({"announce": {"flow": flow(port), "size_bytes": size}});
+    assert_eq!(lines(&mut agent), [announced(1, Some(1000)), announced(2, None)]);
+    agent.handle_closed(flow(2));
+    assert_eq!(lines(&mut agent), [json!({"finish": {"flow": flow(2)}})]);
 }
 
 #[test]

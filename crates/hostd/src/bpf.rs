@@ -75,6 +75,8 @@ pub struct Bpf {
     counters: PerCpuArray<MapData, u64>,
     events: RingBuf<MapData>,
     in_force: Settings,
+    /// Time until which the orders of an earlier agent count.
+    inherited_until: Nanos,
     untold: u64,
     _links: [FdLink; 2],
 }
@@ -107,6 +109,8 @@ impl Bpf {
         let events = RingBuf::try_from(map("events")?)?;
         // The loaded programs hold the maps; until then this process must.
         let _places = write_places(map("places")?, places)?;
+        // What an earlier agent has ordered counts on, without a gap.
+        let before: Settings = settings.get(&0, 0)?;
         let links = attach(&mut ebpf, &setup.cgroup, &folder)?;
         let mut bpf = Bpf {
             ebpf,
@@ -115,13 +119,19 @@ impl Bpf {
             flows,
             counters,
             events,
-            in_force: first_settings(setup),
+            in_force: first_settings(setup, &before),
+            inherited_until: Nanos(before.alive_until_ns),
             untold: 0,
             _links: links,
         };
         bpf.untold = bpf.counter(UNTOLD);
         bpf.settings.set(0, bpf.in_force, 0)?;
         Ok(bpf)
+    }
+
+    /// Time until which the orders of an earlier agent count; zero if there was none.
+    pub fn inherited_until(&self) -> Nanos {
+        self.inherited_until
     }
 
     /// Descriptor that is readable when there are events.
@@ -240,7 +250,7 @@ pub fn clean(pins: &Path) -> io::Result<bool> {
     }
 }
 
-fn first_settings(setup: &Setup) -> Settings {
+fn first_settings(setup: &Setup, before: &Settings) -> Settings {
     let mut prefixes = [[0; 2]; MAX_PREFIXES];
     for (slot, &(address, length)) in prefixes.iter_mut().zip(&setup.prefixes) {
         let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
@@ -248,10 +258,10 @@ fn first_settings(setup: &Setup) -> Settings {
     }
     Settings {
         threshold_bytes: setup.threshold_bytes,
-        alive_until_ns: 0,
+        alive_until_ns: before.alive_until_ns,
         tos: setup.tos.into(),
-        orders: 0,
-        holds: 0,
+        orders: before.orders,
+        holds: before.holds,
         prefix_count: setup.prefixes.len().min(MAX_PREFIXES) as u32,
         prefixes,
     }

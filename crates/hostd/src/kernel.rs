@@ -85,12 +85,12 @@ impl Kernel {
         self.bpf.as_ref().map(Bpf::events_fd).transpose()
     }
 
-    /// What an earlier agent has left: long flows, and orders.
-    pub fn inherited(&mut self) -> (Vec<FiveTuple>, Vec<(FiveTuple, Order)>) {
-        let Some(bpf) = &self.bpf else { return (Vec::new(), Vec::new()) };
+    /// What an earlier agent has left: long flows, orders, and the time until which its paces count.
+    pub fn inherited(&mut self) -> (Vec<FiveTuple>, Vec<(FiveTuple, Order)>, Nanos) {
+        let Some(bpf) = &self.bpf else { return (Vec::new(), Vec::new(), Nanos::ZERO) };
         let (flows, orders) = (bpf.flows().into_iter().map(|(flow, _)| flow).collect(), bpf.orders());
         self.orders = orders.iter().map(|&(flow, _)| flow).collect();
-        (flows, orders)
+        (flows, orders, bpf.inherited_until())
     }
 
     /// What has happened to flows since the last call.

@@ -33,6 +33,7 @@ struct Running {
     /// What programs have heard of announcing.
     said: Option<bool>,
     last_loss: String,
+    last_refusal: String,
 }
 
 fn now() -> Nanos {
@@ -53,13 +54,20 @@ pub async fn run(config: Config) -> Result<(), String> {
     let path_managers = mptcp::open(&config)?;
     let mut kernel = Kernel::start(&config, |line| tracing::warn!("{line}"))?;
     let mut agent = Agent::new(settings);
-    let (flows, orders) = kernel.inherited();
+    let (flows, orders, paces_until) = kernel.inherited();
     tracing::info!(flows = flows.len(), orders = orders.len(), bpf = kernel.enforces(), "the agent begins");
     flows.into_iter().for_each(|flow| agent.handle_long(flow));
-    orders.into_iter().for_each(|(flow, order)| agent.adopt(now(), flow, order));
+    orders.into_iter().for_each(|(flow, order)| agent.adopt(now(), flow, order, paces_until));
     let events_fd = kernel.events_fd().map_err(|problem| problem.to_string())?;
-    let running =
-        Running { agent, kernel, to_controller: None, programs: BTreeMap::new(), said: None, last_loss: String::new() };
+    let running = Running {
+        agent,
+        kernel,
+        to_controller: None,
+        programs: BTreeMap::new(),
+        said: None,
+        last_loss: String::new(),
+        last_refusal: String::new(),
+    };
     let (session_events, from_controller) = mpsc::channel(1024);
     let (program_events, from_programs) = mpsc::channel(1024);
     if let Some(path) = &config.programs.unix {
@@ -143,15 +151,17 @@ impl Running {
                 if before.is_none() && self.agent.session().is_some() {
                     tracing::info!("the controller has accepted this agent");
                     self.last_loss.clear();
+                    self.last_refusal.clear();
                 }
-                if let Some(why) = self.agent.take_refusal() {
+                // The same reason again and again is said once.
+                if let Some(why) = self.agent.take_refusal().filter(|why| *why != self.last_refusal) {
                     tracing::warn!(why, "the controller refused something");
+                    self.last_refusal = why;
                 }
             }
             Some(session::Event::Lost(why)) => {
                 self.to_controller = None;
                 self.agent.handle_lost(now());
-                // The same reason again and again is said once.
                 if why != self.last_loss {
                     tracing::warn!(why, "no session with the controller");
                     self.last_loss = why;

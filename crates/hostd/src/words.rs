@@ -15,15 +15,9 @@ pub const LINE_BYTES: usize = 64 << 10;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
     /// Answer to the hello.
-    Welcome {
-        /// Whether long flows are to be announced.
-        announce: bool,
-    },
+    Welcome(Wants),
     /// Another scheme is in charge.
-    Wants {
-        /// As in the welcome.
-        announce: bool,
-    },
+    Wants(Wants),
     /// Send nothing of a flow.
     Hold {
         /// The flow.
@@ -52,14 +46,20 @@ pub enum Told {
     Other,
 }
 
+/// What the controller wants to hear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub struct Wants {
+    /// Whether transfers are to be announced before they start, with their sizes.
+    pub announce: bool,
+    /// Whether connections are to be announced once they are found to be long.
+    #[serde(default)]
+    pub report: bool,
+}
+
 /// Bodies of the verbs.
 mod body {
     use super::{Deserialize, FiveTuple};
 
-    #[derive(Deserialize)]
-    pub(super) struct Announce {
-        pub(super) announce: bool,
-    }
     #[derive(Deserialize)]
     pub(super) struct Hold {
         pub(super) flow: FiveTuple,
@@ -86,8 +86,8 @@ impl Told {
         let told = || -> Result<Told, serde_json::Error> {
             let (verb, value) = verb(line)?;
             Ok(match verb.as_str() {
-                "welcome" => Told::Welcome { announce: serde_json::from_value::<body::Announce>(value)?.announce },
-                "wants" => Told::Wants { announce: serde_json::from_value::<body::Announce>(value)?.announce },
+                "welcome" => Told::Welcome(serde_json::from_value(value)?),
+                "wants" => Told::Wants(serde_json::from_value(value)?),
                 "hold" => {
                     let body::Hold { flow, lease_ms } = serde_json::from_value(value)?;
                     Told::Hold { flow, lease_ms }

@@ -2,6 +2,7 @@
 
 use super::Routes;
 use crate::context::Context;
+use crate::cookies::is_bound;
 use crate::detection::{meaning, Meaning};
 use crate::flows::Flow;
 use crate::plan::FlowKey;
@@ -81,9 +82,10 @@ impl Routes {
         if let Some(tor) = tor.filter(|&tor| !cx.is_ready(tor)) {
             return self.keep_news(cx, tor, News::Announced(five_tuple, size_bytes));
         }
-        let arrived = self.arrive(cx, five_tuple, long);
+        let arrived = self.arrive(cx, five_tuple, long).or_else(|| self.grown(cx, &five_tuple, long));
         let Some(id) = arrived.or_else(|| self.flows.find(&five_tuple)) else { return };
         let Some(view) = cx.view.flows.get_mut(&id) else { return };
+        cx.counts.announced += u64::from(arrived.is_some());
         view.size_bytes = size_bytes.or(view.size_bytes.get()).into();
         if let Some(flow) = arrived.filter(|_| long) {
             self.tell(cx, Event::FlowArrived { flow });
@@ -152,6 +154,13 @@ impl Routes {
         self.insert_flow(cx, Flow { plans, ..Flow::new(key) }, long);
         self.count_soon(key.id);
         Some(key.id)
+    }
+
+    /// The flow that is announced to be long, if it was known but not to be long: its connection began before.
+    fn grown(&mut self, cx: &mut Context, five_tuple: &FiveTuple, long: bool) -> Option<FlowId> {
+        let id = self.flows.find(five_tuple).filter(|&id| long && !is_bound(id) && !cx.is_long(id))?;
+        self.flows.get(id).filter(|flow| !flow.closed)?;
+        self.make_long(cx, id)
     }
 
     /// A flow that is known is long.

@@ -92,8 +92,10 @@ pub(crate) async fn accept_unix(listener: UnixListener, shared: Shared, per_host
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                let process = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
+                let peer = process.map_or("a local agent".into(), |process| format!("process {process}"));
                 let (reader, writer) = stream.into_split();
-                let serving = serve(shared.clone(), "a local agent".into(), None, per_host, reader, writer);
+                let serving = serve(shared.clone(), peer, None, per_host, reader, writer);
                 tokio::task::spawn_local(serving);
             }
             Err(problem) => crate::serve::breathe(&problem).await,
@@ -133,22 +135,23 @@ async fn sent_away(shared: &Shared, id: AgentId) {
 /// Reads lines. An agent that exceeds its rate is read more slowly; no line is lost.
 async fn read(shared: &Shared, id: AgentId, per_host: u32, mut reader: impl AsyncRead + Unpin) -> io::Result<()> {
     let mut buffer = Vec::new();
-    let mut paid_until = Nanos::ZERO;
+    let mut paid_until = shared.hub.borrow().hosts.paid_until(id);
     loop {
         if reader.read_buf(&mut buffer).await? == 0 {
             return Ok(());
         }
         let (lines, now, hosts) = work_off(shared, id, &mut buffer);
         if buffer.len() > LINE_BYTES {
-            shared.hub.borrow_mut().hosts.refuse(id, &format!("a line is longer than {LINE_BYTES} bytes"));
+            shared.hub.borrow_mut().hosts.send_away(id, &format!("a line is longer than {LINE_BYTES} bytes"));
             // The writing task closes the connection.
             return std::future::pending().await;
         }
         let per_s = u64::from(per_host.max(1)) * hosts.max(1) as u64;
         paid_until = paid_until.max(now).saturating_add(Nanos(lines * 1_000_000_000 / per_s));
+        shared.hub.borrow_mut().hosts.set_paid_until(id, paid_until);
         let ahead = paid_until.saturating_sub(now.saturating_add(BURST));
         if ahead > Nanos::ZERO {
-            tracing::debug!(lines, "an agent says much, and is read more slowly");
+            shared.hub.borrow_mut().hosts.slowed(id);
             sleep(Duration::from_nanos(ahead.0)).await;
         }
     }

@@ -4,14 +4,16 @@
 //! An agent connects, says which hosts it represents, and gets the messages for them; docs/controller.md has the
 //! protocol. This module has no sockets: lines come in and go out in buffers, so that tests can drive it as sockets do.
 
+mod announced;
 mod door;
 mod tokens;
 mod words;
 
 pub(crate) use door::{accept_tcp, accept_unix};
 pub(crate) use tokens::Tokens;
-pub use words::{Said, Told, VERSION};
+pub use words::{Said, Told, Wants, VERSION};
 
+use self::announced::Announced;
 use crate::assigning::owner_of;
 use crate::newcomers::Newcomers;
 use crate::quiet::{subject, Quiet};
@@ -34,6 +36,8 @@ const PATIENCE: u32 = 16;
 const BACKLOG_BYTES: usize = 4 << 20;
 /// How long an agent has for its first line.
 const FIRST_LINE: Nanos = Nanos::from_secs(10);
+/// Maximum number of agents that are counted by name; further ones are counted together.
+const MOST_NAMED: usize = 1024;
 /// Maximum number of unanswered requests for paths.
 const MOST_REQUESTS: usize = 1024;
 
@@ -51,13 +55,23 @@ pub struct HostsConfig {
     pub tls: Option<Tls>,
     /// Lines per second from one agent, for each host that it represents. Further lines are read later.
     pub lines_per_host: u32,
+    /// Maximum number of flows that an agent may have announced and not finished, for each host. Further ones are refused.
+    pub flows_per_host: usize,
     /// Maximum number of agents at a time.
     pub agents: usize,
 }
 
 impl Default for HostsConfig {
     fn default() -> HostsConfig {
-        HostsConfig { unix: None, address: None, tokens: None, tls: None, lines_per_host: 1000, agents: 1024 }
+        HostsConfig {
+            unix: None,
+            address: None,
+            tokens: None,
+            tls: None,
+            lines_per_host: 1000,
+            flows_per_host: 4096,
+            agents: 1024,
+        }
     }
 }
 
@@ -78,6 +92,7 @@ struct Agent {
     /// Why it is disconnected, until that is logged.
     unsaid: Option<String>,
     useless: u32,
+    announced: Announced,
     out: Vec<u8>,
     /// Wakes the writing task, unless it waits for the agent to read.
     wake: Rc<Notify>,
@@ -91,6 +106,12 @@ pub(crate) struct Hosts {
     /// Tokens of agents that connect by TCP, if they need one.
     tokens: Option<Arc<Tokens>>,
     most: usize,
+    /// Maximum number of flows that an agent may have announced, for each host.
+    flows_per_host: usize,
+    /// Until when the lines of an address are paid for: who connects again has no new allowance.
+    paid: BTreeMap<Ipv4Addr, Nanos>,
+    /// How often agents did what they must not, by agent.
+    offences: BTreeMap<String, u64>,
     agents: BTreeMap<AgentId, Agent>,
     /// Agents that have not yet said which hosts they represent.
     newcomers: Newcomers<AgentId>,
@@ -100,8 +121,8 @@ pub(crate) struct Hosts {
     /// Unanswered requests for paths, with the agent and its number of the request.
     requests: BTreeMap<u64, (AgentId, u64)>,
     last: u64,
-    /// Whether the scheme wants long transfers announced.
-    announce: bool,
+    /// What the scheme wants to hear.
+    wants: Wants,
     now: Nanos,
     /// Limits log lines about agents.
     quiet: Quiet,
@@ -115,13 +136,16 @@ impl Hosts {
             fabric,
             tokens: None,
             most: HostsConfig::default().agents,
+            flows_per_host: HostsConfig::default().flows_per_host,
+            paid: BTreeMap::new(),
+            offences: BTreeMap::new(),
             agents: BTreeMap::new(),
             newcomers: Newcomers::new(HostsConfig::default().agents),
             by_host: BTreeMap::new(),
             known: BTreeSet::new(),
             requests: BTreeMap::new(),
             last: 0,
-            announce: false,
+            wants: Wants::default(),
             now: Nanos::ZERO,
             quiet: Quiet::default(),
             refused: 0,
@@ -133,16 +157,57 @@ impl Hosts {
         self.refused
     }
 
+    /// How often agents did what they must not, by agent.
+    pub(crate) fn offences(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.offences.iter().map(|(agent, &times)| (agent.as_str(), times))
+    }
+
+    /// Counts what an agent must not do.
+    fn count_offence(&mut self, peer: &str) {
+        let agent = name_of(peer);
+        let known = self.offences.contains_key(&agent) || self.offences.len() < MOST_NAMED;
+        *self.offences.entry(if known { agent } else { "others".to_owned() }).or_default() += 1;
+    }
+
+    /// Names an agent that is limited in the log, unless there are too many equal lines.
+    fn limited(&mut self, peer: &str, why: &str) {
+        self.count_offence(peer);
+        if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
+            tracing::warn!(peer, why, times, "an agent is limited");
+        }
+    }
+
+    /// An agent says more than it may, and is read more slowly.
+    pub(crate) fn slowed(&mut self, id: AgentId) {
+        if let Some(peer) = self.agents.get(&id).map(|agent| agent.peer.clone()) {
+            self.limited(&peer, "it says more than it may, and is read more slowly");
+        }
+    }
+
+    /// Until when the lines of an agent's address are paid for.
+    pub(crate) fn paid_until(&self, id: AgentId) -> Nanos {
+        let only = self.agents.get(&id).and_then(|agent| agent.only);
+        only.and_then(|only| self.paid.get(&only)).copied().unwrap_or_default()
+    }
+
+    /// Takes note until when the lines of an agent's address are paid for.
+    pub(crate) fn set_paid_until(&mut self, id: AgentId, until: Nanos) {
+        if let Some(only) = self.agents.get(&id).and_then(|agent| agent.only) {
+            self.paid.insert(only, until);
+        }
+    }
+
     /// Counts an agent that is disconnected, and logs it unless there are too many equal lines.
     fn sent_away(&mut self, peer: &str, why: &str) {
         self.refused += 1;
+        self.count_offence(peer);
         if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "an agent is sent away");
         }
     }
 
-    pub(crate) fn set_most(&mut self, most: usize) {
-        (self.most, self.newcomers) = (most, Newcomers::new(most));
+    pub(crate) fn set_most(&mut self, most: usize, flows_per_host: usize) {
+        (self.most, self.newcomers, self.flows_per_host) = (most, Newcomers::new(most), flows_per_host);
     }
 
     /// The TLS handshake of an agent failed.
@@ -156,10 +221,10 @@ impl Hosts {
     }
 
     /// Tells agents what the new scheme needs, if that differs.
-    pub(crate) fn set_announce(&mut self, announce: bool) {
-        if std::mem::replace(&mut self.announce, announce) != announce {
+    pub(crate) fn set_wants(&mut self, wants: Wants) {
+        if std::mem::replace(&mut self.wants, wants) != wants {
             for agent in self.agents.values_mut().filter(|agent| agent.greeted) {
-                agent.tell(&Told::Wants { announce });
+                agent.tell(&Told::Wants(wants));
             }
         }
     }
@@ -198,6 +263,7 @@ impl Hosts {
             closed: false,
             unsaid: None,
             useless: 0,
+            announced: Announced::default(),
             out: Vec::new(),
             wake: Rc::default(),
             away: Rc::default(),
@@ -241,11 +307,13 @@ impl Hosts {
             Said::Hello { version, hosts, token } => self.hello(id, version, &hosts, token.as_deref()),
             _ if !greeted => self.refuse(id, "a hello was expected first"),
             Said::Announce { flow, size_bytes } => {
-                self.speaks_for(id, &flow)?;
+                let host = self.speaks_for(id, &flow)?;
+                self.begin(id, host, flow)?;
                 Some(Input::TransferAnnounced { five_tuple: flow, size_bytes })
             }
             Said::Finish { flow } => {
-                self.speaks_for(id, &flow)?;
+                let host = self.speaks_for(id, &flow)?;
+                self.agents.get_mut(&id)?.announced.end(host, &flow);
                 Some(Input::TransferEnded { five_tuple: flow })
             }
             Said::Paths { request, src, dst, count, search, lifetime_s } => {
@@ -333,6 +401,7 @@ impl Hosts {
 
     /// Disconnects agents that do not identify themselves in time. Call this a few times a second.
     pub(crate) fn tick(&mut self, now: Nanos) {
+        self.paid.retain(|_, until| *until > now);
         self.now = self.now.max(now);
         let mut away = Vec::new();
         for agent in self.agents.values_mut() {
@@ -349,6 +418,14 @@ impl Hosts {
         }
     }
 
+    /// Refuses a line and disconnects the agent at once.
+    pub(crate) fn send_away(&mut self, id: AgentId, why: &str) {
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.tell(&Told::Refused { why, request: None });
+            agent.close(why);
+        }
+    }
+
     /// A line was invalid: tells the agent. After too many invalid lines, disconnects it.
     pub(crate) fn refuse(&mut self, id: AgentId, why: &str) -> Option<Input> {
         let agent = self.agents.get_mut(&id)?;
@@ -356,8 +433,12 @@ impl Hosts {
         agent.tell(&Told::Refused { why, request: None });
         if !agent.greeted || agent.useless > PATIENCE {
             agent.close(why);
-        } else if let Some(times) = self.quiet.admit(self.now, &subject(&agent.peer, why)) {
-            tracing::warn!(peer = %agent.peer, why, times, "an agent said something of no use");
+            return None;
+        }
+        let peer = agent.peer.clone();
+        self.count_offence(&peer);
+        if let Some(times) = self.quiet.admit(self.now, &subject(&peer, why)) {
+            tracing::warn!(peer, why, times, "an agent said something of no use");
         }
         None
     }
@@ -386,7 +467,7 @@ impl Hosts {
         let agent = self.agents.get_mut(&id)?;
         tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent speaks for hosts");
         (agent.greeted, agent.hosts) = (true, hosts.clone());
-        agent.tell(&Told::Welcome { version: VERSION, announce: self.announce });
+        agent.tell(&Told::Welcome { version: VERSION, wants: self.wants });
         // The last agent to connect counts, because an earlier connection may have died unnoticed.
         self.by_host.retain(|_, other| *other != id);
         let before: BTreeSet<_> = hosts.into_iter().filter_map(|host| self.by_host.insert(host, id)).collect();
@@ -407,11 +488,25 @@ impl Hosts {
         }
     }
 
-    /// Only the agent of a flow's sender may send lines about it.
-    fn speaks_for(&mut self, id: AgentId, flow: &FiveTuple) -> Option<()> {
-        let host = self.host(flow.src);
-        if host.is_some_and(|host| self.by_host.get(&host) == Some(&id)) {
+    /// Takes note of an announced flow, unless the host has too many.
+    fn begin(&mut self, id: AgentId, host: NodeId, flow: FiveTuple) -> Option<()> {
+        let most = self.flows_per_host;
+        let agent = self.agents.get_mut(&id)?;
+        if agent.announced.begin(host, flow, most) {
             return Some(());
+        }
+        let why = format!("host {} has flows that are announced and not finished, the maximum: {most}", flow.src);
+        agent.tell(&Told::Refused { why: &why, request: None });
+        let peer = agent.peer.clone();
+        self.limited(&peer, &why);
+        None
+    }
+
+    /// Only the agent of a flow's sender may send lines about it. Returns the sender.
+    fn speaks_for(&mut self, id: AgentId, flow: &FiveTuple) -> Option<NodeId> {
+        let host = self.host(flow.src);
+        if let Some(host) = host.filter(|host| self.by_host.get(host) == Some(&id)) {
+            return Some(host);
         }
         self.refuse(id, &format!("{} is no host that this agent speaks for", flow.src));
         None
@@ -479,6 +574,11 @@ impl Agent {
         self.wake.notify_one();
         self.away.notify_one();
     }
+}
+
+/// An agent as it is counted: by address, without the port.
+fn name_of(peer: &str) -> String {
+    peer.parse::<SocketAddr>().map_or_else(|_| peer.to_owned(), |peer| peer.ip().to_string())
 }
 
 /// Names of the switches of a path, from ToR to ToR; none where both hosts are at one ToR.

@@ -72,8 +72,12 @@ fn agents_announce_what_their_hosts_send() {
     assert_eq!(hosts.line(id, ANNOUNCE), Some(Input::TransferAnnounced { five_tuple, size_bytes: Some(9) }));
     let finish = format!(r#"{{"finish":{{"flow":{}}}}}"#, serde_json::to_string(&five_tuple).unwrap());
     assert_eq!(hosts.line(id, finish.as_bytes()), Some(Input::TransferEnded { five_tuple }));
-    hosts.set_announce(true);
+    hosts.set_wants(Wants { announce: true, report: false });
     assert_eq!(read(&mut hosts, id).0, "{\"wants\":{\"announce\":true}}\n");
+    hosts.set_wants(Wants { announce: false, report: true });
+    assert_eq!(read(&mut hosts, id).0, "{\"wants\":{\"announce\":false,\"report\":true}}\n");
+    hosts.set_wants(Wants { announce: true, report: false });
+    read(&mut hosts, id);
     // Nobody speaks for others.
     let other = greeted_announcing(&mut hosts);
     assert_eq!(hosts.line(other, ANNOUNCE), None);
@@ -189,6 +193,38 @@ fn the_useless_are_sent_away() {
 }
 
 #[test]
+fn who_announces_without_end_is_limited_and_named_and_others_are_not() {
+    let mut hosts = hosts();
+    hosts.set_most(16, 10);
+    let (liar, honest) = (greeted(&mut hosts, r#"["10.0.0.1"]"#), greeted(&mut hosts, r#"["10.0.7.1"]"#));
+    hosts.agents.get_mut(&liar).unwrap().peer = "10.0.0.1:4711".into();
+    let announce = |src: &str, port: u32| {
+        let flow = serde_json::to_string(&flow(src)).unwrap().replace("40000", &port.to_string());
+        format!(r#"{{"announce":{{"flow":{flow},"size_bytes":18446744073709551615}}}}"#)
+    };
+    let taken = (1..=1000).filter(|&port| hosts.line(liar, announce("10.0.0.1", port).as_bytes()).is_some()).count();
+    assert_eq!(taken, 10);
+    let (text, closed) = read(&mut hosts, liar);
+    assert!(text.contains("announced and not finished, the maximum: 10") && !closed, "{text}");
+    assert_eq!(hosts.offences().collect::<Vec<_>>(), [("10.0.0.1", 990)]);
+    assert!(hosts.line(honest, announce("10.0.7.1", 1).as_bytes()).is_some());
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_no_message() {
+    let mut hosts = hosts();
+    let id = greeted(&mut hosts, r#"["10.0.0.1"]"#);
+    let flow = serde_json::to_string(&flow("10.0.0.1")).unwrap();
+    for size in ["-1", "1e400", "NaN", "1.5", "18446744073709551616", "\"9\""] {
+        let line = format!(r#"{{"announce":{{"flow":{flow},"size_bytes":{size}}}}}"#);
+        assert_eq!(hosts.line(id, line.as_bytes()), None, "{size}");
+    }
+    let port = flow.replace("40000", "70000");
+    assert_eq!(hosts.line(id, format!(r#"{{"announce":{{"flow":{port}}}}}"#).as_bytes()), None);
+    assert_eq!(read(&mut hosts, id).0.matches("the line is no message").count(), 7);
+}
+
+#[test]
 fn who_does_not_read_is_sent_away() {
     let mut hosts = hosts();
     let host = hosts.host("10.0.0.1".parse().unwrap()).unwrap();
@@ -221,7 +257,7 @@ fn run(test: impl Future<Output = ()>) {
 #[test]
 fn agents_that_say_nothing_make_room_for_those_that_speak_for_hosts() {
     let mut hosts = hosts();
-    hosts.set_most(4);
+    hosts.set_most(4, 10);
     let from = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
     let first = hosts.connect(Nanos::ZERO, "10.0.0.1:1".into(), from(1)).unwrap();
     let idle = (0..40).map(|_| hosts.connect(Nanos::ZERO, "10.0.0.2:1".into(), from(2)).unwrap()).last().unwrap();
@@ -268,6 +304,22 @@ fn who_does_not_read_loses_its_connection() {
     });
 }
 
+#[test]
+fn who_says_a_line_without_end_is_sent_away() {
+    run(async {
+        let (shared, directory) = (shared(), Directory::new());
+        let path = directory.0.join("agents");
+        spawn_local(accept_unix(UnixListener::bind(&path).unwrap(), shared.clone(), 1000));
+        let mut agent = UnixStream::connect(&path).await.unwrap();
+        agent.write_all(b"{\"hello\":{\"version\":1,\"hosts\":[\"10.0.0.1\"]}}\n").await.unwrap();
+        until("a welcome", || !shared.hub.borrow().hosts.by_host.is_empty()).await.unwrap();
+        // What the kernel does not take any more when the connection is closed does not matter.
+        let _ = agent.write_all(&vec![b'x'; 10 << 20]).await;
+        until("a farewell", || shared.hub.borrow().hosts.agents.is_empty()).await.unwrap();
+        assert!(shared.hub.borrow().hosts.by_host.is_empty() && shared.hub.borrow().hosts.refused() == 1);
+    });
+}
+
 /// In how many hundredths of a second the kernel will ask whether the peer of a connection on this machine is there.
 fn asks_in(port: u16, peer: u16) -> Option<u32> {
     let (port, peer) = (format!(":{port:04X}"), format!(":{peer:04X}"));
@@ -294,7 +346,7 @@ fn the_kernel_misses_hosts_that_are_gone() {
 #[test]
 fn there_is_room_for_so_many() {
     let mut hosts = hosts();
-    hosts.set_most(2);
+    hosts.set_most(2, 10);
     let [one, _] = [r#"["10.0.0.1"]"#, r#"["10.0.1.1"]"#].map(|address| greeted(&mut hosts, address));
     assert_eq!(hosts.connect(Nanos::ZERO, "test".into(), None), None);
     hosts.disconnect(one, "test");

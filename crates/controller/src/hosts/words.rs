@@ -76,6 +76,16 @@ pub enum Said {
     },
 }
 
+/// What the scheme in charge wants to hear of agents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Wants {
+    /// Whether they must announce long transfers before they start, and their ends.
+    pub announce: bool,
+    /// Whether they must announce connections once they are found to be long, and their ends.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub report: bool,
+}
+
 /// A message of the controller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -84,14 +94,12 @@ pub enum Told<'a> {
     Welcome {
         /// Version of the protocol.
         version: u32,
-        /// Whether the agent must announce long transfers and their ends.
-        announce: bool,
+        /// What the scheme wants to hear.
+        #[serde(flatten)]
+        wants: Wants,
     },
     /// Another scheme is in charge.
-    Wants {
-        /// As in the welcome.
-        announce: bool,
-    },
+    Wants(Wants),
     /// A line was of no use, a request could not be granted, or others speak for the agent's hosts now; the connection
     /// may be closed after it.
     Refused {

@@ -1,0 +1,47 @@
+//! The flows that an agent has announced and not finished, host by host. A host whose agent announces more than it may
+//! has too many flows, or lies; further ones ride the default routes.
+
+use pathloom_model::{FiveTuple, NodeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The flows of one agent.
+#[derive(Debug, Default)]
+pub(super) struct Announced(BTreeMap<NodeId, BTreeSet<FiveTuple>>);
+
+impl Announced {
+    /// Takes note of a flow of a host; says whether the host has no more than `most` of them.
+    pub(super) fn begin(&mut self, host: NodeId, flow: FiveTuple, most: usize) -> bool {
+        let flows = self.0.entry(host).or_default();
+        if flows.len() >= most && !flows.contains(&flow) {
+            return false;
+        }
+        flows.insert(flow);
+        true
+    }
+
+    /// The flow is over.
+    pub(super) fn end(&mut self, host: NodeId, flow: &FiveTuple) {
+        if let Some(flows) = self.0.get_mut(&host) {
+            flows.remove(flow);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn each_host_has_so_many_at_a_time() {
+        let mut announced = Announced::default();
+        let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 7, 1));
+        let flow = |src_port| FiveTuple { src, dst, proto: 6, src_port, dst_port: 80 };
+        let taken = (0..1000).filter(|&port| announced.begin(NodeId(1), flow(port), 10)).count();
+        assert_eq!(taken, 10);
+        assert!(announced.begin(NodeId(1), flow(3), 10), "it is known");
+        assert!(announced.begin(NodeId(2), flow(3), 10), "another host has its own");
+        announced.end(NodeId(1), &flow(3));
+        assert!(announced.begin(NodeId(1), flow(500), 10) && !announced.begin(NodeId(1), flow(501), 10));
+    }
+}
