@@ -109,7 +109,7 @@ def iperf(name: str, lab: Lab, seconds: int = 60, *more: str) -> Iterator[Callab
             process.wait()
 
 
-def until(true: Callable[[], bool], patience_s: float = 20.0) -> None:
+def until(true: Callable[[], bool], patience_s: float = 60.0) -> None:
     deadline = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < deadline, "it did not come true in time"
