@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `bench`, `ns3`, `lab`, `page` or `judges`.
-# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `package`, `web`, `bench`, `ns3`, `lab` or `judges`.
+# Makes sure that what a target needs is on the machine: `prepare.sh build`, and `hostd`, `package`, `web`, `bench`, `ns3`,
+# `lab`, `page` or `judges`.
 # Debian packages are installed only when they are missing, and only as root; otherwise the command to type is printed.
 # Rust is never downloaded from here.
 set -euo pipefail
@@ -107,7 +107,6 @@ judges)
     command -v chromium >/dev/null || need_packages "Chromium, which judges how reports are laid out" chromium fonts-dejavu-core
     ;;
 *)
-    give_up "usage: prepare.sh build|hostd|bench|ns3|lab|page|judges"
-    give_up "usage: prepare.sh build|hostd|package|web|bench|ns3|lab|judges"
+    give_up "usage: prepare.sh build|hostd|package|web|bench|ns3|lab|page|judges"
     ;;
 esac

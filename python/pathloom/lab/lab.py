@@ -236,9 +236,6 @@ class Lab:
     def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
         keep = self._kept()
         self._make_namespaces(blueprint)
-        hostd.add_namespaces(blueprint, keep)
-        for namespace in blueprint.switch_namespaces:
-            system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
         switches = OpenVSwitch(blueprint, self.directory)
         with _pool() as pool:
             started = pool.submit(switches.start)
@@ -262,8 +259,7 @@ class Lab:
         switches.keep_to([own for own, _ in shares])
 
     def _make_namespaces(self, blueprint: Blueprint) -> None:
-        with hostd.small_tables():
-            system.batch("ip", None, [f"netns add {name}" for name in blueprint.namespaces], self._kept())
+        hostd.add_namespaces(blueprint, self._kept())
         for namespace in blueprint.switch_namespaces:
             system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
         (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
