@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 
 import pathloom
+from conftest import Cli
+from synthetic import numbers
+from test_reproduce import TINY
 from test_sweep import COMMAND, content, runs_in, stamps
 
 TOML = """
@@ -193,3 +196,68 @@ def test_a_scheduler_without_workers_or_none_at_all(tmp_path: Path, monkeypatch:
             pass
     with pytest.raises(PathloomError, match="no scheduler of Dask answers"), module.connected("tcp://127.0.0.1:9"):
         pass
+
+
+COMPARE = [
+    *("compare", "--fabric", "diamond:rate=10Mbps", "--traffic", "sizes.csv:load=0.5", "--duration", "2s"),
+    *("--schemes", "ecmp,schemes/own.py:Own", "--runs", "3", "--series", "500ms", "--json", "-"),
+]
+
+
+def output(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    command = [*COMMAND, *arguments]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def test_a_comparison_on_workers_gives_what_it_gives_here(tmp_path: Path) -> None:
+    code, here, err = output(tmp_path, *COMPARE)
+    assert code == 0, err
+    code, there, err = output(tmp_path, *COMPARE, "--cluster", "local:2", "--out", "out", "--resume")
+    assert code == 0, err
+    assert numbers(there) == numbers(here)
+    # Nothing is missing, so no cluster is asked.
+    code, again, err = output(tmp_path, *COMPARE, "--cluster", "tcp://127.0.0.1:9", "--out", "out", "--resume")
+    assert code == 0, err
+    assert numbers(again) == numbers(here)
+
+
+def test_a_figure_on_workers_is_the_figure_made_here() -> None:
+    from pathloom.experiments.cluster import connected
+    from pathloom.reproduction import measure
+    from pathloom.reproduction.definitions import Figure
+    from pathloom.reproduction.runs import Memory
+
+    figure = Figure.model_validate(TINY)
+    plans = measure.plan(figure, False, 1)
+    with connected("local:2") as runner:
+        there = measure.reproduce(figure, plans, False, runner, Memory(None), lambda _job, _share: None)
+    here = measure.reproduce(figure, plans, False, 2, Memory(None), lambda _job, _share: None)
+    assert there.as_json() == here.as_json()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "--cluster", "local:0"], "--cluster `local:0`: expected local:N"),
+        (["compare", "--cluster", "local:999"], "expected local:N with N from 1 to 256"),
+        (["compare", "--cluster", "udp://h:1"], "expected local:N"),
+        (["compare", "--cluster", "tcp://h"], "expected local:N"),
+        (["compare", "--cluster", "local:2", "--jobs", "2"], "--jobs: is for this machine"),
+        (["compare", "--cluster", "local:2", "--worlds", "sim,lab"], "--cluster: is for the simulator"),
+        (["run", "--cluster", "local:2", "--pcap", "x.pcap"], "--cluster: a run on another machine writes no --pcap"),
+        (["run", "--cluster", "local:2", "--event-log", "x.log"], "writes no --pcap and no --event-log"),
+        (["reproduce", "ofpt/fig2", "--cluster", "local:x"], "--cluster `local:x`: expected local:N"),
+        (["reproduce", "ofpt/fig2", "--cluster", "local:2", "--jobs", "1"], "--jobs: is for this machine"),
+        (["reproduce", "ofpt/fig2", "--cluster", "local:2", "--world", "lab"], "--cluster: is for the simulator"),
+    ],
+)
+def test_a_cluster_that_will_not_do(cli: Cli, tmp_path: Path, arguments: list[str], words: str) -> None:
+    verb, *rest = arguments
+    own = {"compare": ["--schemes", "ecmp,spt"], "run": ["--scheme", "ecmp"], "reproduce": []}[verb]
+    common = [] if verb == "reproduce" else ["--fabric", "diamond", "--traffic", "long-lived", "--runs", "1"]
+    outcome = cli(verb, *rest[: verb == "reproduce"], *own, *common, *rest[verb == "reproduce" :], "--out", "out")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1), outcome.err
+    assert words in outcome.err
+    assert not (tmp_path / "out").exists()

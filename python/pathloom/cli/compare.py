@@ -14,6 +14,7 @@ from pathloom.cli import EXIT_ERROR, Interrupted, completion, console
 from pathloom.cli.help import OUTPUT, SETTINGS
 from pathloom.cli.options import (
     IN_PYTHON,
+    ClusterOption,
     ControlOption,
     DurationOption,
     FabricOption,
@@ -34,7 +35,9 @@ from pathloom.cli.options import (
     UntilOption,
     WorldsOption,
     YardstickOption,
+    check_cluster,
     plot_kinds,
+    runner_of,
     whole_number,
 )
 from pathloom.errors import SchemeError, ToolError, bad_input
@@ -77,6 +80,7 @@ def compare(
     series: SeriesOption = None,
     spec: SpecFileOption = None,
     jobs: JobsOption = None,
+    cluster: ClusterOption = None,
     out: OutOption = None,
     resume: ResumeOption = False,
     plots: PlotsOption = None,
@@ -105,7 +109,8 @@ def compare(
         "series": series,
     }
     delivery = Delivery(out, json, plot_kinds(plots), resume)
-    return _carry_out("compare", _settings(given, spec), Wrappers(), whole_number("--jobs", jobs), delivery)
+    where = Where(whole_number("--jobs", jobs), cluster)
+    return _carry_out("compare", _settings(given, spec), Wrappers(), where, delivery)
 
 
 def run(
@@ -153,6 +158,7 @@ def run(
         ),
     ] = None,
     jobs: JobsOption = None,
+    cluster: ClusterOption = None,
     out: OutOption = None,
     resume: ResumeOption = False,
     plots: PlotsOption = None,
@@ -191,8 +197,11 @@ def run(
     wrappers = Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
     if resume and (pcap or event_log):
         raise bad_input("--resume: a run that is taken from an earlier call writes no --pcap and no --event-log")
+    if cluster is not None and (pcap or event_log):
+        raise bad_input("--cluster: a run on another machine writes no --pcap and no --event-log")
     delivery = Delivery(out, json, plot_kinds(plots), resume)
-    return _carry_out("run", settings, wrappers, whole_number("--jobs", jobs), delivery)
+    where = Where(whole_number("--jobs", jobs), cluster)
+    return _carry_out("run", settings, wrappers, where, delivery)
 
 
 def _settings(given: dict[str, Any], spec: Path | None, **defaults: Any) -> Settings:
@@ -207,6 +216,15 @@ def _one_scheme(scheme: str) -> tuple[str]:
     if len(split_specs(scheme)) > 1:
         raise bad_input(f"--scheme `{scheme}`: names several; `pathloom compare --schemes {scheme}` runs them")
     return (scheme,)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where runs are carried out."""
+
+    jobs: int | None
+    """Threads of this machine; None for one per core."""
+    cluster: str | None
 
 
 @dataclass(frozen=True)
@@ -232,11 +250,12 @@ class Delivery:
             check_comparison_folder(self.out)
 
 
-def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, jobs: int | None, delivery: Delivery) -> int:
+def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, delivery: Delivery) -> int:
     from pathloom.experiments.api import Experiment
     from pathloom.experiments.store import claimed
 
     delivery.check(settings)
+    check_cluster(where.cluster, where.jobs, settings.worlds)
     out, folder = delivery.out, None
     with ExitStack() as stack:
         try:
@@ -248,7 +267,7 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, jobs: int | No
             else:
                 experiment = Experiment(settings, wrappers=wrappers)
                 folder = OutFolder(out) if out is not None else None
-            result = _run_and_watch(verb, experiment, jobs)
+            result = _run_and_watch(verb, experiment, where)
             for trouble in result.troubles:
                 console.say(f"pathloom: warning: {trouble}")
             if result.complete or result.outcomes:
@@ -276,11 +295,15 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, jobs: int | No
     raise Interrupted(f"interrupted: {said}")
 
 
-def _run_and_watch(verb: str, experiment: Experiment, jobs: int | None) -> Result:
+def _run_and_watch(verb: str, experiment: Experiment, where: Where) -> Result:
     settings = experiment.settings
     runs = settings.runs * len(settings.labels)
-    with console.progress_bar(verb, runs) as report:
-        return experiment.carry_out(min(jobs or default_threads(), runs), report)
+    threads = min(where.jobs or default_threads(), runs)
+    with ExitStack() as stack:
+        wanted = where.cluster is not None and experiment.missing() > 0
+        runner = stack.enter_context(runner_of(where.cluster, threads)) if wanted else None
+        report = stack.enter_context(console.progress_bar(verb, runs))
+        return experiment.carry_out(threads, report, runner)
 
 
 def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +14,10 @@ from pathloom.cli.help import NETWORK, OUTPUT, RUNS, SETTINGS
 from pathloom.errors import bad_input
 from pathloom.experiments.folder import PLOT_KINDS
 from pathloom.experiments.settings import MOST_RUNS, MOST_SEED
+from pathloom.specs import LAB
+
+if TYPE_CHECKING:
+    from pathloom.experiments.workers import Runner
 
 MOST_JOBS = 1024
 
@@ -222,6 +228,30 @@ def whole_number(option: str, text: str | None) -> int | None:
     if text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
         return int(text)
     raise bad_input(f"{option} `{text}`: expected a whole number from {least} to {most}")
+
+
+def check_cluster(cluster: str | None, jobs: int | None, worlds: Sequence[str]) -> None:
+    """Raises `PathloomError` when --cluster does not go with the other options."""
+    if cluster is None:
+        return
+    if jobs is not None:
+        raise bad_input("--jobs: is for this machine; the workers of --cluster have their own threads")
+    if LAB in worlds:
+        raise bad_input("--cluster: is for the simulator; leave it out, or run in the simulator alone")
+
+
+@contextmanager
+def runner_of(cluster: str | None, threads: int) -> Iterator[Runner]:
+    """What carries out runs: so many threads, or the cluster that is named. Raises `PathloomError`."""
+    if cluster is None:
+        from pathloom.experiments.workers import Threads
+
+        yield Threads(threads)
+        return
+    from pathloom.experiments.cluster import connected
+
+    with connected(cluster) as runner:
+        yield runner
 
 
 def plot_kinds(text: str | None) -> tuple[str, ...]:

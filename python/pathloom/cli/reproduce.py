@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pathloom.cli import Interrupted, console
-from pathloom.cli.options import JobsOption, JsonOption, SeedOption, whole_number
+from pathloom.cli.options import (
+    ClusterOption,
+    JobsOption,
+    JsonOption,
+    SeedOption,
+    check_cluster,
+    runner_of,
+    whole_number,
+)
 from pathloom.errors import bad_input
 from pathloom.progress import minutes
 from pathloom.specs import LAB, SIM
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pathloom.experiments.folder import OutFolder
+    from pathloom.experiments.workers import Runner
     from pathloom.reproduction.definitions import Figure
     from pathloom.reproduction.measure import Planned, Reproduced
     from pathloom.reproduction.runs import Memory
@@ -65,6 +75,7 @@ def reproduce(
         ),
     ] = None,
     jobs: JobsOption = None,
+    cluster: ClusterOption = None,
     seed: SeedOption = None,
 ) -> int:
     """Reproduce published figures and print published beside measured values.
@@ -81,18 +92,23 @@ def reproduce(
     """
     console.check_json_target(json)
     workers, first_seed = whole_number("--jobs", jobs), whole_number("--seed", seed)
+    check_cluster(cluster, workers, (world,))
     if target == LIST:
         _list(json)
         return 0
     from pathloom.experiments.folder import OutFolder
+    from pathloom.experiments.workers import default_threads
     from pathloom.reproduction.library import figures
 
     wanted = figures(target) if world == SIM else _in_lab(figures(target), world, quick)
     place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
-    folder = OutFolder(place)
-    runs = OutFolder(place / RUNS) if resume else None
     how = quick, 1 if first_seed is None else first_seed, world
-    done = _carry_out(wanted, how, workers, folder, runs, json)
+    with ExitStack() as stack:
+        local = workers or default_threads()
+        runner = stack.enter_context(runner_of(cluster, local)) if cluster is not None else local
+        folder = OutFolder(place)
+        runs = OutFolder(place / RUNS) if resume else None
+        done = _carry_out(wanted, how, runner, folder, runs, json)
     if json is not None:
         console.put_json(json, {"schema": SCHEMA, "items": [result.as_json() for result in done]})
     (console.say if json == console.STDOUT else print)(f"Page: {folder.path / 'README.md'}")
@@ -111,7 +127,7 @@ def _in_lab(wanted: list[Figure], world: str, quick: bool) -> list[Figure]:
 def _carry_out(
     wanted: list[Figure],
     how: tuple[bool, int, str],
-    jobs: int | None,
+    runner: Runner | int,
     folder: OutFolder,
     runs: OutFolder | None,
     json: str | None,
@@ -122,7 +138,7 @@ def _carry_out(
     memory = Memory(runs.path if runs is not None else None)
     done: list[Reproduced] = []
     try:
-        for result, image in _results(wanted, how, jobs, folder.path, memory):
+        for result, image in _results(wanted, how, runner, folder.path, memory):
             done.append(result)
             if json != console.STDOUT:
                 print_figure(result, image)
@@ -139,9 +155,8 @@ def _carry_out(
 
 
 def _results(
-    wanted: list[Figure], how: tuple[bool, int, str], jobs: int | None, folder: Path, memory: Memory
+    wanted: list[Figure], how: tuple[bool, int, str], runner: Runner | int, folder: Path, memory: Memory
 ) -> Iterator[tuple[Reproduced, Path]]:
-    from pathloom.experiments.workers import default_threads
     from pathloom.reproduction import measure
     from pathloom.reproduction.page import save
 
@@ -152,6 +167,9 @@ def _results(
     for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
         with forecast.watched(place), console.progress_bar(figure.id, forecast.runs) as report:
             result = measure.reproduce(figure, planned, quick, jobs or default_threads(), memory, report)
+    for figure, planned in zip(wanted, plans, strict=True):
+        with console.progress_bar(figure.id, measure.runs_to_do(figure, planned, memory)) as report:
+            result = measure.reproduce(figure, planned, quick, runner, memory, report)
         yield result, save(result, folder)
 
 

@@ -10,7 +10,16 @@ import typer
 
 from pathloom._core import PathloomError
 from pathloom.cli import EXIT_ERROR, Interrupted, console
-from pathloom.cli.options import ClusterOption, JobsOption, JsonOption, PlotsOption, plot_kinds, whole_number
+from pathloom.cli.options import (
+    ClusterOption,
+    JobsOption,
+    JsonOption,
+    PlotsOption,
+    check_cluster,
+    plot_kinds,
+    runner_of,
+    whole_number,
+)
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.workers import default_threads
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from pathloom.experiments.sweep_plan import SweepPlan
     from pathloom.experiments.sweep_result import SweepResult
     from pathloom.experiments.until import Precision
-    from pathloom.experiments.workers import Progress, Runner, Work
+    from pathloom.experiments.workers import Progress, Work
 
 FOLDER = Path("results")
 
@@ -69,8 +78,7 @@ def sweep(
 
     console.check_json_target(json)
     kinds, threads = plot_kinds(plots), whole_number("--jobs", jobs)
-    if cluster is not None and threads is not None:
-        raise bad_input("--jobs: is for this machine; the workers of --cluster have their own threads")
+    check_cluster(cluster, threads, ())
     precision = Precision.parse(until) if until is not None else None
     plan = SweepPlan.read(file)
     place = out or FOLDER / file.stem
@@ -101,7 +109,8 @@ def _carry_out(ready: Sweep, folder: Path, threads: int | None, cluster: str | N
         console.say(f"{done} of {ready.planned()} runs are in {folder} already")
     try:
         with ExitStack() as stack:
-            runner = _runner(stack, threads, cluster) if ready.missing() or ready.until else None
+            needed = ready.missing() or ready.until
+            runner = stack.enter_context(runner_of(cluster, threads or default_threads())) if needed else None
             ended = ready.carry_out(runner, _watch) if runner is not None else None
     except PathloomError as error:
         said = _kept_text(ready, folder)
@@ -123,16 +132,6 @@ def _kept_text(ready: Sweep, folder: Path) -> str:
     if not done:
         return "no run was finished"
     return f"{done} of {planned} runs were finished, kept in {folder}; the same command goes on from here"
-
-
-def _runner(stack: ExitStack, threads: int | None, cluster: str | None) -> Runner:
-    if cluster is None:
-        from pathloom.experiments.workers import Threads
-
-        return Threads(threads or default_threads())
-    from pathloom.experiments.cluster import connected
-
-    return stack.enter_context(connected(cluster))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathloom.experiments.inputs import Inputs
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme, name_schemes
 from pathloom.experiments.result import Result
 from pathloom.experiments.settings import Settings
-from pathloom.experiments.workers import default_threads, interruptible
+from pathloom.experiments.workers import Runner, default_threads, interruptible
 from pathloom.fabrics import Fabric
 from pathloom.progress import watched
 from pathloom.specs import SIM, is_python_spec
@@ -57,14 +57,26 @@ class Experiment:
 
         return LabExecution(self.settings, self.fabric, wrappers)
 
-    def carry_out(self, jobs: int | None = None, progress: Progress = lambda _job, _share: None) -> Result:
-        """Carries out all runs on `jobs` threads, by default one per core.
+    def missing(self) -> int:
+        """How many runs in the simulator are still to be carried out."""
+        return sum(len(execution.missing()) for execution in self._executions if isinstance(execution, Execution))
+
+    def carry_out(
+        self,
+        jobs: int | None = None,
+        progress: Progress = lambda _job, _share: None,
+        runner: Runner | None = None,
+    ) -> Result:
+        """Carries out all runs on `jobs` threads, by default one per core, or by `runner` if they are simulated.
 
         After a Ctrl-C the result holds the runs that were finished, and is not `complete`; nor is it after a `failure`.
         """
         for execution in self._executions:
             # One world after the other: the lab has the machine to itself.
-            execution.run(jobs or default_threads(), progress)
+            if isinstance(execution, Execution):
+                execution.run(jobs or default_threads(), progress, runner=runner)
+            else:
+                execution.run(jobs or default_threads(), progress)
             if execution.interrupted or execution.failure is not None:
                 break
         return Result(self.settings, self.fabric, self._executions, self.inputs)

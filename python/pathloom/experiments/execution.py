@@ -22,7 +22,7 @@ from pathloom.experiments.identity import digests, identity
 from pathloom.experiments.python_schemes import PythonScheme
 from pathloom.experiments.series import Recorder
 from pathloom.experiments.settings import DRAIN, FINISHED, Job, Settings
-from pathloom.experiments.workers import Take, Threads, Work, interruptible
+from pathloom.experiments.workers import Runner, Take, Threads, Work, interruptible
 from pathloom.specs import SIM
 
 if TYPE_CHECKING:
@@ -185,8 +185,9 @@ class Execution:
         threads: int,
         progress: Progress = lambda _job, _share: None,
         take: Callable[[RunOutcome], None] | None = None,
+        runner: Runner | None = None,
     ) -> None:
-        """Carries out all runs on so many threads.
+        """Carries out all runs on so many threads, or by a `runner` of another kind.
 
         With `take`, each run is given to it as soon as it is finished, from the thread that carried it out, and not
         kept in `outcomes`: thousands of large runs need not be held at once.
@@ -198,7 +199,10 @@ class Execution:
         works = [Work(self, job) for job in self.missing()]
         take_one: Take = (lambda work, outcome: work.execution.keep(outcome)) if take is None else _handed(take)
         try:
-            ended = Threads(threads).run(works, lambda work, share: progress(work.job, share), take_one)
+            if runner is not None:
+                # What is prepared here is of no use to those who carry it out elsewhere.
+                self.release()
+            ended = (runner or Threads(threads)).run(works, lambda work, share: progress(work.job, share), take_one)
         finally:
             # Those that nobody came to would keep their half-written files.
             self.release()

@@ -32,6 +32,7 @@ from pathloom.reproduction.runs import Kept, Memory, keep, key, run_name
 from pathloom.specs import LAB, SIM, is_python_spec
 
 if TYPE_CHECKING:
+    from pathloom.experiments.workers import Runner
     from pathloom.lab.runs import LabExecution
 
 LIVE = "controller=pathloom"
@@ -206,12 +207,15 @@ def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], memory: Memory) -
 
 
 def reproduce(
-    figure: Figure, plans: Sequence[Planned], quick: bool, jobs: int, memory: Memory, progress: Progress
+    figure: Figure, plans: Sequence[Planned], quick: bool, runner: Runner | int, memory: Memory, progress: Progress
 ) -> Reproduced:
-    """Carries out the runs that are missing and works out every row. Raises `PathloomError` and `Stopped`."""
+    """Carries out the runs that are missing and works out every row. Raises `PathloomError` and `Stopped`.
+
+    `runner` carries out runs in the simulator; a number is that of threads.
+    """
     data: dict[tuple[str, str], list[Kept]] = {}
     for one in plans:
-        _fill(figure, one, jobs, memory, progress)
+        _fill(figure, one, runner, memory, progress)
         for job in one.settings.jobs(one.world):
             kept = memory.find(one.settings, job, one.sample_at_s, figure.measures())
             data.setdefault((one.case.label, one.template(job.scheme)), []).extend([kept] if kept is not None else [])
@@ -247,7 +251,7 @@ def _missing(figure: Figure, one: Planned, memory: Memory) -> list[Job]:
     return [job for job in jobs if memory.find(one.settings, job, one.sample_at_s, asked) is None]
 
 
-def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Progress) -> None:
+def _fill(figure: Figure, one: Planned, runner: Runner | int, memory: Memory, progress: Progress) -> None:
     """Carries out the runs of a case that are missing; each is kept as soon as it is finished."""
     missing = _missing(figure, one, memory)
     if not missing:
@@ -270,7 +274,12 @@ def _fill(figure: Figure, one: Planned, jobs: int, memory: Memory, progress: Pro
             kept = keep(data, asked.values(), outcome.stolen_share)
             memory.add(one.settings, outcome.job, one.sample_at_s, kept)
 
-        execution.run(max(1, min(jobs, len(missing))), named, take)
+        if isinstance(runner, int):
+            execution.run(max(1, min(runner, len(missing))), named, take)
+        elif isinstance(execution, Execution):
+            execution.run(1, named, take, runner)
+        else:
+            raise TypeError("runs in the lab are carried out here")
     except _core.PathloomError as error:
         raise bad_input(f"figure {figure.id}: {error}") from None
     if execution.failure is not None:
