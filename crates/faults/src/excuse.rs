@@ -52,7 +52,7 @@ impl Sessions {
             FaultKind::Carrier { target: FaultTarget::Node(node), up } => self.dead[node.index()] = !up,
             FaultKind::ControllerKill => self.running = false,
             FaultKind::ControllerRestart { .. } => self.running = true,
-            FaultKind::Carrier { .. } | FaultKind::Reboot { .. } => {}
+            FaultKind::Carrier { .. } | FaultKind::Quality { .. } | FaultKind::Reboot { .. } => {}
         }
     }
 

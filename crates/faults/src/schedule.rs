@@ -208,7 +208,8 @@ fn repair(rng: &mut impl Rng, fabric: &Fabric, faults: &mut Vec<Fault>) {
                     open.push(FaultKind::ControllerRestart { from_snapshot: rng.random_bool(0.5) });
                 }
             }
-            FaultKind::Reboot { .. } => {}
+            // No schedule draws these.
+            FaultKind::Quality { .. } | FaultKind::Reboot { .. } => {}
         }
     }
     debug_assert!(fabric.failed_links().is_empty());

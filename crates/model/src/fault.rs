@@ -1,8 +1,9 @@
 //! Faults at set times. Cables and switches fail and come back, sessions are lost, switches restart with empty tables, the
-//! controller is killed and started again: `10s:down:e0_0-a0_1,12s:up:e0_0-a0_1,20s:reboot:c3,30s:controller-kill`.
+//! controller is killed and started again: `10s:down:e0_0-a0_1,12s:up:e0_0-a0_1,20s:reboot:c3,30s:controller-kill`. Cables
+//! become slow, lossy or flap: `1s:degrade:a0_1-c3:100Mbps,2s:loss:c3:0.01,3s:restore:c3,4s:flap:c3:10ms/90ms/5`.
 
 use crate::spec::{nearest, SpecError};
-use crate::units::parse_time;
+use crate::units::{parse_rate_bps, parse_time, rate_text};
 use crate::{Fabric, LinkId, LinkState, Nanos, NodeId};
 use std::fmt;
 
@@ -17,6 +18,24 @@ pub enum FaultTarget {
     Node(NodeId),
 }
 
+/// What becomes of cables that go on working.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Quality {
+    /// Both directions send at this rate from now on, which is at most that of the fabric (`degrade`). The packet that is
+    /// being sent goes at the old one.
+    Rate {
+        /// Bits per second.
+        rate_bps: u64,
+    },
+    /// Each packet is lost with this probability at the end of its way over the cable (`loss`).
+    Loss {
+        /// Packets of 10^9 that are lost.
+        per_billion: u32,
+    },
+    /// The rates of the fabric, and no loss (`restore`).
+    Whole,
+}
+
 /// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FaultKind {
@@ -26,6 +45,13 @@ pub enum FaultKind {
         target: FaultTarget,
         /// Whether it comes back.
         up: bool,
+    },
+    /// Cables become slow or lossy, or are again what they were.
+    Quality {
+        /// Which.
+        target: FaultTarget,
+        /// What becomes of them.
+        quality: Quality,
     },
     /// The session between a switch and the controller is lost (`session-down`) or may stand again (`session-up`). The
     /// switch forwards by the rules it has.
@@ -60,21 +86,53 @@ pub struct Fault {
 }
 
 /// The words for what happens, as a specification has them.
-const VERBS: [&str; 7] =
-    ["down", "up", "session-down", "session-up", "reboot", "controller-kill", "controller-restart"];
+const VERBS: [&str; 11] = [
+    "down",
+    "up",
+    "degrade",
+    "loss",
+    "restore",
+    "flap",
+    "session-down",
+    "session-up",
+    "reboot",
+    "controller-kill",
+    "controller-restart",
+];
+
+/// Packets of which a loss is counted.
+const BILLION: u32 = 1_000_000_000;
+/// Most faults that one text may stand for.
+const MOST_FAULTS: usize = 1_000_000;
 
 impl Fault {
     /// Reads one fault, `10s:down:e0_0-a0_1`.
     ///
     /// # Errors
-    /// One line that says what was expected, with the nearest word or node name.
+    /// As [`Fault::parse_all`]; also where the text stands for several faults.
     pub fn parse(fabric: &Fabric, text: &str) -> Result<Fault, SpecError> {
+        match Fault::parse_all(fabric, text)?[..] {
+            [fault] => Ok(fault),
+            _ => {
+                let problem = "stands for several faults; one was expected".to_owned();
+                Err(SpecError { what: "fault", spec: text.trim().to_owned(), problem })
+            }
+        }
+    }
+
+    /// Reads what one text stands for, in order of time. `a-b+c` are several things that fail together (shared risk), and
+    /// `4s:flap:c3:10ms/90ms/5` fails five times, for 10 ms each, with 90 ms in between.
+    ///
+    /// # Errors
+    /// One line that says what was expected, with the nearest word or node name.
+    pub fn parse_all(fabric: &Fabric, text: &str) -> Result<Vec<Fault>, SpecError> {
         let text = text.trim();
         let error = |problem: String| SpecError { what: "fault", spec: text.to_owned(), problem };
         let mut parts = text.splitn(3, ':').map(str::trim);
         let (Some(at), Some(verb), of) = (parts.next(), parts.next(), parts.next()) else {
             return Err(error(
-                "expected TIME:down:WHAT or TIME:up:WHAT, such as 10s:down:e0_0-a0_1 or 10s:down:c3, or one of \
+                "expected TIME:down:WHAT or TIME:up:WHAT, such as 10s:down:e0_0-a0_1 or 10s:down:c3+c4, or one of \
+                 TIME:degrade:WHAT:RATE, TIME:loss:WHAT:SHARE, TIME:restore:WHAT, TIME:flap:WHAT:DOWN/UP/TIMES, \
                  TIME:session-down:SWITCH, TIME:session-up:SWITCH, TIME:reboot:SWITCH, TIME:controller-kill, \
                  TIME:controller-restart, TIME:controller-restart:snapshot"
                     .into(),
@@ -82,8 +140,11 @@ impl Fault {
         };
         let at = parse_time(at)
             .map_err(|problem| error(format!("{problem}; a fault begins with its time, as in 10s:down:e0_0-a0_1")))?;
-        let kind = parse_kind(fabric, verb, of).map_err(error)?;
-        Ok(Fault { at, kind })
+        if verb == "flap" {
+            return flapping(fabric, at, of).map_err(error);
+        }
+        let kinds = parse_kinds(fabric, verb, of).map_err(error)?;
+        Ok(kinds.into_iter().map(|kind| Fault { at, kind }).collect())
     }
 
     /// How it is written in a specification.
@@ -100,8 +161,9 @@ impl Fault {
         if text.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let faults: Result<Vec<Fault>, SpecError> = text.split(',').map(|part| Fault::parse(fabric, part)).collect();
-        let mut faults = faults?;
+        let faults: Result<Vec<Vec<Fault>>, SpecError> =
+            text.split(',').map(|part| Fault::parse_all(fabric, part)).collect();
+        let mut faults = faults?.concat();
         faults.sort_by_key(|fault| fault.at);
         Ok(faults)
     }
@@ -137,17 +199,27 @@ impl fmt::Display for FaultText<'_> {
         let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
         let (unit_ns, unit) = units.into_iter().find(|(unit_ns, _)| at_ns % unit_ns == 0).unwrap_or((1, "ns"));
         write!(f, "{}{unit}:", at_ns / unit_ns)?;
-        match self.fault.kind {
-            FaultKind::Carrier { target: FaultTarget::Node(node), up } => write!(f, "{}:{}", verb(up), name(node)),
-            FaultKind::Carrier { target: FaultTarget::Between(a, b), up } => {
-                write!(f, "{}:{}-{}", verb(up), name(a), name(b))
-            }
-            FaultKind::Carrier { target: FaultTarget::Cable(link), up } => {
+        let of = |target: FaultTarget| match target {
+            FaultTarget::Node(node) => name(node).clone(),
+            FaultTarget::Between(a, b) => format!("{}-{}", name(a), name(b)),
+            FaultTarget::Cable(link) => {
                 let ends = self.fabric.link(link);
                 let cables = cables_between(self.fabric, ends.from, ends.to);
                 let number = cables.iter().position(|&cable| cable == link).map_or(1, |index| index + 1);
-                write!(f, "{}:{}-{}#{number}", verb(up), name(ends.from), name(ends.to))
+                format!("{}-{}#{number}", name(ends.from), name(ends.to))
             }
+        };
+        match self.fault.kind {
+            FaultKind::Carrier { target, up } => write!(f, "{}:{}", verb(up), of(target)),
+            FaultKind::Quality { target, quality: Quality::Rate { rate_bps } } => {
+                let units = [(1_000_000_000, "Gbps"), (1_000_000, "Mbps"), (1000, "kbps"), (1, "bps")];
+                let (scale, unit) = units.into_iter().find(|(scale, _)| rate_bps % scale == 0).unwrap_or((1, "bps"));
+                write!(f, "degrade:{}:{}{unit}", of(target), rate_bps / scale)
+            }
+            FaultKind::Quality { target, quality: Quality::Loss { per_billion } } => {
+                write!(f, "loss:{}:{}", of(target), f64::from(per_billion) / f64::from(BILLION))
+            }
+            FaultKind::Quality { target, quality: Quality::Whole } => write!(f, "restore:{}", of(target)),
             FaultKind::Session { switch, up } => write!(f, "session-{}:{}", verb(up), name(switch)),
             FaultKind::Reboot { switch } => write!(f, "reboot:{}", name(switch)),
             FaultKind::ControllerKill => f.write_str("controller-kill"),
@@ -157,11 +229,88 @@ impl fmt::Display for FaultText<'_> {
     }
 }
 
+/// What a verb makes of everything that it names.
+fn parse_kinds(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<Vec<FaultKind>, String> {
+    let needs = |example: &str| of.ok_or_else(|| format!("{verb} of what? expected TIME:{verb}:{example}"));
+    let with_value = |example: &'static str| {
+        let missing = || format!("nothing says how much; expected TIME:{verb}:{example}");
+        needs(example)?.rsplit_once(':').ok_or_else(missing)
+    };
+    let each = |name: &str, kind: &dyn Fn(FaultTarget) -> FaultKind| {
+        parse_targets(fabric, name).map(|targets| targets.into_iter().map(kind).collect::<Vec<_>>())
+    };
+    match verb {
+        "down" | "up" => {
+            each(needs("WHAT, such as 10s:down:c3")?, &|target| FaultKind::Carrier { target, up: verb == "up" })
+        }
+        "degrade" => {
+            let (name, rate) = with_value("WHAT:RATE, such as 10s:degrade:a0_1-c3:100Mbps")?;
+            let rate_bps = parse_rate_bps(rate.trim()).map_err(|error| error.to_string())?;
+            for link in parse_targets(fabric, name)?.iter().flat_map(|target| target.cables(fabric)) {
+                let own_bps = [link, link.reverse()].map(|link| fabric.link(link).settings.rate_bps);
+                let least_bps = own_bps[0].min(own_bps[1]);
+                if rate_bps > least_bps {
+                    return Err(format!("{rate} is more than the {} that {name} has", rate_text(least_bps)));
+                }
+            }
+            each(name, &|target| FaultKind::Quality { target, quality: Quality::Rate { rate_bps } })
+        }
+        "loss" => {
+            let (name, share) = with_value("WHAT:SHARE, such as 10s:loss:a0_1-c3:0.01")?;
+            let number = share.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+            let number = number.ok_or_else(|| format!("`{share}` is not a share of packets from 0 to 1"))?;
+            let per_billion = (number * f64::from(BILLION)).round() as u32;
+            each(name, &|target| FaultKind::Quality { target, quality: Quality::Loss { per_billion } })
+        }
+        "restore" => each(needs("WHAT, such as 10s:restore:c3")?, &|target| FaultKind::Quality {
+            target,
+            quality: Quality::Whole,
+        }),
+        _ => parse_kind(fabric, verb, of).map(|kind| vec![kind]),
+    }
+}
+
+/// What fails and comes back several times.
+fn flapping(fabric: &Fabric, at: Nanos, of: Option<&str>) -> Result<Vec<Fault>, String> {
+    let expected = "expected TIME:flap:WHAT:DOWN/UP/TIMES, such as 10s:flap:a0_1-c3:100ms/400ms/5";
+    let (name, rhythm) = of.and_then(|of| of.rsplit_once(':')).ok_or(expected)?;
+    let [down, up, times] = rhythm.split('/').map(str::trim).collect::<Vec<_>>()[..] else {
+        return Err(format!("`{rhythm}` is no rhythm; {expected}"));
+    };
+    let targets = parse_targets(fabric, name)?;
+    let [down, up] = [down, up].map(|text| match parse_time(text) {
+        Ok(time) if time > Nanos::ZERO => Ok(time),
+        Ok(_) => Err(format!("`{text}` is no time at all; {expected}")),
+        Err(error) => Err(format!("{error}; {expected}")),
+    });
+    let (down, period) = (down.clone()?, down?.saturating_add(up?));
+    let most = MOST_FAULTS / 2 / targets.len().max(1);
+    let count = times.parse::<usize>().ok().filter(|count| (1..=most).contains(count));
+    let count = count.ok_or_else(|| format!("`{times}` is not a number of times from 1 to {most}"))?;
+    let last = period.0.checked_mul(count as u64).and_then(|all| at.0.checked_add(all));
+    last.ok_or_else(|| format!("`{rhythm}` ends after all that a clock holds"))?;
+    let mut faults = Vec::with_capacity(2 * count * targets.len());
+    for number in 0..count {
+        let begin = Nanos(at.0 + period.0 * number as u64);
+        for (at, up) in [(begin, false), (begin.saturating_add(down), true)] {
+            faults.extend(targets.iter().map(|&target| Fault { at, kind: FaultKind::Carrier { target, up } }));
+        }
+    }
+    Ok(faults)
+}
+
+/// What several names with `+` between them stand for.
+fn parse_targets(fabric: &Fabric, text: &str) -> Result<Vec<FaultTarget>, String> {
+    match parse_target(fabric, text) {
+        Err(_) if text.contains('+') => text.split('+').map(|part| parse_target(fabric, part.trim())).collect(),
+        one => one.map(|target| vec![target]),
+    }
+}
+
 fn parse_kind(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<FaultKind, String> {
     let target = || of.ok_or_else(|| format!("{verb} of what? expected TIME:{verb}:WHAT, such as 10s:{verb}:c3"));
     let switch = || target().and_then(|name| parse_switch(fabric, name));
     match verb {
-        "down" | "up" => Ok(FaultKind::Carrier { target: parse_target(fabric, target()?)?, up: verb == "up" }),
         "session-down" | "session-up" => Ok(FaultKind::Session { switch: switch()?, up: verb == "session-up" }),
         "reboot" => Ok(FaultKind::Reboot { switch: switch()? }),
         "controller-kill" => match of {
@@ -362,6 +511,9 @@ mod tests {
             "1001ms:controller-kill",
             "12s:controller-restart",
             "13ns:controller-restart:snapshot",
+            "1s:degrade:e0-c0:100Mbps",
+            "2s:loss:c0:0.001",
+            "3s:restore:e0-c0#1",
         ] {
             let fault = Fault::parse(&fabric, text).unwrap();
             assert_eq!(fault.text(&fabric).to_string(), text);
@@ -371,12 +523,43 @@ mod tests {
     }
 
     #[test]
+    fn one_text_may_stand_for_several_faults() {
+        let fabric = fabric_from_spec("diamond").unwrap();
+        let texts = |text: &str| -> Vec<String> {
+            let faults = Fault::parse_schedule(&fabric, text).unwrap();
+            faults.iter().map(|fault| fault.text(&fabric).to_string()).collect()
+        };
+        assert_eq!(texts("1s:down:e0-c0+c1"), ["1s:down:e0-c0", "1s:down:c1"]);
+        let flaps = ["1s:down:c0", "1100ms:up:c0", "1500ms:down:c0", "1600ms:up:c0"];
+        assert_eq!(texts("1s:flap:c0:100ms/400ms/2"), flaps);
+        assert_eq!(texts("2s:loss:c0+c1:0.5").len(), 2);
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         let fabric = fabric_from_spec("fat-tree:k=4").unwrap();
         for (text, part) in [
             ("", "expected TIME:down:WHAT"),
             ("10s", "TIME:controller-restart:snapshot"),
             ("10s:down", "expected TIME:down:WHAT"),
+            ("10s:degrade", "expected TIME:degrade:WHAT:RATE"),
+            ("10s:degrade:c3", "nothing says how much"),
+            ("10s:degrade:c3:fast", "`fast`"),
+            ("10s:degrade:c3:2Gbps", "2Gbps is more than the 1 Gbit/s that c3 has"),
+            ("10s:degrade:c3:0bps", "`0bps`"),
+            ("10s:loss:c3", "nothing says how much"),
+            ("10s:loss:c3:1.5", "`1.5` is not a share of packets from 0 to 1"),
+            ("10s:loss:c3:nan", "`nan` is not a share"),
+            ("10s:loss:c33:0.1", "no node is called `c33`; did you mean `c3`?"),
+            ("10s:restore", "expected TIME:restore:WHAT"),
+            ("10s:flap", "expected TIME:flap:WHAT:DOWN/UP/TIMES"),
+            ("10s:flap:c3:1s", "`1s` is no rhythm"),
+            ("10s:flap:c3:1s/0s/3", "`0s` is no time at all"),
+            ("10s:flap:c3:1s/soon/3", "`soon`"),
+            ("10s:flap:c3:1s/1s/0", "`0` is not a number of times"),
+            ("10s:flap:c3:1s/1s/9999999", "is not a number of times from 1 to 500000"),
+            ("10s:down:c3+c9", "no node is called `c9`"),
+            ("10s:down:c3+c2", "stands for several faults"),
             ("10s:reboot", "expected TIME:reboot:WHAT"),
             ("10:down:c3", "`10` is not a time"),
             ("-1s:down:c3", "is not a time"),

@@ -71,8 +71,8 @@ impl Simulation {
         let Programs { central, successor, transport, programs, troubles } = programs(&settings, transport, object)?;
         let control =
             settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
-        let faults =
-            settings.faults.iter().map(|text| Fault::parse(&fabric, text)).collect::<Result<_, SpecError>>()?;
+        let faults = settings.faults.iter().map(|text| Fault::parse_all(&fabric, text));
+        let faults = faults.collect::<Result<Vec<_>, SpecError>>()?.concat();
         let traffic = TrafficSpec::parse(&settings.traffic)?;
         let text = traffic.needs_file().map(|path| read_file("traffic", path)).transpose()?;
         let workload = Arc::new(traffic.generate(&fabric, duration, settings.seed, text.as_deref())?);

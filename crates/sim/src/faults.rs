@@ -14,6 +14,12 @@ impl<T: Tap> Simulation<T> {
         let (agenda, links) = (&mut self.agenda, &self.link_state);
         match fault.kind {
             FaultKind::Carrier { target, up } => self.set_carrier(now, &fault, target, up),
+            FaultKind::Quality { target, quality } => {
+                for cable in target.cables(&self.fabric) {
+                    self.network.set_quality(now, cable, quality);
+                    self.network.set_quality(now, cable.reverse(), quality);
+                }
+            }
             FaultKind::Session { switch, up } => self.control.set_session(now, agenda, switch, up, links),
             FaultKind::Reboot { switch } => {
                 self.network.clear_switch(switch);

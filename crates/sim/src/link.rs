@@ -26,7 +26,8 @@ pub(crate) struct LinkQueue {
     /// First packet that had not left the port when this was last brought up to date; had not begun to, where packets
     /// are handed on then.
     waiting: u64,
-    /// The lowest bit is set where the other end is a host, the next one where packets are handed on when sending begins.
+    /// The lowest bit is set where the other end is a host, the next one where packets are handed on when sending begins,
+    /// the third one while packets may be lost on their way.
     kind: u32,
     buffer: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
@@ -47,6 +48,21 @@ pub(crate) struct LinkQueue {
     lost: u64,
     /// Sum over packets of the time they wait before being sent, also of those that wait still.
     waited: Ps,
+}
+
+/// Bits of [`LinkQueue::kind`].
+const TO_HOST: u32 = 1;
+const LOSSY: u32 = 4;
+
+/// Time to send a byte at a rate, in units of 2^-20 ps.
+pub(crate) fn ps_per_byte(rate_bps: u64) -> u64 {
+    ((8_000_000_000_000u128 << FRACTION) / u128::from(rate_bps.max(1))) as u64
+}
+
+/// Time to send so many bytes.
+#[inline(always)]
+pub(crate) fn times(bytes: u64, ps_per_byte: u64) -> Ps {
+    ((u128::from(bytes) * u128::from(ps_per_byte)) >> FRACTION) as Ps
 }
 
 /// No packet is marked, however many wait.
@@ -75,7 +91,6 @@ impl LinkQueue {
         let settings = &link.settings;
         let begin = handover == Handover::Begin;
         let mark_above = mark_above.unwrap_or(UNMARKED);
-        let ps_per_byte = ((8_000_000_000_000u128 << FRACTION) / u128::from(settings.rate_bps.max(1))) as u64;
         LinkQueue {
             ring: Box::new([]),
             head: 0,
@@ -84,7 +99,7 @@ impl LinkQueue {
             room: room(settings.buffer_packets.min(mark_above), begin),
             mark_above,
             busy_until: 0,
-            ps_per_byte,
+            ps_per_byte: ps_per_byte(settings.rate_bps),
             // Whatever is sent arrives later than it was.
             delay: settings.delay_ps.max(u64::from(begin)),
             kind: u32::from(begin) << 1 | u32::from(to_host),
@@ -118,7 +133,7 @@ impl LinkQueue {
     /// Time to send a frame of `bytes`.
     #[inline(always)]
     pub(crate) fn send_time(&self, bytes: u64) -> Ps {
-        ((u128::from(bytes) * u128::from(self.ps_per_byte)) >> FRACTION) as Ps
+        times(bytes, self.ps_per_byte)
     }
 
     /// Takes a packet, or drops and counts it when the buffer is full.
@@ -214,7 +229,56 @@ impl LinkQueue {
     /// Whether its other end is a host.
     #[inline(always)]
     pub(crate) fn to_host(&self) -> bool {
-        self.kind & 1 == 1
+        self.kind & TO_HOST != 0
+    }
+
+    /// Whether its other end is a host, or packets may be lost on the way there.
+    #[inline(always)]
+    pub(crate) fn is_special(&self) -> bool {
+        self.kind & (TO_HOST | LOSSY) != 0
+    }
+
+    /// Whether packets may be lost on their way.
+    #[inline(always)]
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.kind & LOSSY != 0
+    }
+
+    /// Says whether packets may be lost on their way.
+    pub(crate) fn set_lossy(&mut self, lossy: bool) {
+        self.kind = self.kind & !LOSSY | if lossy { LOSSY } else { 0 };
+    }
+
+    /// The packet that was delivered last is lost after all.
+    pub(crate) fn count_lost(&mut self) {
+        self.lost += 1;
+    }
+
+    /// Sends at another rate from now on; the packet that is being sent goes at the old one. When the head is due after
+    /// that, if there is one.
+    pub(crate) fn set_rate(&mut self, now: Ps, rate_bps: u64) -> Option<Ps> {
+        let mask = self.ring.len().wrapping_sub(1);
+        let begin = self.hands_on_at_begin();
+        let old = self.ps_per_byte;
+        self.ps_per_byte = ps_per_byte(rate_bps);
+        let mut next: Option<Ps> = None;
+        for at in self.head..self.tail {
+            let new_send = self.send_time(self.ring[at as usize & mask].wire());
+            let packet = &mut self.ring[at as usize & mask];
+            let old_send = if begin { 0 } else { times(packet.wire(), old) };
+            let planned = packet.deliver_at - self.delay - old_send;
+            if planned <= now {
+                continue;
+            }
+            let start = next.unwrap_or(planned);
+            self.waited = (self.waited + start).saturating_sub(planned);
+            packet.deliver_at = if begin { start } else { start + new_send } + self.delay;
+            next = Some(start + new_send);
+        }
+        if let Some(end) = next {
+            self.busy_until = end;
+        }
+        (self.head != self.tail).then(|| self.ring[self.head as usize & mask].deliver_at)
     }
 
     /// Packets waiting, being sent or under way.
@@ -262,8 +326,17 @@ impl LinkQueue {
         let mask = self.ring.len().wrapping_sub(1);
         let taken = (self.head..self.tail).map(|at| &self.ring[at as usize & mask]);
         let sent = |packet: &Packet| if self.hands_on_at_begin() { 0 } else { self.send_time(packet.wire()) };
-        let start = |packet: &Packet| packet.deliver_at - self.delay - sent(packet);
+        // A packet that went at another rate than now began at another time than this says.
+        let start = |packet: &Packet| (packet.deliver_at - self.delay).saturating_sub(sent(packet));
         self.waited - taken.map(|packet| start(packet).saturating_sub(now)).sum::<Ps>()
+    }
+
+    /// How long a link with this time for a byte takes for what this one sends in `time`.
+    pub(crate) fn at_rate(&self, time: Ps, ps_per_byte: u64) -> Ps {
+        if self.ps_per_byte == ps_per_byte {
+            return time;
+        }
+        (u128::from(time) * u128::from(ps_per_byte) / u128::from(self.ps_per_byte.max(1))) as Ps
     }
 
     /// How long until everything taken has left the port.
@@ -373,6 +446,26 @@ mod tests {
         l.restore(40_000_000);
         (0..3).for_each(|_| assert_ne!(l.enqueue(40_000_000, p), Taken::Dropped));
         assert!(!l.dequeue().0.is_marked() && !l.dequeue().0.is_marked() && l.dequeue().0.is_marked());
+    }
+
+    #[test]
+    fn what_waits_goes_at_the_new_rate_and_what_is_sent_at_the_old_one() {
+        for handover in [Handover::End, Handover::Begin] {
+            let mut l = handing_on_at(handover, 1_000_000_000, 1_000_000, 9);
+            (0..3).for_each(|_| assert_ne!(l.enqueue(0, packet(1000)), Taken::Dropped));
+            // One is being sent until 8 us; the others take 80 us each from then on.
+            let first = if handover == Handover::End { 9_000_000 } else { 1_000_000 };
+            assert_eq!(l.set_rate(4_000_000, 100_000_000), Some(first));
+            assert_eq!(l.enqueue(4_000_000, packet(1000)), Taken::Behind);
+            let sent = if handover == Handover::End { 80_000_000 } else { 0 };
+            let due: Vec<Ps> = (0..3).map_while(|_| l.dequeue().1).collect();
+            assert_eq!(due, [9_000_000 + sent, 89_000_000 + sent, 169_000_000 + sent]);
+            assert_eq!(l.backlog(4_000_000), 244_000_000);
+            assert_eq!(l.waited(300_000_000), 8_000_000 + 88_000_000 + 164_000_000);
+        }
+        let mut idle = link(1_000_000_000, 0, 1);
+        assert_eq!(idle.set_rate(5, 500_000_000), None);
+        assert_eq!(idle.enqueue(10, packet(1000)), Taken::First(10 + 16_000_000));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod programs;
+mod quality;
 
 use crate::cache::{Cache, Credit, Entry};
 use crate::interface::Interface;
@@ -21,6 +22,7 @@ use pathloom_model::{Fabric, FiveTuple, Headers, Link, LinkId, NodeId, PortNo};
 use pathloom_switching::deployment::Deployment;
 use pathloom_switching::{Decision, Program, Removed, Stale, Switch, SwitchSettings, Used};
 use programs::Programs;
+use quality::Losses;
 use std::sync::Arc;
 
 /// Switches a packet may pass: what a TTL of 64 allows (RFC 1700). One that has passed more is in a loop.
@@ -102,6 +104,8 @@ pub(crate) struct Network<T: Tap> {
     pub(crate) totals: Totals,
     /// What switches with programs have beside them, where there are such.
     programs: Option<Box<Programs>>,
+    /// Links on which packets are lost.
+    losses: Losses,
     pub(crate) tap: T,
 }
 
@@ -136,7 +140,18 @@ impl<T: Tap> Network<T> {
         let nodes: Vec<Node> = nodes.collect();
         let cache = Cache::new(nodes.len(), path_switches);
         let totals = Totals::default();
-        Network { fabric, links, wheel, nodes, cache, lanes: Lanes::default(), totals, programs, tap }
+        Network {
+            fabric,
+            links,
+            wheel,
+            nodes,
+            cache,
+            lanes: Lanes::default(),
+            totals,
+            programs,
+            losses: Losses::new(seed),
+            tap,
+        }
     }
 
     /// Time of the next arrival and its link, if that is before `limit`.
@@ -192,12 +207,17 @@ impl<T: Tap> Network<T> {
     pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
         let queue = item_mut(&mut self.links, link as usize);
         let (mut packet, next) = queue.dequeue();
-        let to_host = queue.to_host();
+        let (special, lossy, to_host) = (queue.is_special(), queue.is_lossy(), queue.to_host());
         if let Some(at) = next {
             self.schedule(at, link);
         }
-        if to_host {
-            return Arrival::Host(packet, Interface::at_end_of(link));
+        if special {
+            if lossy && self.is_lost(link, &packet) {
+                return Arrival::Dropped(packet.lane());
+            }
+            if to_host {
+                return Arrival::Host(packet, Interface::at_end_of(link));
+            }
         }
         let Some(entry) = self.cache.entry(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
         if !entry.holds(link, &packet) {

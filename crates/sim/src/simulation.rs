@@ -302,14 +302,14 @@ impl<T: Tap> Simulation<T> {
     fn links(&self) -> Vec<LinkOutcome> {
         let elapsed = self.now.max(1) as f64;
         let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
-            let backlog = queue.backlog(self.now) as f64;
+            let busy = self.network.busy(LinkId(index as u32), self.now) as f64;
             LinkOutcome {
                 link: LinkId(index as u32),
                 sent_bytes: queue.sent_bytes,
                 sent_packets: queue.sent_packets(),
                 dropped_packets: queue.dropped_packets(),
                 mean_queue: queue.waited(self.now) as f64 / elapsed,
-                utilisation: ((queue.send_time(queue.sent_bytes) as f64 - backlog) / elapsed).clamp(0.0, 1.0),
+                utilisation: (busy / elapsed).clamp(0.0, 1.0),
             }
         };
         self.network.links.iter().enumerate().map(row).collect()

@@ -130,3 +130,56 @@ fn a_restart_needs_a_scheme_and_fits_in_no_event_log() {
     assert!(ControlSettings::parse("snapshot=0s").unwrap_err().to_string().contains("expected how often"));
     assert!(ControlSettings::parse("batch=0").is_err());
 }
+
+/// What the flows of 600 ms deliver, and the packets that are lost.
+fn delivered(scheme: &str, faults: &str) -> (u64, u64) {
+    let (_, outcome) = run(scheme, CONTROL, faults);
+    (outcome.flows.iter().map(|flow| flow.delivered_bytes).sum(), outcome.packets.dropped)
+}
+
+#[test]
+fn slow_cables_slow_their_flows_until_they_are_restored() {
+    let (whole, none) = delivered("ecmp", "");
+    let (slow, _) = delivered("ecmp", "100ms:degrade:h0-e0_0:1Mbps");
+    let (again, _) = delivered("ecmp", "100ms:degrade:h0-e0_0:1Mbps,200ms:restore:h0-e0_0");
+    assert_eq!(none, 0);
+    // The flows to and from h0 send 5 Mbit/s otherwise, for 500 ms of which they have a fifth or less.
+    let most = 2 * 5_000_000 / 8 / 2;
+    assert!(whole - slow > most / 2 && whole - slow < 2 * most, "{whole} {slow}");
+    assert!(again > slow && again < whole, "{slow} {again} {whole}");
+}
+
+#[test]
+fn the_use_of_a_slow_cable_is_relative_to_the_rate_of_the_fabric() {
+    let (_, outcome) = run("ecmp", CONTROL, "0s:degrade:h0-e0_0:1Mbps");
+    let used = outcome.links.iter().filter(|link| link.link.0 < 2).map(|link| link.utilisation);
+    assert!(used.into_iter().all(|used| used < 0.0101), "1 of 100 Mbit/s: {:?}", &outcome.links[..2]);
+}
+
+#[test]
+fn a_lossy_cable_loses_its_share_and_the_same_packets_each_time() {
+    let (_, plain) = run("ecmp", CONTROL, "");
+    let (_, first) = run("ecmp", CONTROL, "100ms:loss:h0-e0_0:0.1");
+    let (_, again) = run("ecmp", CONTROL, "100ms:loss:h0-e0_0:0.1");
+    assert_eq!(first, again);
+    let crossed: u64 = first.links[..2].iter().map(|link| link.sent_packets).sum();
+    let share = first.packets.dropped as f64 / crossed as f64;
+    assert!((0.05..0.15).contains(&share), "{share} of {crossed}");
+    let lost = |outcome: &Outcome| outcome.flows.iter().map(|flow| flow.retransmits).sum::<u32>();
+    assert!(lost(&first) > lost(&plain));
+    let (_, all) = run("ecmp", CONTROL, "0s:loss:h0-e0_0:1");
+    assert!(all.flows.iter().filter(|flow| flow.delivered_bytes == 0).count() >= 2);
+    let (_, restored) = run("ecmp", CONTROL, "0s:loss:c0+c1:0.5,1us:restore:c0+c1");
+    assert_eq!(restored.flows, plain.flows);
+}
+
+#[test]
+fn what_shares_a_risk_fails_together_and_flaps_together() {
+    let together = delivered("hedera:period=50ms", "100ms:down:c0+c1+c2+c3,200ms:up:c0+c1+c2+c3");
+    let one_by_one: String = (0..4).map(|core| format!("100ms:down:c{core},200ms:up:c{core},")).collect();
+    assert_eq!(together, delivered("hedera:period=50ms", one_by_one.trim_end_matches(',')));
+    let flaps = delivered("ecmp", "100ms:flap:e0_0-a0_0:10ms/20ms/3");
+    let spelt = "100ms:down:e0_0-a0_0,110ms:up:e0_0-a0_0,130ms:down:e0_0-a0_0,140ms:up:e0_0-a0_0,160ms:down:e0_0-a0_0,\
+                 170ms:up:e0_0-a0_0";
+    assert_eq!(flaps, delivered("ecmp", spelt));
+}

@@ -74,6 +74,9 @@ FaultOption = Annotated[
         help="10s:down:e0_0-a0_1 or 10s:up:c3; in the simulator also 10s:session-down:c3, session-up:c3, reboot:c3, "
         "controller-kill, controller-restart and controller-restart:snapshot. May be given several times.",
         rich_help_panel=NETWORK,
+        help="10s:down:e0_0-a0_1 or 10s:up:c3+c4; 10s:flap:c3:100ms/400ms/5; in the simulator also "
+        "10s:degrade:a0_1-c3:100Mbps, 10s:loss:a0_1-c3:0.01, 20s:restore:a0_1-c3, 10s:session-down:c3, session-up:c3, "
+        "reboot:c3, controller-kill, controller-restart and controller-restart:snapshot. May be given several times.",
     ),
 ]
 WorldsOption = Annotated[

@@ -387,7 +387,7 @@ class _Silence:
         self.limit_s = SILENT_BACKOFFS * _core.transport_settings(settings.transport)["max_rto"] / 1e9
         """A run is given up when nothing arrived for so long."""
         usual_s = settings.duration_s * (1 + DRAIN)
-        self.look_s = max([usual_s, *map(fault_time_s, settings.faults)])
+        self.look_s = max([usual_s, *map(fault_end_s, settings.faults)])
         """When it looks next."""
         self._arrived_bytes = -1
 
@@ -400,6 +400,20 @@ class _Silence:
         silent = arrived_bytes == self._arrived_bytes
         self.look_s, self._arrived_bytes = self.look_s + self.limit_s, arrived_bytes
         return silent
+
+
+def fault_end_s(fault: str) -> float:
+    """When the last of what a fault stands for happens: cables may flap.
+
+    >>> fault_end_s("1s:flap:c0:100ms/400ms/3"), fault_end_s("2s:down:c0")
+    (2.1, 2.0)
+    """
+    at_s = fault_time_s(fault)
+    rhythm = [part.strip() for part in fault.rpartition(":")[2].split("/")]
+    if fault.split(":")[1].strip() != "flap" or len(rhythm) != len(("down", "up", "times")):
+        return at_s
+    down_s, up_s = map(_core.parse_time_s, rhythm[:2])
+    return round(at_s + (int(rhythm[2]) - 1) * (down_s + up_s) + down_s, 9)
 
 
 def fault_time_s(fault: str) -> float:

@@ -1,0 +1,87 @@
+//! Links that are slower than in the fabric, or lose packets.
+
+use super::Network;
+use crate::lanes::NO_CONNECTION;
+use crate::link::{ps_per_byte, times};
+use crate::packet::Packet;
+use crate::tap::Tap;
+use crate::time::Ps;
+use pathloom_model::{LinkId, Quality};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+
+/// Tells these draws from others with the same seed.
+const STREAM: u64 = 0x6c6f_7373_6573;
+
+/// The links that lose packets, each with a generator of its own: what one loses does not depend on the others.
+pub(super) struct Losses {
+    seed: u64,
+    links: BTreeMap<u32, Lossy>,
+}
+
+struct Lossy {
+    per_billion: u32,
+    rng: Pcg64,
+}
+
+impl Losses {
+    pub(super) fn new(seed: u64) -> Losses {
+        Losses { seed, links: BTreeMap::new() }
+    }
+
+    /// Sets what a link loses. A link that has lost packets before goes on with its generator.
+    fn set(&mut self, link: u32, per_billion: u32) {
+        let seed = self.seed ^ STREAM ^ (u64::from(link) << 20);
+        let of = self.links.entry(link).or_insert_with(|| Lossy { per_billion, rng: Pcg64::seed_from_u64(seed) });
+        of.per_billion = per_billion;
+    }
+
+    fn draw(&mut self, link: u32) -> bool {
+        self.links.get_mut(&link).is_some_and(|of| of.rng.random_range(0..1_000_000_000u32) < of.per_billion)
+    }
+}
+
+impl<T: Tap> Network<T> {
+    /// Whether a packet that has come to the end of a lossy link is lost after all; counts it.
+    #[inline(never)]
+    pub(super) fn is_lost(&mut self, link: u32, packet: &Packet) -> bool {
+        if !self.losses.draw(link) {
+            return false;
+        }
+        self.links[link as usize].count_lost();
+        if packet.slot() == NO_CONNECTION {
+            self.take_frame(packet);
+        }
+        true
+    }
+
+    /// One direction of a cable becomes slow or lossy, or is again what it was.
+    pub(crate) fn set_quality(&mut self, now: Ps, link: LinkId, quality: Quality) {
+        let own_bps = self.fabric.link(link).settings.rate_bps;
+        let (rate_bps, per_billion) = match quality {
+            Quality::Rate { rate_bps } => (Some(rate_bps), None),
+            Quality::Loss { per_billion } => (None, Some(per_billion)),
+            Quality::Whole => (Some(own_bps), Some(0)),
+        };
+        if let Some(per_billion) = per_billion {
+            self.links[link.index()].set_lossy(per_billion > 0);
+            self.losses.set(link.0, per_billion);
+        }
+        if let Some(rate_bps) = rate_bps {
+            self.wheel.remove(&mut self.links, link.0);
+            if let Some(at) = self.links[link.index()].set_rate(now, rate_bps) {
+                self.wheel.insert(&mut self.links, at, link.0);
+            }
+        }
+    }
+
+    /// How long a link would have taken at the rate of the fabric for what has left it.
+    pub(crate) fn busy(&self, link: LinkId, now: Ps) -> Ps {
+        let queue = &self.links[link.index()];
+        let (own, backlog) = (ps_per_byte(self.fabric.link(link).settings.rate_bps), queue.backlog(now));
+        let left = times(queue.sent_bytes, own);
+        // What has not left yet waits for as long as the rate of now says.
+        left.saturating_sub(queue.at_rate(backlog, own))
+    }
+}
