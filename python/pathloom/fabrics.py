@@ -27,7 +27,7 @@ class Fabric:
     """
 
     def __init__(self, spec: str) -> None:
-        """Builds a specification, `fat-tree:k=4`, or reads a file, `FILE.graphml` or `FILE.json`."""
+        """Builds a specification, `fat-tree:k=4`, or reads a file: `FILE.graphml`, `.json`, `.csv` or `.topo`."""
         self._core = _core.Fabric.from_spec(spec)
         self.text: str | None = None
         """Node-link JSON, where the fabric does not come from a specification or a file."""
@@ -94,7 +94,7 @@ class Fabric:
     @property
     def from_file(self) -> bool:
         """Whether it was read from a file or a networkx graph, and not built from a name such as `fat-tree`."""
-        return re.search(r"\.(graphml|json)(:|$)", self.spec, re.IGNORECASE) is not None
+        return re.search(r"\.(graphml|json|csv|topo)(:|$)", self.spec, re.IGNORECASE) is not None
 
     @cached_property
     def nodes(self) -> list[dict[str, Any]]:

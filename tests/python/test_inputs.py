@@ -163,8 +163,8 @@ def test_transports_are_listed_and_shown(cli: Cli) -> None:
     [
         (["transport", "show", "newrino"], ["did you mean `newreno`?"]),
         (["transport", "show", "newreno:iw=12KB"], ["name it without keys"]),
-        (["fabric", "show", "dir/fat_tree_1024.topo"], ["unsupported format", "htsim", "fat-tree:k=16,rate=100Gbps"]),
-        (["fabric", "show", "net.gml"], ["unsupported format", "FILE.graphml"]),
+        (["fabric", "show", "dir/fat_tree_1024.topo"], ["dir/fat_tree_1024.topo", "no such file"]),
+        (["fabric", "show", "net.gml"], ["unsupported format", "FILE.graphml", "FILE.csv", "FILE.topo"]),
     ],
 )
 def test_bad_names_get_one_line(cli: Cli, arguments: list[str], parts: list[str]) -> None:
@@ -178,13 +178,14 @@ def test_bad_names_get_one_line(cli: Cli, arguments: list[str], parts: list[str]
     ("options", "parts"),
     [
         ({"--transport": "newreno:rto_min=1ms"}, ["unknown key `rto_min`; did you mean `min_rto`?"]),
-        ({"--traffic": "flows:file=ring.0.et"}, ["unsupported format", "Chakra", "all-reduce:", "flows:file=FILE.csv"]),
-        ({"--traffic": "ring.0.et"}, ["unsupported format", "Chakra", "all-reduce:"]),
-        ({"--traffic": "simai.txt"}, ["unsupported format", "SimAI", "all-reduce:"]),
-        ({"--traffic": "flows:file=simai.txt"}, ["unsupported format", "SimAI", "all-reduce:"]),
-        ({"--traffic": "coflow:file=simai.txt"}, ["unsupported format", "SimAI", "all-reduce:"]),
+        ({"--traffic": "flows:file=ring.0.et"}, ["Chakra", "chakra:file=NAME.0.et"]),
+        ({"--traffic": "ring.0.et"}, ["Chakra", "chakra:file=NAME.0.et"]),
+        ({"--traffic": "simai.txt"}, ["unsupported format", "simai:file=FILE.txt"]),
+        ({"--traffic": "flows:file=simai.txt"}, ["SimAI", "simai:file="]),
+        ({"--traffic": "coflow:file=simai.txt"}, ["SimAI", "simai:file="]),
         ({"--traffic": "perm.cm"}, ["flows:file=perm.cm"]),
-        ({"--fabric": "fat_tree.topo"}, ["unsupported format", "htsim", "fat-tree:k=16"]),
+        ({"--traffic": "fat_tree.topo"}, ["is a fabric, not traffic"]),
+        ({"--fabric": "ring.0.et"}, ["ring.0.et is no fabric", "FILE.topo"]),
     ],
 )
 def test_what_is_not_read_is_named_with_what_to_use(

@@ -75,7 +75,8 @@ impl Simulation {
         let faults = faults.collect::<Result<Vec<_>, SpecError>>()?.concat();
         let traffic = TrafficSpec::parse(&settings.traffic)?;
         let text = traffic.needs_file().map(|path| read_file("traffic", path)).transpose()?;
-        let workload = Arc::new(traffic.generate(&fabric, duration, settings.seed, text.as_deref())?);
+        let traces = read_traces(&traffic)?;
+        let workload = Arc::new(traffic.generate_from(&fabric, duration, settings.seed, (text.as_deref(), &traces))?);
         let sim = SimSettings {
             fabric: fabric.clone(),
             workload: workload.clone(),
@@ -106,6 +107,19 @@ impl Simulation {
     fn lock(&self) -> MutexGuard<'_, Run> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The files of a trace, by rank: all that are there, and an error if not even the first is.
+fn read_traces(traffic: &TrafficSpec) -> Result<Vec<Vec<u8>>, Error> {
+    let mut traces = Vec::new();
+    for path in traffic.needs_traces() {
+        match std::fs::read(&path) {
+            Ok(content) => traces.push(content),
+            Err(source) if source.kind() == std::io::ErrorKind::NotFound && !traces.is_empty() => break,
+            Err(source) => return Err(Error::File { what: "traffic", path, source }),
+        }
+    }
+    Ok(traces)
 }
 
 /// A scheme written in Python: an object, and what makes another one of its kind.

@@ -2,13 +2,10 @@
 
 use pathloom_model::spec::{extension, Spec, SpecError};
 
-const COLLECTIVES: &str = "give its collectives as all-reduce:size=100MB,hosts=8 or all-to-all:size=1MB, or list its \
-     transfers in a CSV for flows:file=FILE.csv";
-
 /// What is wrong with a file by its name, and the way out; `None` if its name says nothing.
 fn problem_of(path: &str) -> Option<String> {
     match extension(path)?.as_str() {
-        "et" => Some(format!("unsupported format: a Chakra execution trace is not read; {COLLECTIVES}")),
+        "et" => Some("a Chakra trace is named by the file of its first rank: chakra:file=NAME.0.et".to_owned()),
         "topo" | "graphml" => Some(format!("{path} is a fabric, not traffic; --fabric names it")),
         _ => None,
     }
@@ -21,7 +18,7 @@ pub(crate) fn file_as_name(spec: &Spec) -> Option<SpecError> {
         "cm" => format!("an htsim matrix is a list of flows: flows:file={path}"),
         _ => problem_of(path).unwrap_or_else(|| {
             "unsupported format: flow sizes are FILE.csv, flows are flows:file=FILE.csv or FILE.cm (htsim), coflows are \
-             coflow:file=FILE.txt; the collectives of a SimAI workload are all-reduce:size=100MB or all-to-all:size=1MB"
+             coflow:file=FILE.txt, traces of training are chakra:file=NAME.0.et or simai:file=FILE.txt"
                 .to_owned()
         }),
     };
@@ -40,5 +37,5 @@ pub(crate) fn foreign_text(text: &str) -> Option<String> {
     let words = ["model_parallel_NPU_group", "all_gpus:", "checkpoint_initiates"];
     let is_foreign = kinds.iter().any(|kind| first.starts_with(kind)) && !first.contains(',')
         || words.iter().any(|word| first.contains(word));
-    is_foreign.then(|| format!("unsupported format: a workload of SimAI or ASTRA-sim is not read; {COLLECTIVES}"))
+    is_foreign.then(|| "is a workload of SimAI or ASTRA-sim; simai:file= reads those".to_owned())
 }

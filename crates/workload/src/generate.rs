@@ -26,6 +26,8 @@ pub(crate) struct Context<'a> {
     pub seed: u64,
     /// Text of the file that the specification names.
     pub file_text: Option<&'a str>,
+    /// Where it is a trace of several files: the content of each, by rank.
+    pub traces: &'a [Vec<u8>],
 }
 
 impl Context<'_> {

@@ -5,6 +5,7 @@
 //! drawn has a random stream of its own: the sizes of two runs that differ in load alone are the same, flow by flow,
 //! and a longer run begins with the flows of a shorter one.
 
+mod chakra;
 mod coflow_trace;
 mod collective;
 mod error;
@@ -22,12 +23,14 @@ mod pattern;
 mod poisson;
 mod quantity;
 mod random;
+mod simai;
 mod size_csv;
 mod sizes;
 mod spec;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod training;
 
 pub use error::WorkloadError;
 pub use flow_spec::{FlowSpec, Start, Workload};

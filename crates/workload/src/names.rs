@@ -40,9 +40,12 @@ const ITERATIONS: TrafficKey = key("iterations", "how often, one after the other
 const GAP: TrafficKey = key("gap", "time between two iterations on a host, such as 5ms (0s)");
 const FEW_JITTER: TrafficKey = key("jitter", "starts are spread at random over this time (10us)");
 
+const COMPUTE: TrafficKey = key("compute", "on, as long as the file says, or off: computation takes no time (on)");
+const ROUNDS: TrafficKey = key("iterations", "how often all layers go forward and backward (1)");
+
 const POISSON: &[TrafficKey] = &[LOAD, PATTERN, STRIDE, SCALE, MAX_SIZE];
 
-const NAMES: [TrafficName; 12] = [
+const NAMES: [TrafficName; 14] = [
     published(0),
     published(1),
     published(2),
@@ -131,6 +134,20 @@ const NAMES: [TrafficName; 12] = [
         name: "flows",
         keys: &[key("file", "a CSV of start_s,src,dst,size_bytes (no size: long-lived), or an htsim matrix FILE.cm")],
         help: "the flows that a file lists",
+    },
+    TrafficName {
+        name: "chakra",
+        keys: &[key("file", "the trace of the first rank, NAME.0.et; the others are found beside it"), COMPUTE],
+        help: "an execution trace of MLCommons Chakra: sends, receives and collectives, with what each waits for",
+    },
+    TrafficName {
+        name: "simai",
+        keys: &[
+            key("file", "a workload file of SimAI or ASTRA-sim (HYBRID_TRANSFORMER_FWD_IN_BCKWD)"),
+            COMPUTE,
+            ROUNDS,
+        ],
+        help: "collectives of the layers of a transformer, forward and backward",
     },
 ];
 

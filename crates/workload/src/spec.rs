@@ -1,5 +1,6 @@
 //! Traffic as it is specified on the command line.
 
+use crate::chakra::{file_of_rank, ChakraTrace, MOST_RANKS};
 use crate::coflow_trace::CoflowTrace;
 use crate::collective::{AllReduce, AllToAll};
 use crate::error::WorkloadError;
@@ -13,6 +14,7 @@ use crate::long_lived::LongLived;
 use crate::names::traffic_names;
 use crate::on_off::OnOff;
 use crate::poisson::Poisson;
+use crate::simai::SimaiWorkload;
 use crate::size_csv;
 use crate::sizes::SizeTable;
 use crate::tables::PUBLISHED;
@@ -37,6 +39,8 @@ enum Kind {
     AllToAll(AllToAll),
     Coflow(CoflowTrace),
     Flows(FlowFile),
+    Chakra(ChakraTrace),
+    Simai(SimaiWorkload),
 }
 
 impl TrafficSpec {
@@ -51,6 +55,8 @@ impl TrafficSpec {
             "all-to-all" => Kind::AllToAll(AllToAll::take(&spec)?),
             "coflow" => Kind::Coflow(CoflowTrace::take(&spec)?),
             "flows" => Kind::Flows(FlowFile::take(&spec)?),
+            "chakra" => Kind::Chakra(ChakraTrace::take(&spec)?),
+            "simai" => Kind::Simai(SimaiWorkload::take(&spec)?),
             name => match SizeChoice::named(name) {
                 Some(choice) => Kind::Poisson(Poisson::take(&spec, choice)?),
                 None => {
@@ -78,8 +84,16 @@ impl TrafficSpec {
             Kind::OnOff(on_off) => on_off.sizes.file(),
             Kind::Coflow(trace) => Some(&trace.file),
             Kind::Flows(flows) => Some(&flows.file),
-            Kind::LongLived(_) | Kind::Incast(_) | Kind::AllReduce(_) | Kind::AllToAll(_) => None,
+            Kind::Simai(workload) => Some(&workload.file),
+            Kind::LongLived(_) | Kind::Incast(_) | Kind::AllReduce(_) | Kind::AllToAll(_) | Kind::Chakra(_) => None,
         }
+    }
+
+    /// The files whose content [`TrafficSpec::generate_from`] needs in this order, up to the first that is not there; none
+    /// but for traces of a file per rank.
+    pub fn needs_traces(&self) -> impl Iterator<Item = String> + '_ {
+        let first = if let Kind::Chakra(trace) = &self.kind { Some(&trace.file) } else { None };
+        (0..MOST_RANKS).map_while(move |rank| file_of_rank(first?, rank))
     }
 
     /// Whether all flows run to the end of the run (`long-lived:`). A `flows:` file may hold such flows too; there the
@@ -97,10 +111,21 @@ impl TrafficSpec {
         seed: u64,
         file_text: Option<&str>,
     ) -> Result<Workload, WorkloadError> {
+        self.generate_from(fabric, duration, seed, (file_text, &[]))
+    }
+
+    /// As [`TrafficSpec::generate`], with the content of [`TrafficSpec::needs_traces`] besides.
+    pub fn generate_from(
+        &self,
+        fabric: &Fabric,
+        duration: Nanos,
+        seed: u64,
+        (file_text, traces): (Option<&str>, &[Vec<u8>]),
+    ) -> Result<Workload, WorkloadError> {
         if duration == Nanos::ZERO {
             return Err(WorkloadError::NoDuration { spec: self.text.clone() });
         }
-        let context = Context { text: &self.text, hosts: Hosts::of(fabric), duration, seed, file_text };
+        let context = Context { text: &self.text, hosts: Hosts::of(fabric), duration, seed, file_text, traces };
         let draft = match &self.kind {
             Kind::Poisson(poisson) => poisson.draft(&context),
             Kind::OnOff(on_off) => on_off.draft(&context),
@@ -110,6 +135,8 @@ impl TrafficSpec {
             Kind::AllToAll(all_to_all) => all_to_all.draft(&context),
             Kind::Coflow(trace) => trace.draft(&context),
             Kind::Flows(flows) => flows.draft(&context),
+            Kind::Chakra(trace) => trace.draft(&context),
+            Kind::Simai(workload) => workload.draft(&context),
         }?;
         context.finish(draft)
     }

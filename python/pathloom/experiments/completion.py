@@ -14,7 +14,7 @@ import polars as pl
 
 from pathloom.experiments.stats import bounded_percentile, ci95, mean
 
-COLLECTIVES: Final = ("all-reduce", "all-to-all")
+COLLECTIVES: Final = ("all-reduce", "all-to-all", "chakra", "simai")
 """Traffic that is one piece of work, or several iterations of it."""
 PERCENTILES: Final = (50, 95, 99)
 _KINDS: Final = {"incast": "incast", "coflow": "coflow", "flows": "coflow"}

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Self
 
@@ -57,7 +58,17 @@ def named_files(specs: Iterable[str]) -> list[str]:
     """
     parts = (part.split("=")[-1].strip() for spec in specs for part in spec.replace(",", ":").split(":"))
     # Unlike Path.is_file, this takes what may not be looked at for missing.
-    return [part for part in dict.fromkeys(parts) if "." in part and os.path.isfile(part)]  # noqa: PTH113
+    found = [part for part in dict.fromkeys(parts) if "." in part and os.path.isfile(part)]  # noqa: PTH113
+    return [path for part in found for path in _with_ranks(part)]
+
+
+def _with_ranks(path: str) -> list[str]:
+    """A file, and if it is the trace of the first rank, `NAME.0.et`, those of the others."""
+    name = path.removesuffix(".0.et")
+    if name == path:
+        return [path]
+    ranks = (f"{name}.{rank}.et" for rank in count())
+    return list(takewhile(os.path.isfile, ranks))
 
 
 def sha256(content: bytes) -> str:

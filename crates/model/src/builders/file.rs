@@ -1,10 +1,10 @@
 //! Fabrics from graph files. Reading the file is the caller's work; this works on its text.
 
-use super::graph::{unique, Attributes, RawEdge, RawGraph};
+use super::graph::{unique, Attributes, RawEdge, RawGraph, LINE};
 use super::guesses::{Guess, Guesses};
 use super::rates::{rate_of, RateRead};
 use super::settings::{parse_delay_ps, LinkKeys, Stated, DEFAULT_LINK};
-use super::{check_size, graphml, node_link};
+use super::{check_size, edge_csv, graphml, htsim_topo, node_link};
 use crate::spec::{Spec, SpecError};
 use crate::units::rate_text;
 use crate::{Fabric, FabricBuilder, FabricError, LinkId, LinkSettings, LinkState, NodeId, Tier};
@@ -19,19 +19,23 @@ pub struct FileFabric {
     pub notes: Vec<String>,
 }
 
+/// How the names of files end that a fabric is read from.
+pub const FILE_KINDS: [&str; 4] = [".graphml", ".json", ".csv", ".topo"];
+
 /// The path of the file that a specification names: `../zoo/Abilene.graphml:rate=1Gbps` → `../zoo/Abilene.graphml`.
-/// `None` when it does not name a file, that is, nothing in it ends in `.graphml` or `.json`.
+/// `None` when it does not name a file, that is, nothing in it ends in one of [`FILE_KINDS`].
 pub fn fabric_file(text: &str) -> Option<&str> {
     let text = text.trim();
     let lower = text.to_ascii_lowercase();
-    let ends = [".graphml", ".json"].into_iter().flat_map(|extension| {
+    let ends = FILE_KINDS.into_iter().flat_map(|extension| {
         lower.match_indices(extension).map(move |(start, _)| start + extension.len()).collect::<Vec<_>>()
     });
     ends.filter(|&end| end == text.len() || text[end..].starts_with(':')).min().map(|end| &text[..end])
 }
 
 /// Builds the fabric that a file holds. `text` is the specification (`FILE.graphml:hosts=1,rate=1Gbps`), `contents`
-/// the text of the file: GraphML as the Internet Topology Zoo and networkx write it, or node-link JSON.
+/// the text of the file: GraphML as the Internet Topology Zoo and networkx write it, node-link JSON, a list of edges as CSV,
+/// or a topology of htsim (`.topo`).
 ///
 /// - Nodes become ToRs with `hosts=` (1) hosts each, unless the file has hosts of its own (`tier` is `host`).
 /// - Edges become cables. A directed edge and its opposite make one, and each direction keeps its own settings; a
@@ -51,8 +55,12 @@ pub fn fabric_from_file_text(text: &str, contents: &str) -> Result<FileFabric, F
     let keys = LinkKeys::read(&spec)?;
     let hosts = spec.count("hosts", 1, 100_000)?;
     spec.finish()?;
-    let is_graphml = path.to_ascii_lowercase().ends_with(".graphml");
-    let parsed = if is_graphml { graphml::parse(contents) } else { node_link::parse(contents) };
+    let parsed = match path.to_ascii_lowercase().rsplit('.').next() {
+        Some("graphml") => graphml::parse(contents),
+        Some("csv") => edge_csv::parse(contents),
+        Some("topo") => htsim_topo::parse(contents),
+        _ => node_link::parse(contents),
+    };
     let graph = parsed.map_err(|problem| spec.error(problem))?;
     let mut reader = Reader { spec: &spec, keys, graph, notes: Vec::new(), guesses: Guesses::default() };
     let fabric = reader.fabric(hosts)?;
@@ -212,15 +220,19 @@ impl Reader<'_> {
     ) -> Result<(LinkSettings, LinkSettings), SpecError> {
         let keys = if touches_host { self.keys.stated_host } else { self.keys.stated_switch };
         let (from, to) = (&names[cable.from], &names[cable.to]);
-        let bad = |problem: String| self.spec.error(format!("edge {from:?} - {to:?}: {problem}"));
+        let bad = |edge: usize, problem: String| {
+            let line = self.graph.edges[edge].attributes.get(LINE);
+            let place = line.map_or_else(|| format!("edge {from:?} - {to:?}"), |line| format!("line {line}"));
+            self.spec.error(format!("{place}: {problem}"))
+        };
         let mine = &self.graph.edges[cable.edge].attributes;
-        let (there, read) = stated(mine, "", keys).map_err(bad)?;
+        let (there, read) = stated(mine, "", keys).map_err(|problem| bad(cable.edge, problem))?;
         let opposite = cable.opposite.map(|edge| &self.graph.edges[edge].attributes);
         let (back, read_back) = match opposite {
             Some(attributes) => stated(attributes, "", keys),
             None => stated(mine, "back_", keys),
         }
-        .map_err(bad)?;
+        .map_err(|problem| bad(cable.opposite.unwrap_or(cable.edge), problem))?;
         let ends = [cable.from, cable.to].map(|end| coordinates(&self.graph.nodes[end].attributes));
         let place = format!("{from} - {to}");
         for read in [&read, &read_back].into_iter().flatten() {

@@ -36,6 +36,9 @@ pub(super) struct RawGraph {
 /// Graph attribute that tells our own files from others; its value is the version of the form.
 pub(super) const OURS: &str = "pathloom";
 
+/// Attribute that tells the line of an edge, where a file is made of lines.
+pub(super) const LINE: &str = "pathloom line";
+
 impl RawGraph {
     /// Whether this project wrote the file, so that nodes bear their final names.
     pub(super) fn is_ours(&self) -> bool {

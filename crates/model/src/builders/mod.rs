@@ -2,12 +2,14 @@
 
 mod clos;
 mod degrade;
+mod edge_csv;
 mod export;
 mod failures;
 mod file;
 mod graph;
 mod graphml;
 mod guesses;
+mod htsim_topo;
 mod jellyfish;
 mod node_link;
 mod rates;
@@ -16,7 +18,7 @@ mod small;
 
 pub use export::{to_graphml, to_node_link_json};
 pub use failures::{draw_failures, TooManyFailures};
-pub use file::{fabric_file, fabric_from_file_text, FileFabric};
+pub use file::{fabric_file, fabric_from_file_text, FileFabric, FILE_KINDS};
 
 use crate::spec::{Spec, SpecError};
 use crate::{Fabric, FabricBuilder, FabricError};
@@ -109,7 +111,8 @@ pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
         if let Some(problem) = unsupported(spec.name()) {
             return spec.error(problem);
         }
-        let names: Vec<&str> = FABRICS.iter().map(|kind| kind.name).chain(["FILE.graphml", "FILE.json"]).collect();
+        let files = ["FILE.graphml", "FILE.json", "FILE.csv", "FILE.topo"];
+        let names: Vec<&str> = FABRICS.iter().map(|kind| kind.name).chain(files).collect();
         spec.unknown_name(&names)
     })?;
     let keys = LinkKeys::read(&spec)?;
@@ -119,13 +122,10 @@ pub fn fabric_from_spec(text: &str) -> Result<Fabric, FabricError> {
 
 /// What to use in place of a file that is not read; `None` if `name` is none of a file.
 fn unsupported(name: &str) -> Option<String> {
-    let known = "FILE.graphml or FILE.json (node-link); networkx writes both";
+    let known =
+        "FILE.graphml or FILE.json (node-link; networkx writes both), FILE.csv (a line per cable) or FILE.topo (htsim)";
     Some(match crate::spec::extension(name)?.as_str() {
-        "topo" => format!(
-            "unsupported format: a topology of htsim is not read; build it by name, such as \
-             fat-tree:k=16,rate=100Gbps or leaf-spine:spines=8,leaves=32,hosts=32, or write it as {known}"
-        ),
-        "csv" | "cm" | "et" => format!("{name} is no fabric; expected {known}"),
+        "cm" | "et" => format!("{name} is no fabric; expected {known}"),
         _ => format!("unsupported format: a fabric is read from {known}"),
     })
 }

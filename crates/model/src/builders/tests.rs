@@ -205,11 +205,7 @@ fn bad_specifications_get_one_line_that_helps() {
         ("", "fabric ``: is empty; expected name:key=value"),
         ("fattree:k=4", "no fabric is called `fattree`; did you mean `fat-tree`?"),
         ("fatree", "FILE.graphml, FILE.json"),
-        ("topology.xml", "unsupported format: a fabric is read from FILE.graphml or FILE.json"),
-        (
-            "dir/fat_tree_1024.topo",
-            "unsupported format: a topology of htsim is not read; build it by name, such as fat-t",
-        ),
+        ("topology.xml", "unsupported format: a fabric is read from FILE.graphml or FILE.json (node-link"),
         ("a.et", "a.et is no fabric"),
         ("fat-tree:k=5", "k: 5 is odd; a FatTree needs an even number, such as 4 or 6"),
         ("fat-tree:k=0", "k: `0` is not a whole number from 2 to 1000"),

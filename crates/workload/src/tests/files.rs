@@ -157,12 +157,9 @@ fn broken_htsim_matrices_name_the_line() {
 #[test]
 fn files_of_other_tools_are_named_with_what_to_use() {
     for (spec, part) in [
-        (
-            "dir/ring.0.et",
-            "unsupported format: a Chakra execution trace is not read; give its collectives as all-reduce:",
-        ),
-        ("flows:file=ring.0.et", "file: unsupported format: a Chakra execution trace"),
-        ("coflow:file=ring.0.ET", "file: unsupported format: a Chakra execution trace"),
+        ("dir/ring.0.et", "a Chakra trace is named by the file of its first rank: chakra:file=NAME.0.et"),
+        ("flows:file=ring.0.et", "file: a Chakra trace is named by the file of its first rank"),
+        ("coflow:file=ring.0.ET", "file: a Chakra trace is named by the file of its first rank"),
         ("microAllReduce.txt", "unsupported format: flow sizes are FILE.csv, flows are flows:file=FILE.csv or FILE.cm"),
         ("dir/perm.cm", "an htsim matrix is a list of flows: flows:file=dir/perm.cm"),
         ("fat_tree.topo", "fat_tree.topo is a fabric, not traffic; --fabric names it"),
@@ -176,7 +173,7 @@ fn files_of_other_tools_are_named_with_what_to_use() {
     let workload = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1\n2\nembedding_layer -1 5\n";
     for spec in ["flows:file=w.txt", "coflow:file=w.txt", "flows:file=w.csv"] {
         let problem = message(spec, &fabric, 1.0, Some(workload));
-        assert!(problem.contains("unsupported format: a workload of SimAI or ASTRA-sim is not read"), "{problem}");
+        assert!(problem.contains("is a workload of SimAI or ASTRA-sim; simai:file= reads those"), "{problem}");
     }
 }
 

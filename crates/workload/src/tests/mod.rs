@@ -4,6 +4,7 @@ mod arrivals;
 mod collectives;
 mod files;
 mod pairs;
+mod simai;
 mod specs;
 
 use crate::{FlowSpec, Start, TrafficSpec, Workload, WorkloadError};

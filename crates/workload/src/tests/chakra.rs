@@ -1,0 +1,140 @@
+//! Chakra traces, written with the same messages as they are read.
+
+use super::*;
+use crate::{TrafficSpec, Workload};
+use pathloom_model::fabric_from_spec;
+use proptest::prelude::*;
+
+fn number(name: &str, value: i64) -> Attribute {
+    Attribute { name: name.into(), int64: Some(value), ..Attribute::default() }
+}
+
+fn node(id: u64, kind: i32, deps: &[u64], attributes: &[(&str, i64)]) -> Node {
+    let attributes = attributes.iter().map(|&(name, value)| number(name, value)).collect();
+    Node { id, name: format!("n{id}"), kind, data_deps: deps.to_vec(), attributes, ..Node::default() }
+}
+
+fn send(id: u64, to: i64, deps: &[u64]) -> Node {
+    node(id, SEND, deps, &[("comm_dst", to), ("comm_size", 1000 + id as i64)])
+}
+
+fn receive(id: u64, from: i64, deps: &[u64]) -> Node {
+    node(id, RECEIVE, deps, &[("comm_src", from), ("comm_size", 1000)])
+}
+
+fn compute(id: u64, duration_us: u64, deps: &[u64]) -> Node {
+    Node { duration_us, ..node(id, 4, deps, &[]) }
+}
+
+fn trace(nodes: &[Node]) -> Vec<u8> {
+    let mut bytes = Metadata::default().encode_length_delimited_to_vec();
+    nodes.iter().for_each(|node| bytes.extend(node.encode_length_delimited_to_vec()));
+    bytes
+}
+
+fn generate(keys: &str, ranks: &[Vec<u8>]) -> Result<Workload, String> {
+    let fabric = fabric_from_spec("leaf-spine:spines=1,leaves=2,hosts=2").unwrap();
+    let spec = TrafficSpec::parse(&format!("chakra:file=t.0.et{keys}")).map_err(|error| error.to_string())?;
+    let made = spec.generate_from(&fabric, Nanos::from_secs(1), 1, (None, ranks));
+    made.map_err(|error| error.to_string())
+}
+
+fn starts(workload: &Workload) -> Vec<(u64, Vec<u32>, u64)> {
+    let start = |start: &Start| match start {
+        Start::At(at) => (Vec::new(), at.0),
+        Start::After { flows, delay } => (flows.to_vec(), delay.0),
+    };
+    let row = |flow: &crate::FlowSpec| {
+        let (flows, at) = start(&flow.start);
+        (flow.size_bytes.unwrap(), flows, at)
+    };
+    workload.flows.iter().map(row).collect()
+}
+
+#[test]
+fn transfers_wait_for_what_their_rank_has_computed_and_received() {
+    let first = trace(&[compute(0, 7, &[]), send(1, 1, &[0]), receive(2, 1, &[1]), send(3, 2, &[2])]);
+    let second = trace(&[receive(10, 0, &[]), compute(11, 5, &[10]), send(12, 0, &[11])]);
+    let third = trace(&[receive(20, 0, &[])]);
+    let ranks = [first, second, third];
+    let timed = generate("", &ranks).unwrap();
+    // Rank 0 goes on when it has received and its own send is done.
+    assert_eq!(starts(&timed), [(1001, vec![], 7000), (1012, vec![0], 5000), (1003, vec![0, 1], 0)]);
+    let pairs: Vec<(u32, u32)> = timed.flows.iter().map(|flow| (flow.src.0, flow.dst.0)).collect();
+    assert!(pairs[0].0 == pairs[1].1 && pairs[2].0 == pairs[0].0, "{pairs:?}");
+    let untimed = generate(",compute=off", &ranks).unwrap();
+    assert_eq!(starts(&untimed), [(1001, vec![], 0), (1012, vec![0], 0), (1003, vec![0, 1], 0)]);
+}
+
+#[test]
+fn collectives_of_all_ranks_become_their_transfers() {
+    let all = |kind: i64| {
+        let one = |rank: u64| {
+            trace(&[compute(0, rank, &[]), node(1, COLLECTIVE, &[0], &[("comm_type", kind), ("comm_size", 4000)])])
+        };
+        let made = generate("", &(0..4).map(one).collect::<Vec<_>>()).unwrap();
+        assert!(made.flows.iter().all(|flow| flow.coflow == Some(0)));
+        (made.flows.len(), made.flows.iter().map(|flow| flow.size_bytes.unwrap()).sum::<u64>())
+    };
+    // Ring: 2(N-1) and N-1 steps; all-gather sends what each rank brings.
+    assert_eq!([0, 2, 6, 7].map(all), [(24, 24_000), (12, 48_000), (12, 12_000), (12, 12_000)]);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_file_and_node() {
+    let one = |nodes: &[Node]| generate("", &[trace(nodes), trace(&[])]).unwrap_err();
+    let coll = |kind: i64| node(1, COLLECTIVE, &[], &[("comm_type", kind), ("comm_size", 10)]);
+    let whole = trace(&[send(1, 1, &[])]);
+    for (found, words) in [
+        (generate("", &[]).unwrap_err(), "needs the text of t.0.et"),
+        (generate("", &[b"not a trace".to_vec()]).unwrap_err(), "t.0.et: byte 0: is not the metadata"),
+        (generate("", &[whole[..whole.len() - 3].to_vec()]).unwrap_err(), "t.0.et: byte 1: is not a node"),
+        (generate("", &vec![trace(&[]); 5]).unwrap_err(), "the trace is of 5 ranks; the fabric has 4 hosts"),
+        (generate("", &[trace(&[]), trace(&[])]).unwrap_err(), "no rank of the trace sends anything"),
+        (one(&[send(1, 7, &[])]), "node 1 (`n1`): comm_dst: 7 is no rank"),
+        (one(&[send(1, -1, &[])]), "comm_dst: -1 is no rank"),
+        (one(&[node(1, SEND, &[], &[("comm_size", 5)])]), "has no comm_dst"),
+        (one(&[node(1, SEND, &[], &[("comm_dst", 1)])]), "has no comm_size"),
+        (one(&[node(1, SEND, &[], &[("comm_dst", 1), ("comm_size", -5)])]), "comm_size: -5 is not a number of bytes"),
+        (one(&[receive(1, 1, &[])]), "node 1 (`n1`) is never done: no other rank sends"),
+        (one(&[send(1, 1, &[2]), send(2, 1, &[1])]), "is never done: it waits, over others, for itself"),
+        (one(&[send(1, 1, &[9])]), "waits for node 9, which is not there"),
+        (one(&[send(1, 1, &[]), send(1, 1, &[])]), "another node has that id"),
+        (one(&[node(1, 9, &[], &[])]), "type 9 is none of 1 to 7"),
+        (one(&[coll(4)]), "comm_type: 4 is not read"),
+        (one(&[node(1, COLLECTIVE, &[], &[("comm_size", 5)])]), "has no comm_type"),
+        (
+            generate("", &[trace(&[coll(0)]), trace(&[coll(2)])]).unwrap_err(),
+            "t.1.et: node 1 (`n1`): rank 0 has another",
+        ),
+        (generate("", &[trace(&[coll(0), coll(0)])]).unwrap_err(), "another node has that id"),
+        (one(&[compute(0, 2_000_000, &[]), send(1, 1, &[0])]), "raise --duration, or take compute=off"),
+    ] {
+        assert!(found.contains(words) && !found.contains('\n'), "{words}: {found}");
+    }
+    for (spec, words) in [
+        ("chakra", "names no file"),
+        ("chakra:file=t.et", "expected NAME.0.et"),
+        ("chakra:file=.0.et", "expected NAME.0.et"),
+        ("chakra:file=t.0.et,compute=maybe", "compute: `maybe` is not one of on, off"),
+    ] {
+        let found = TrafficSpec::parse(spec).unwrap_err().to_string();
+        assert!(found.contains(words), "{spec}: {found}");
+    }
+}
+
+proptest! {
+    /// Whatever the bytes are, there is an answer.
+    #[test]
+    fn no_trace_makes_the_reader_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..80), at in 0usize..60) {
+        let _ = generate("", &[bytes.clone()]);
+        let mut whole = trace(&[send(1, 1, &[]), coll_like(), compute(3, 1, &[1])]);
+        let place = at % whole.len();
+        whole[place] = bytes.pop().unwrap_or(255);
+        let _ = generate("", &[whole.clone(), whole]);
+    }
+}
+
+fn coll_like() -> Node {
+    node(2, COLLECTIVE, &[1], &[("comm_type", 0), ("comm_size", 10)])
+}

@@ -1,0 +1,147 @@
+//! Transfers of distributed training as traces state them: what a rank waits for, and collectives between ranks.
+
+use crate::error::{WorkloadError, MOST_FLOWS};
+use crate::flow_spec::{FlowSpec, Start};
+use crate::generate::Context;
+use pathloom_model::Nanos;
+
+/// Most references to other flows in all starts together: about a gigabyte.
+const MOST_WAITS: usize = 200_000_000;
+
+/// When a rank can go on: `delay` after the last of `flows` has finished, or after the start of the run if there are none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Ready {
+    pub flows: Vec<u32>,
+    pub delay: Nanos,
+}
+
+impl Ready {
+    /// After a flow.
+    pub fn after(flow: u32) -> Ready {
+        Ready { flows: vec![flow], delay: Nanos::ZERO }
+    }
+
+    /// After both. The longer delay counts for all flows, so this is never too early.
+    pub fn and(&mut self, other: &Ready) {
+        self.flows.extend(&other.flows);
+        self.flows.sort_unstable();
+        self.flows.dedup();
+        self.delay = self.delay.max(other.delay);
+    }
+
+    /// So much later.
+    pub fn later(mut self, delay: Nanos) -> Ready {
+        self.delay = self.delay.saturating_add(delay);
+        self
+    }
+}
+
+/// Kinds of collectives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Collective {
+    /// Ring: reduce-scatter, then all-gather of what each rank has.
+    AllReduce,
+    /// Ring: each rank begins with its own part, and all of it goes round.
+    AllGather,
+    /// Ring: each rank ends with its own part of the sum.
+    ReduceScatter,
+    /// Each rank sends a part to every other one, all at once.
+    AllToAll,
+}
+
+/// The flows of a trace as they are found.
+pub(crate) struct Transfers<'a, 'b> {
+    context: &'a Context<'b>,
+    pub flows: Vec<FlowSpec>,
+    waits: usize,
+    /// Collectives and single transfers so far.
+    steps: u32,
+}
+
+impl<'a, 'b> Transfers<'a, 'b> {
+    pub fn new(context: &'a Context<'b>) -> Transfers<'a, 'b> {
+        Transfers { context, flows: Vec::new(), waits: 0, steps: 0 }
+    }
+
+    /// The step of a transfer that belongs to no collective.
+    pub fn own_step(&mut self) -> u32 {
+        self.steps += 1;
+        self.steps - 1
+    }
+
+    /// Adds a transfer between two hosts; its number.
+    pub fn send(&mut self, ready: &Ready, pair: (u32, u32), bytes: u64, step: u32) -> Result<u32, WorkloadError> {
+        self.waits += ready.flows.len();
+        if self.flows.len() as u64 >= MOST_FLOWS || self.waits > MOST_WAITS {
+            return Err(self.context.error("the trace makes more flows than a run may have, or than fit into memory"));
+        }
+        let start = match ready.flows.is_empty() {
+            true => Start::At(ready.delay),
+            false => Start::After { flows: ready.flows.as_slice().into(), delay: ready.delay },
+        };
+        self.flows.push(self.context.flow(start, pair, Some(bytes.max(1)), Some(step)));
+        Ok(self.flows.len() as u32 - 1)
+    }
+
+    /// Adds a collective of `bytes` between hosts, each of which begins when it is ready; when each is done.
+    ///
+    /// The bytes are those of the buffer that is reduced or scattered, and of an all-gather those that a rank brings, as
+    /// ASTRA-sim takes them.
+    pub fn collective(
+        &mut self,
+        what: Collective,
+        hosts: &[u32],
+        ready: &[Ready],
+        bytes: u64,
+    ) -> Result<Vec<Ready>, WorkloadError> {
+        self.steps += 1;
+        let ranks = hosts.len();
+        if ranks < 2 {
+            return Ok(ready.to_vec());
+        }
+        let part = bytes.div_ceil(ranks as u64);
+        match what {
+            Collective::AllReduce => self.ring(hosts, ready, part, 2 * (ranks - 1)),
+            Collective::ReduceScatter => self.ring(hosts, ready, part, ranks - 1),
+            Collective::AllGather => self.ring(hosts, ready, bytes, ranks - 1),
+            Collective::AllToAll => self.each_to_each(hosts, ready, part),
+        }
+    }
+
+    /// In each step, every rank sends to the next; it passes on what it received in the step before.
+    fn ring(&mut self, hosts: &[u32], ready: &[Ready], part: u64, steps: usize) -> Result<Vec<Ready>, WorkloadError> {
+        let ranks = hosts.len();
+        let (mut now, step) = (ready.to_vec(), self.steps - 1);
+        for _ in 0..steps {
+            let mut sent = Vec::with_capacity(ranks);
+            for rank in 0..ranks {
+                sent.push(self.send(&now[rank], (hosts[rank], hosts[(rank + 1) % ranks]), part, step)?);
+            }
+            let after = |rank: usize| {
+                let mut after = Ready::after(sent[(rank + ranks - 1) % ranks]);
+                after.and(&Ready::after(sent[rank]));
+                after
+            };
+            now = (0..ranks).map(after).collect();
+        }
+        Ok(now)
+    }
+
+    fn each_to_each(&mut self, hosts: &[u32], ready: &[Ready], part: u64) -> Result<Vec<Ready>, WorkloadError> {
+        let ranks = hosts.len();
+        let step = self.steps - 1;
+        let mut done = vec![Ready::default(); ranks];
+        for shift in 1..ranks {
+            for rank in 0..ranks {
+                let to = (rank + shift) % ranks;
+                let flow = self.send(&ready[rank], (hosts[rank], hosts[to]), part, step)?;
+                done[rank].flows.push(flow);
+                done[to].flows.push(flow);
+            }
+        }
+        for of_rank in &mut done {
+            of_rank.flows.sort_unstable();
+        }
+        Ok(done)
+    }
+}
