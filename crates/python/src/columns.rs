@@ -38,6 +38,7 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     column(&columns, "optimum_bps", flows, |flow| flow.optimum_bps)?;
     column(&columns, "ideal_fct_ns", flows, |flow| ns(flow.ideal_fct))?;
     column(&columns, "throughput", flows, |flow| flow.throughput.unwrap_or(f64::NAN))?;
+    column(&columns, "window_bytes", flows, |flow| flow.window_bytes)?;
     column(&columns, "retransmits", flows, |flow| flow.retransmits)?;
     column(&columns, "timeouts", flows, |flow| flow.timeouts)?;
     column(&columns, "timeout_wait_ns", flows, |flow| {

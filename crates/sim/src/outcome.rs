@@ -30,6 +30,8 @@ pub struct FlowOutcome {
     pub ideal_fct: Option<Nanos>,
     /// Long-lived: goodput / optimum. Finite: ideal FCT / FCT; `None` if it did not finish. Between 0 and 1.
     pub throughput: Option<f64>,
+    /// Congestion windows of its open subflows together; 0 before the start and after the end.
+    pub window_bytes: u64,
     /// Segments sent again.
     pub retransmits: u32,
     /// Expiries of the retransmission timer.

@@ -40,6 +40,8 @@ struct Record {
 #[derive(Clone, Copy, Default)]
 struct Work {
     delivered_bytes: u64,
+    /// Of subflows that are open.
+    window_bytes: u64,
     /// The least of the waits of a connection's subflows: for so long at most did it wait itself.
     least_wait: Option<TimeoutWait>,
     retransmits: u32,
@@ -380,7 +382,9 @@ impl Transfers {
     ) -> Vec<FlowOutcome> {
         let mut work: Vec<Work> = self.records.iter().map(|record| record.closed).collect();
         for (_, subflow) in live.filter(|(_, subflow)| !subflow.closed) {
-            work[subflow.transfer as usize].add(subflow, now);
+            let work = &mut work[subflow.transfer as usize];
+            work.add(subflow, now);
+            work.window_bytes += subflow.sender.cwnd_bytes();
         }
         for (transfer, delivered_bytes) in connections {
             work[transfer as usize].delivered_bytes = delivered_bytes;
@@ -434,6 +438,7 @@ fn outcome(index: u32, spec: &FlowSpec, record: &Record, work: Work, until: Nano
         optimum_bps: record.optimum_bps,
         ideal_fct: record.ideal_fct,
         throughput,
+        window_bytes: if record.finish.is_some() { 0 } else { work.window_bytes },
         retransmits: work.retransmits,
         timeouts: work.timeouts,
         timeout_wait: match record.finish {

@@ -131,6 +131,7 @@ SeriesOption = Annotated[
         metavar="TIME",
         help="Note rates and queues of links and goodput of flows over time, in steps: 10ms.",
         rich_help_panel=OUTPUT,
+        help="Note rates and queues of links, goodput and windows of flows over time, in steps: 10ms.",
     ),
 ]
 KeepGoingOption = Annotated[

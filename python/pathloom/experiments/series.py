@@ -36,8 +36,12 @@ FLOW_SERIES_SCHEMA = {
     "at_s": pl.Float64,
     "flow": pl.UInt32,
     "goodput_bps": pl.Float64,
+    "window_bytes": pl.UInt64,
 }
-"""Columns of the series of flows: one row per step and flow of which anything arrived in it."""
+"""Columns of the series of flows: one row per step and flow that had a window at its end, or of which anything arrived.
+
+`window_bytes` is the congestion window at the end of the step, of all subflows together; 0 if the flow has ended.
+"""
 
 
 WAY_SERIES_SCHEMA = {
@@ -92,13 +96,14 @@ class Recorder:
         # Sums of many numbers differ in their last bits: less than nothing is nothing.
         step = {name: np.maximum(column - before[name], 0) for name, column in now.items()}
         used = np.flatnonzero((step["busy_s"] > 1e-12) | (step["waited"] > 1e-12) | (step["dropped"] > 0))
-        arrived = np.flatnonzero(step["arrived"] > 0)
+        arrived = np.flatnonzero((step["arrived"] > 0) | (flows["window_bytes"] > 0))
         self._add("link", now_s, used.astype(np.uint32), "link")
         self._append("link.busy_share", step["busy_s"][used] / took_s)
         self._append("link.mean_queue", step["waited"][used] / took_s)
         self._append("link.dropped_packets", step["dropped"][used])
         self._add("flow", now_s, flows["index"][arrived].astype(np.uint32), "flow")
         self._append("flow.goodput_bps", step["arrived"][arrived] * 8 / took_s)
+        self._append("flow.window_bytes", flows["window_bytes"][arrived])
         self._before, self._before_s = now, now_s
         self._take_ways(simulation, now_s)
 
@@ -143,8 +148,8 @@ def link_series(fabric: Fabric, outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
 
 
 def flow_series(outcomes: Sequence[RunOutcome]) -> pl.DataFrame:
-    """What flows received, step by step."""
-    names = ("at_s", "flow", "goodput_bps")
+    """What flows received and how large their windows were, step by step."""
+    names = ("at_s", "flow", "goodput_bps", "window_bytes")
     return _table(outcomes, lambda series: {name: series[f"flow.{name}"] for name in names}, FLOW_SERIES_SCHEMA)
 
 
