@@ -14,6 +14,8 @@ OPTIONAL = ("programs",)
 RATIOS = "of_optimum"
 """A section of ratios, whatever its keys are called."""
 _MARK = "_censored"
+_NO_UNIT = ("of", "groups", "incomplete", "faults", "unrecovered")
+"""Counts and words in sections of times."""
 
 
 def figures_of(row: Mapping[str, Any]) -> dict[str, float | int | bool | str | None]:
@@ -47,7 +49,7 @@ def _column(section: str, name: str) -> str:
         return f"{section}_{name}"
     bare = section.removesuffix("_s")
     # Counts, marks and words have no unit.
-    unit = "" if name.endswith(_MARK) or name in ("of", "groups", "incomplete") else "_s"
+    unit = "" if name.endswith(_MARK) or name in _NO_UNIT else "_s"
     return f"{bare}_{name}{unit}"
 
 

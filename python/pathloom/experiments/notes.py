@@ -71,6 +71,26 @@ def late_faults(result: Result) -> list[str]:
     return notes
 
 
+def recovery_times(result: Result) -> list[str]:
+    """How long goodput took to recover from faults, where the series tell."""
+    notes = []
+    for row in result.summary_of_schemes:
+        recovery = row.get("recovery_s")
+        if not recovery:
+            continue
+        lost = recovery["unrecovered"]
+        never = f"; after {lost} of {counted(recovery['faults'], 'fault')} it was not in time" if lost else ""
+        if recovery["mean"] is None:
+            said = "goodput was not again 90 % of what it had been before the next fault or the end of arrivals"
+        elif recovery["max"] == 0:
+            said = f"goodput did not fall below 90 % of what it had been{never}"
+        else:
+            mean, most = time_text(recovery["mean"]), time_text(recovery["max"])
+            said = f"goodput was again 90 % of what it had been {mean} after a fault, {most} at most{never}"
+        notes.append(f"scheme {row['scheme']}: {said} (steps of {result.settings.series})")
+    return notes
+
+
 def long_periods(result: Result) -> list[str]:
     """Schemes whose period is longer than all of their runs."""
     notes = []
@@ -133,6 +153,7 @@ def changed_files(result: Result) -> list[str]:
 MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     failures,
     late_faults,
+    recovery_times,
     long_periods,
     idle_schemes,
     runs_given_up,

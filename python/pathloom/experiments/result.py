@@ -18,6 +18,8 @@ from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
 from pathloom.experiments.series import flow_series, link_series, way_series
+from pathloom.experiments.recovery import with_recovery
+from pathloom.experiments.series import flow_series, link_series
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.slowdown import with_slowdown
 from pathloom.experiments.subflows import subflow_table
@@ -152,6 +154,7 @@ class Result:
         flows = self.flows.filter(pl.col("scheme") == label)
         summary = with_slowdown(scheme_summary(label, outcomes, flows), flows)
         summary = with_completion(summary, flows, self.settings.traffic)
+        summary = with_recovery(summary, outcomes, self.settings)
         failures = sum(one.trouble[0] for one in outcomes if one.trouble is not None)
         summary = {**summary, "failures": failures, "world": world}
         return with_optimum(summary, flows, self._yardstick) if self.settings.yardstick else summary
