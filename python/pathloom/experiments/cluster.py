@@ -26,6 +26,7 @@ from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.execution import Wrappers, advance, simulation
 from pathloom.experiments.identity import digest, program_digest
 from pathloom.experiments.inputs import named_files, sha256
+from pathloom.experiments.memory import check_room
 from pathloom.experiments.python_schemes import PythonScheme, load_scheme
 from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.store import OutcomeCodec
@@ -233,6 +234,7 @@ def carry_out(parcel: Parcel) -> Answer:
                 run = simulation(settings, parcel.fabric_text, job, Wrappers(), in_python)
             except PathloomError as error:
                 raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
+        check_room(run, job)
         outcome = advance(run, job, settings, parcel.sample_at_s, _Told(parcel.stop), lambda _share: None)
     except PathloomError as error:
         return Answer(bad_input=str(error))

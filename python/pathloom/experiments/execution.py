@@ -19,6 +19,7 @@ from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.identity import digests, identity
+from pathloom.experiments.memory import check_room
 from pathloom.experiments.python_schemes import PythonScheme
 from pathloom.experiments.series import Recorder
 from pathloom.experiments.settings import DRAIN, FINISHED, Job, Settings
@@ -154,10 +155,19 @@ class Execution:
         self.kept = {job for job in self.jobs if self._stored(job) is not None}
         """The runs that the store holds."""
         first = [job for job in self.jobs if job.run == 1 and job not in self.kept]
-        self._prepared = interruptible(lambda: {job: self._simulation(job) for job in first})
+        self._prepared = interruptible(lambda: self._first(first))
         head = self._stored(self.jobs[0]) or self._prepared[self.jobs[0]]
         self.description = head.description
         self.notes = list(head.notes)
+
+    def _first(self, jobs: Sequence[Job]) -> dict[Job, _core.Simulation]:
+        """The first run of each scheme. Raises `PathloomError` when there is no room for them."""
+        prepared: dict[Job, _core.Simulation] = {}
+        for job in jobs:
+            prepared[job] = self._simulation(job)
+            if len(prepared) == 1:
+                check_room(prepared[job], job, others=len(jobs) - 1)
+        return prepared
 
     def missing(self) -> list[Job]:
         """The runs that are still to be carried out, seed by seed."""
@@ -233,6 +243,7 @@ class Execution:
             simulation = self._prepared.pop(job, None) or self._simulation(job)
         except PathloomError as error:
             raise bad_input(f"run {job.run} of {job.scheme} (seed {job.seed}): {error}") from None
+        check_room(simulation, job)
         return advance(simulation, job, self.settings, self.sample_at_s, stop, progress)
 
 

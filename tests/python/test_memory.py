@@ -1,0 +1,80 @@
+"""Runs that do not fit into memory are refused, and what a run takes is known."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import Cli
+from pathloom.experiments import memory
+
+MEASURE = """
+import json, sys
+from pathlib import Path
+from pathloom import _core
+from pathloom.experiments.memory import run_bytes
+
+def resident(field):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+_core.Fabric.from_spec("dumbbell").links()
+before = resident("VmRSS")
+simulation = _core.Simulation(sys.argv[1])
+estimate = run_bytes(simulation.outcome())[1]
+simulation.advance(simulation.end_s)
+outcome = simulation.outcome()
+print(json.dumps({"estimate": estimate, "peak": resident("VmHWM") - before}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("fabric", "traffic", "duration"),
+    [
+        ("fat-tree:k=16", "long-lived:pattern=stride", "1ms"),
+        ("fat-tree:k=24", "long-lived:pattern=stride", "1ms"),
+        ("fat-tree:k=4,rate=10Gbps", "hadoop:load=0.05", "2s"),
+    ],
+)
+def test_the_estimate_is_near_the_peak_of_the_resident_memory(fabric: str, traffic: str, duration: str) -> None:
+    settings = {
+        "fabric": fabric,
+        "fabric_text": None,
+        "traffic": traffic,
+        "scheme": "ecmp",
+        "transport": None,
+        "control": None,
+        "duration": duration,
+        "drain": 0,
+        "seed": 1,
+        "faults": [],
+        "pcap": None,
+        "event_log": None,
+    }
+    command = [sys.executable, "-c", MEASURE, json.dumps(settings)]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert 0.6 * found["peak"] < found["estimate"] < 1.7 * found["peak"], found
+
+
+def test_what_does_not_fit_is_refused_before_it_starts(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 2_000_000)
+    words = ["--fabric", "diamond", "--traffic", "long-lived", "--duration", "10ms", "--out", "out"]
+    outcome = cli("compare", *words, "--schemes", "ecmp,spt")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert "run 1 of ecmp (seed 1) and 1 more: needs about 0.0" in outcome.err
+    assert "0.002 GB are free" in outcome.err
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    assert cli("compare", *words, "--schemes", "ecmp,spt").code == 0
+
+
+def test_the_memory_of_this_machine_is_known() -> None:
+    available = memory.available_bytes()
+    assert available is not None
+    assert 10_000_000 < available < 2**50
