@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ print(json.dumps({"estimate": estimate, "peak": resident("VmHWM") - before}))
     ],
 )
 def test_the_estimate_is_near_the_peak_of_the_resident_memory(fabric: str, traffic: str, duration: str) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "fabric": fabric,
         "fabric_text": None,
         "traffic": traffic,
