@@ -54,6 +54,30 @@ pub(crate) struct LinkQueue {
 const TO_HOST: u32 = 1;
 const LOSSY: u32 = 4;
 
+/// What becomes of the packets of a link at its other end.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind(u32);
+
+impl Kind {
+    /// Whether the other end is a host, or packets may be lost on the way there.
+    #[inline(always)]
+    pub(crate) fn is_special(self) -> bool {
+        self.0 & (TO_HOST | LOSSY) != 0
+    }
+
+    /// Whether packets may be lost on their way.
+    #[inline(always)]
+    pub(crate) fn is_lossy(self) -> bool {
+        self.0 & LOSSY != 0
+    }
+
+    /// Whether the other end is a host.
+    #[inline(always)]
+    pub(crate) fn is_to_host(self) -> bool {
+        self.0 & TO_HOST != 0
+    }
+}
+
 /// Time to send a byte at a rate, in units of 2^-20 ps.
 pub(crate) fn ps_per_byte(rate_bps: u64) -> u64 {
     ((8_000_000_000_000u128 << FRACTION) / u128::from(rate_bps.max(1))) as u64
@@ -232,16 +256,10 @@ impl LinkQueue {
         self.kind & TO_HOST != 0
     }
 
-    /// Whether its other end is a host, or packets may be lost on the way there.
+    /// What becomes of packets at the other end. One word, which stays in a register.
     #[inline(always)]
-    pub(crate) fn is_special(&self) -> bool {
-        self.kind & (TO_HOST | LOSSY) != 0
-    }
-
-    /// Whether packets may be lost on their way.
-    #[inline(always)]
-    pub(crate) fn is_lossy(&self) -> bool {
-        self.kind & LOSSY != 0
+    pub(crate) fn kind(&self) -> Kind {
+        Kind(self.kind)
     }
 
     /// Says whether packets may be lost on their way.

@@ -207,15 +207,16 @@ impl<T: Tap> Network<T> {
     pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
         let queue = item_mut(&mut self.links, link as usize);
         let (mut packet, next) = queue.dequeue();
-        let (special, lossy, to_host) = (queue.is_special(), queue.is_lossy(), queue.to_host());
+        let kind = queue.kind();
         if let Some(at) = next {
             self.schedule(at, link);
         }
-        if special {
-            if lossy && self.is_lost(link, &packet) {
+        // One test for what most packets are not: at a host, or on a link that loses some.
+        if kind.is_special() {
+            if kind.is_lossy() && self.is_lost(link, packet) {
                 return Arrival::Dropped(packet.lane());
             }
-            if to_host {
+            if kind.is_to_host() {
                 return Arrival::Host(packet, Interface::at_end_of(link));
             }
         }

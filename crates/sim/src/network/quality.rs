@@ -44,14 +44,15 @@ impl Losses {
 
 impl<T: Tap> Network<T> {
     /// Whether a packet that has come to the end of a lossy link is lost after all; counts it.
+    #[cold]
     #[inline(never)]
-    pub(super) fn is_lost(&mut self, link: u32, packet: &Packet) -> bool {
+    pub(super) fn is_lost(&mut self, link: u32, packet: Packet) -> bool {
         if !self.losses.draw(link) {
             return false;
         }
         self.links[link as usize].count_lost();
         if packet.slot() == NO_CONNECTION {
-            self.take_frame(packet);
+            self.take_frame(&packet);
         }
         true
     }
