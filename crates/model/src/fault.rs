@@ -563,7 +563,7 @@ mod tests {
             ("10s:reboot", "expected TIME:reboot:WHAT"),
             ("10:down:c3", "`10` is not a time"),
             ("-1s:down:c3", "is not a time"),
-            ("10s:cut:c3", "`cut` is none of down, up, session-down,"),
+            ("10s:cut:c3", "`cut` is none of down, up, degrade, loss, restore, flap, session-down,"),
             ("10s:controller-killed", "did you mean `controller-kill`?"),
             ("10s:controller-kill:c0", "nothing comes after controller-kill; `c0` does"),
             ("10s:controller-restart:empty", "comes `snapshot` or nothing, not `empty`"),
