@@ -20,10 +20,11 @@ app = App(help="Fabrics: list, show, draw, export.", invoke_without_command=True
 SpecArgument = Annotated[
     str,
     typer.Argument(
-        metavar="SPEC", help="fat-tree:k=4, or FILE.graphml, or FILE.json.", autocompletion=completion.fabrics
+        metavar="SPEC",
+        help="fat-tree:k=4, or FILE.graphml, .json, .csv, .topo.",
+        autocompletion=completion.fabrics,
     ),
 ]
-SpecArgument = Annotated[str, typer.Argument(metavar="SPEC", help="fat-tree:k=4, or FILE.graphml, .json, .csv, .topo.")]
 
 
 @app.command("list")

@@ -71,12 +71,10 @@ FaultOption = Annotated[
     typer.Option(
         "--fault",
         metavar="WHAT",
-        help="10s:down:e0_0-a0_1 or 10s:up:c3; in the simulator also 10s:session-down:c3, session-up:c3, reboot:c3, "
-        "controller-kill, controller-restart and controller-restart:snapshot. May be given several times.",
-        rich_help_panel=NETWORK,
         help="10s:down:e0_0-a0_1 or 10s:up:c3+c4; 10s:flap:c3:100ms/400ms/5; in the simulator also "
         "10s:degrade:a0_1-c3:100Mbps, 10s:loss:a0_1-c3:0.01, 20s:restore:a0_1-c3, 10s:session-down:c3, session-up:c3, "
         "reboot:c3, controller-kill, controller-restart and controller-restart:snapshot. May be given several times.",
+        rich_help_panel=NETWORK,
     ),
 ]
 WorldsOption = Annotated[
@@ -129,9 +127,8 @@ SeriesOption = Annotated[
     typer.Option(
         "--series",
         metavar="TIME",
-        help="Note rates and queues of links and goodput of flows over time, in steps: 10ms.",
-        rich_help_panel=OUTPUT,
         help="Note rates and queues of links, goodput and windows of flows over time, in steps: 10ms.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 KeepGoingOption = Annotated[

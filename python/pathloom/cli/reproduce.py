@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -162,13 +161,10 @@ def _results(
 
     quick, seed, world = how
     plans = [measure.plan(figure, quick, seed, world) for figure in wanted]
-    threads = 1 if world == LAB else jobs or default_threads()
+    threads = 1 if world == LAB else runner if isinstance(runner, int) else runner.count
     forecast = Forecast(threads, [(figure, planned) for figure, planned in zip(wanted, plans, strict=True)], memory)
     for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
         with forecast.watched(place), console.progress_bar(figure.id, forecast.runs) as report:
-            result = measure.reproduce(figure, planned, quick, jobs or default_threads(), memory, report)
-    for figure, planned in zip(wanted, plans, strict=True):
-        with console.progress_bar(figure.id, measure.runs_to_do(figure, planned, memory)) as report:
             result = measure.reproduce(figure, planned, quick, runner, memory, report)
         yield result, save(result, folder)
 

@@ -168,9 +168,13 @@ class Cluster:
     def _next(self, todo: Iterator[Work], count: int) -> list[Work]:
         return list(islice(todo, max(count, 0)))
 
+    @property
+    def count(self) -> int:
+        """Runs that its workers carry out at once now."""
+        return int(sum(self._client.nthreads().values()))
+
     def _room(self) -> int:
-        threads = int(sum(self._client.nthreads().values()))
-        return max(PER_WORKER * threads, 1)
+        return max(PER_WORKER * self.count, 1)
 
     def _hand_out(self, work: Work, stop: str, under_way: dict[Any, Work], completed: Any) -> None:
         future = self._client.submit(carry_out, parcel_of(work, stop), pure=False, key=f"pathloom-{uuid.uuid4().hex}")

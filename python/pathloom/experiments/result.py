@@ -17,9 +17,8 @@ from pathloom.experiments.execution import Execution
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
-from pathloom.experiments.series import flow_series, link_series, way_series
 from pathloom.experiments.recovery import with_recovery
-from pathloom.experiments.series import flow_series, link_series
+from pathloom.experiments.series import flow_series, link_series, way_series
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.slowdown import with_slowdown
 from pathloom.experiments.subflows import subflow_table

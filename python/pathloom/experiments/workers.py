@@ -56,6 +56,11 @@ Take = Callable[[Work, "RunOutcome"], None]
 class Runner(Protocol):
     """What carries out runs. Their figures do not depend on it."""
 
+    @property
+    def count(self) -> int:
+        """Runs that it carries out at once."""
+        ...
+
     def run(self, works: Sequence[Work], progress: Progress, take: Take) -> Ended:
         """Carries out runs, begun in this order.
 
