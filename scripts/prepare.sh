@@ -61,11 +61,11 @@ build)
 hostd)
     at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the agent of hosts and the live switch need cargo 1.87 or later"
     # Without it the agent is built all the same, but reads the kernel's socket list and neither paces nor holds.
-    compgen -c | grep -Eqx 'clang(-[0-9]+)?' || (need_packages "clang, for BPF programs of the agent of hosts and the live switch" clang) ||
+    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || (need_packages "clang, for BPF programs of the agent of hosts and the live switch" clang) ||
         say "going on without clang: the agent of hosts neither paces nor holds, and the live switch does not start"
     ;;
 package)
-    compgen -c | grep -Eqx 'clang(-[0-9]+)?' || need_packages "clang, for BPF programs of the agent of hosts" clang
+    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || need_packages "clang, for BPF programs of the agent of hosts" clang
     command -v systemd-analyze >/dev/null || need_packages "systemd-analyze, which judges the units" systemd
     ;;
 web)
