@@ -8,7 +8,7 @@ const clock = (at: number) => new Date(at * 1000).toLocaleString("en", { hour12:
 export class OperateView {
   readonly element: HTMLElement;
   private readonly summary = h("div");
-  private readonly alarms = h("ul", { class: "alarms" });
+  private readonly alarms = h("ul", { class: "alarms", tabindex: 0, "aria-label": "Alarms" });
   private readonly rows = h("tbody");
   private readonly message = h("p", { class: "answer", role: "status" });
   private readonly role = h("p", { class: "hint" });
@@ -100,7 +100,7 @@ export class OperateView {
     try {
       const { name, role } = await this.live.get<{ name: string; role: string }>("v1/token");
       this.mayChange = role === "operate";
-      this.role.textContent = this.mayChange ? `${name}, role operate: it may change things.` : `${name}, role read: dry runs are allowed; nothing can be changed.`;
+      this.role.textContent = this.mayChange ? `${name}, role operate: it may change things.` : `${name}, role read: nothing can be changed. For a dry run, give the token here, not as the browser's password.`;
       const { available } = await this.live.get<{ available: string[] }>("v1/scheme");
       replace(this.known, available.map((value) => h("option", { value })));
     } catch (problem) {

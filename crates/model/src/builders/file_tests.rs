@@ -294,13 +294,13 @@ fn reads_every_topology_at_hand() {
         };
         let found = (fabric.switches().len(), fabric.switch_cables().count());
         assert_eq!(expected.unwrap_or(found), found, "{name}");
-        assert_eq!(fabric.hosts().len(), fabric.switches().len());
+        if path.extension().is_some_and(|kind| kind != "topo") {
+            assert_eq!(fabric.hosts().len(), fabric.switches().len(), "{name}: one at every node");
+        }
         assert_eq!(LinkState::of(&fabric).down().count(), 0);
         let again = super::super::to_graphml(&fabric);
-        assert_eq!(
-            fabric_from_file_text(&name.replace(".json", ".graphml"), &again).unwrap().fabric.links(),
-            fabric.links()
-        );
+        let as_graphml = path.with_extension("graphml").to_string_lossy().into_owned();
+        assert_eq!(fabric_from_file_text(&as_graphml, &again).unwrap().fabric.links(), fabric.links());
     }
 }
 
