@@ -65,9 +65,12 @@ export class Explorer {
 
   /** What is told changes with time. */
   refresh(): void {
+    const active = document.activeElement;
+    const inside = active !== null && active !== this.body && this.body.contains(active);
     // Who reads a list with the keyboard keeps the place.
-    if (this.body.contains(document.activeElement) && document.activeElement !== this.body) return;
-    void this.render(false);
+    if (inside && active.closest("ul, ol")) return;
+    const key = inside ? active.getAttribute("data-key") : null;
+    void this.render(false).then(() => key && this.body.querySelector<HTMLElement>(`[data-key="${key}"]`)?.focus());
   }
 
   async show(shown: Shown, focus = true): Promise<void> {

@@ -46,7 +46,7 @@ export class LiveDetails implements Details {
     };
     return [
       facts([["Port", id], ["Flows with rules", count(this.live.flowsOn[link])], ["Dropped", `${count(this.live.dropped[link])} packets`]]),
-      ...(between ? [h("p", {}, h("button", { type: "button", onclick: () => void this.drain(`v1/links/${encodeURIComponent(id)}`, !out, `the cable ${from!.name} – ${to!.name}`) },
+      ...(between ? [h("p", {}, h("button", { type: "button", "data-key": "service", onclick: () => void this.drain(`v1/links/${encodeURIComponent(id)}`, !out, `the cable ${from!.name} – ${to!.name}`) },
         out ? "Take it back into service" : "Take it out of service"))] : []),
       h("h3", {}, "Flows on it"),
       await this.flowList(crosses, "No flow has rules for it. Flows on the default routes may cross it all the same."),
