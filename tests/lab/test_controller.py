@@ -13,7 +13,7 @@ import pytest
 
 from live import K4, alive, permutation, spoil
 from machine import timing
-from pathloom.lab import controller, system
+from pathloom.lab import controller, management, system
 from pathloom.native import program
 from support import PATHLOOM, compared
 
@@ -53,7 +53,9 @@ def test_a_cable_fails_under_traffic_and_the_log_of_it_replays(tmp_path: Path, s
     assert len({(one["switch"], one["port"]) for one in changes if not one["up"]}) == 2
     assert all(ended.values())
     config = tmp_path / "controller.toml"
-    config.write_text(f'[fabric]\nspec = "{FABRIC}"\n[scheme]\nspec = "{scheme}"\nseed = 1\n', encoding="ascii")
+    # With [paths], the controller of the lab reads the counters of ports as well.
+    paths = f'[paths]\naddress = "{management.place()}"\n'
+    config.write_text(f'[fabric]\nspec = "{FABRIC}"\n[scheme]\nspec = "{scheme}"\nseed = 1\n{paths}', encoding="ascii")
     replayed = subprocess.run([program(), "replay", config, log], capture_output=True, text=True, check=False)
     assert replayed.returncode == 0, replayed.stderr
     assert "the controller wants the same again" in replayed.stdout

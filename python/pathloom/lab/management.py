@@ -17,7 +17,8 @@ ADDRESS = "169.254.255.254"
 PORT = 8080
 VARIABLE = "PATHLOOM_PATHS"
 """Environment variable by which programs on hosts find it."""
-_INTERFACE = "control"
+INTERFACE = "control"
+"""The interface of a host to the controller, beside the fabric."""
 _MARK = "paths"
 """File of the run directory that says that this network is there."""
 
@@ -49,7 +50,7 @@ def _controller_lines(blueprint: Blueprint) -> Iterator[str]:
     yield f"address add {ADDRESS}/32 dev lo"
     for host in blueprint.hosts:
         own, theirs = f"m{host.node}", _mac(host, 1)
-        peer = f"peer name {_INTERFACE} address {theirs} netns {host.namespace}"
+        peer = f"peer name {INTERFACE} address {theirs} netns {host.namespace}"
         yield f"link add {own} address {_mac(host, 0)} type veth {peer}"
         yield f"link set {own} up"
         for port in host.ports:
@@ -58,9 +59,9 @@ def _controller_lines(blueprint: Blueprint) -> Iterator[str]:
 
 
 def _host_lines(host: Host) -> Iterator[str]:
-    yield f"link set {_INTERFACE} up"
-    yield f"neighbour add {ADDRESS} lladdr {_mac(host, 0)} dev {_INTERFACE} nud permanent"
-    yield f"route add {ADDRESS}/32 dev {_INTERFACE} src {host.ports[0].address}"
+    yield f"link set {INTERFACE} up"
+    yield f"neighbour add {ADDRESS} lladdr {_mac(host, 0)} dev {INTERFACE} nud permanent"
+    yield f"route add {ADDRESS}/32 dev {INTERFACE} src {host.ports[0].address}"
 
 
 def _mac(host: Host, end: int) -> str:
