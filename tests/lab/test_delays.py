@@ -133,7 +133,8 @@ def test_a_lab_keeps_delays_and_rates_and_its_forwarder_goes_with_it(name: str) 
     forwarders = [one for one in system.processes_of(lab.directory, lab.prefix) if delays.PROGRAM in command_of(one)]
     assert len(forwarders) == 1
     lab.down()
-    assert system.is_over(forwarders[0])
+    # Its sockets are taken apart after it has left the namespaces.
+    until(lambda: system.is_over(forwarders[0]), "the forwarder has ended")
 
 
 def command_of(process: int) -> str:

@@ -4,6 +4,7 @@ use crate::addresses::{self, AddressesAt, At};
 use crate::api::{Api, Paths, ReadyApi, ReadyPaths};
 use crate::current::Current;
 use crate::hosts::{HostsConfig, Tokens};
+use crate::measured;
 use crate::reading::Foreign;
 use crate::registry::registry;
 use crate::tls::Tls;
@@ -335,6 +336,13 @@ pub struct Ready {
 }
 
 impl Ready {
+    /// What the controller does in this epoch: the settings of `[control]`, and what other tables ask of it.
+    pub(crate) fn control(&self, epoch: u16) -> ControlConfig {
+        let mut control = ControlConfig { epoch, ..self.config.control.clone() };
+        control.link_loads_every = control.link_loads_every.or(self.paths.as_ref().map(|_| measured::PERIOD));
+        control
+    }
+
     /// Warnings about valid but risky settings.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -32,7 +32,7 @@ pub fn replay(ready: &Ready, text: &str) -> Result<usize, String> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let FirstLine { start } = serde_json::from_str(first)
         .map_err(|problem| format!("line 1 does not tell how the controller was started: {problem}"))?;
-    let config = Config { epoch: start.epoch, ..ready.config.control.clone() };
+    let config = ready.control(start.epoch);
     let scheme = ready.scheme.require_central(ready.config.scheme.seed)?;
     let records = read_log(rest).map_err(|problem| format!("after line 1, {problem}"))?;
     let mut controller = Controller::new(config, ready.fabric.clone(), scheme);

@@ -9,7 +9,6 @@ use crate::encrypted::{accept_tls, Encryption};
 use crate::hosts;
 use crate::hub::{Brain, Hub};
 use crate::load::Load;
-use crate::measured::PERIOD;
 use crate::persist::Persist;
 use crate::record::Recorder;
 use crate::reload::{reload, InUse};
@@ -66,8 +65,7 @@ const STOP: Duration = Duration::from_millis(500);
 /// Makes the hub of a fabric, from the stored snapshot if there is one. If the snapshot cannot be used, also returns
 /// the links and switches that it had out of service, which the caller passes to the controller.
 pub(crate) fn hub(ready: &Ready, persist: &Persist) -> io::Result<(Hub, Vec<Target>)> {
-    let mut config = ControlConfig { epoch: persist.next_epoch()?, ..ready.config.control.clone() };
-    config.link_loads_every = config.link_loads_every.or(ready.paths.as_ref().map(|_| PERIOD));
+    let config = ready.control(persist.next_epoch()?);
     let seed = ready.config.scheme.seed;
     let kept = persist.load()?;
     let clock = clock_after(kept.as_ref());
