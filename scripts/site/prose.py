@@ -25,7 +25,7 @@ GLOSSARY = ROOT / "docs/glossary.md"
 FENCE = re.compile(r"^\s*(```|~~~)")
 ITEM = re.compile(r"^\s*([-*+]|\d+\.)\s+")
 END = re.compile(r"(?<=[.!?:])[\"')*_]*\s+(?=[\"'(*_`]*[A-Z0-9`])")
-ABBREVIATION = re.compile(r"\b[A-Z][A-Z0-9]+s?\b")
+ABBREVIATION = re.compile(r"(?<!§)\b[A-Z][A-Z0-9]+s?\b")
 
 
 @dataclass(frozen=True)

@@ -327,8 +327,8 @@ def _cut_notes(result: Reproduced) -> list[str]:
     if not cut:
         return []
     return [
-        f"flows of these runs were not finished when they ended: {', '.join(cut)}; they count with the time they had, "
-        "so that ≥ and ≤ before measured figures mark bounds, and comparisons with these runs are not exact"
+        f"flows of these runs were not finished when they ended: {', '.join(cut)}. They count with the time they had. "
+        "So ≥ and ≤ before measured figures mark bounds, and comparisons with these runs are not exact"
     ]
 
 
