@@ -117,7 +117,8 @@ def _section(record: dict[str, Any]) -> str:
         )
     if record["points"]:
         parts.append(_table(record["points"]["headings"], record["points"]["rows"]))
-    setup = "; ".join(f"{word} `{text}`" if "=" in text or "," in text else f"{word} {text}" for word, text in record["setup"])
+    code = [(word, f"`{text}`" if "=" in text or "," in text else text) for word, text in record["setup"]]
+    setup = "; ".join(f"{word} {text}" for word, text in code)
     parts.append(f"Set-up: {setup}.")
     if record["notes"]:
         parts.append("\n".join(f"- {_sentence(note)}" for note in record["notes"]))
