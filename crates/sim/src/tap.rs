@@ -68,8 +68,8 @@ impl Tap for NoTap {
 pub struct LargeFabric;
 
 impl LargeFabric {
-    /// Links from which on what packet-hops touch no longer fits the caches of a core.
-    pub const LINKS: usize = 2_000;
+    /// Links from which on packet-hops wait for memory most of the time: k=24 and up.
+    pub const LINKS: usize = 20_000;
 }
 
 impl Tap for LargeFabric {
