@@ -77,6 +77,18 @@ def test_plain_hosts_reach_each_other(lab: Callable[..., Outcome], name: str) ->
         assert rate_bps > 0.95 * 50e6 * 1448 / 1514
 
 
+def test_a_long_cable_is_joined_and_keeps_its_delay(lab: Callable[..., Outcome], name: str) -> None:
+    up = lab("up", "parallel-paths:rates=10Mbps,delays=20ms,buffer=100,host_rate=100Mbps", "--switches", "tcp-path")
+    assert (up.code, up.err) == (0, ""), up.err
+    first, second = Lab(name).blueprint().hosts
+    assert unanswered(first, [second]) == []
+    began = time.perf_counter()
+    assert unanswered(first, [second]) == []
+    rtt_ms = 1e3 * (time.perf_counter() - began)
+    figures("echo over 20 ms one way, and the start of its sender, ms", rtt=rtt_ms)
+    assert rtt_ms >= 40
+
+
 def test_setting_a_connection_up_takes_a_millisecond_at_most(name: str) -> None:
     with programs(name) as one, echo(one, one.hosts[15]):
         within = [

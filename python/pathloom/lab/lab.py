@@ -106,7 +106,7 @@ class Lab:
         Raises `PathloomError`, `ToolError`.
         """
         system.check_machine()
-        try:
+        with self._undone_on_failure():
             with uninterrupted():
                 self._claim()
                 blueprint = Blueprint.of(self.name, fabric)
@@ -137,17 +137,10 @@ class Lab:
                     done.result()
             shapes = links.switch_shape_lines(blueprint.switch_ports, stack.spared_bytes)
             system.batch("tc", blueprint.namespace, shapes, self._kept())
+            self._join_long_cables(blueprint)
             self.start_programs(blueprint, fabric, scheme)
-            notes = links.departures(blueprint)
-            self._write_state({**state, "state": UP, "notes": notes})
-            for note in notes:
-                say(note)
+            self._finish(state, links.departures(blueprint), say)
             return blueprint
-        except BaseException:
-            if self._lock is not None:
-                with uninterrupted():
-                    self._destroy()
-            raise
 
     def start_programs(self, blueprint: Blueprint, fabric: Fabric, scheme: str) -> None:
         """Starts the switches with a protocol, and waits until they forward. Raises `PathloomError`, `ToolError`."""
@@ -190,7 +183,7 @@ class Lab:
         """
         system.check_machine()
         daemons = daemon_count(target, daemons)
-        try:
+        with self._undone_on_failure():
             with uninterrupted():
                 self._claim()
                 # Here numpy is loaded from within the core, which an interrupt would upset.
@@ -222,16 +215,8 @@ class Lab:
                 if subflows is not None:
                     self.start_hostd(subflows=subflows)
             self.set_subflows(stack, subflows is not None)
-            notes = departures(blueprint)
-            self._write_state({**state, "state": UP, "notes": notes})
-            for note in notes:
-                say(note)
+            self._finish(state, departures(blueprint), say)
             return blueprint
-        except BaseException:
-            if self._lock is not None:
-                with uninterrupted():
-                    self._destroy()
-            raise
 
     def _build(self, blueprint: Blueprint, stack: HostStack, target: str | None, arp: str) -> None:
         keep = self._kept()
@@ -252,9 +237,7 @@ class Lab:
             built.result()
         for daemon in switches.daemons:
             system.batch("tc", daemon.namespace, links.switch_shape_lines(daemon.ports, stack.spared_bytes), keep)
-        system.inside(blueprint.namespace, lambda: links.turn_offloads_off(delays.interfaces(blueprint)))
-        system.batch("ip", blueprint.namespace, [f"link set {one} up" for one in delays.interfaces(blueprint)], keep)
-        delays.start(blueprint, self.directory)
+        self._join_long_cables(blueprint)
         switches.widen_buffers()
         switches.keep_to([own for own, _ in shares])
 
@@ -263,6 +246,30 @@ class Lab:
         for namespace in blueprint.switch_namespaces:
             system.inside(namespace, lambda: system.write_sysctls(hosts.QUIET))
         (self.directory / "hosts").write_text(hosts.hosts_file(blueprint), encoding="utf-8")
+
+    def _join_long_cables(self, blueprint: Blueprint) -> None:
+        """Starts what keeps the delays of long cables. Without it, such a cable is in two parts."""
+        far_ends = delays.interfaces(blueprint)
+        system.inside(blueprint.namespace, lambda: links.turn_offloads_off(far_ends))
+        system.batch("ip", blueprint.namespace, [f"link set {one} up" for one in far_ends], self._kept())
+        delays.start(blueprint, self.directory)
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        """Takes away what was built when the rest fails or is interrupted."""
+        try:
+            yield
+        except BaseException:
+            if self._lock is not None:
+                with uninterrupted():
+                    self._destroy()
+            raise
+
+    def _finish(self, state: dict[str, Any], notes: list[str], say: Callable[[str], None]) -> None:
+        """Writes down that the lab is up, and says in what it differs from its fabric."""
+        self._write_state({**state, "state": UP, "notes": notes})
+        for note in notes:
+            say(note)
 
     def _open_ports(self, daemon: Daemon, receiving: set[int]) -> None:
         """Makes the interfaces of a daemon's switches fit to be its ports."""
