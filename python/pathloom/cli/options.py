@@ -201,6 +201,10 @@ PlotsOption = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+PathsAddressOption = Annotated[
+    str | None,
+    typer.Option("--controller", metavar="ADDRESS:PORT", help="[paths] address of it; default $PATHLOOM_PATHS."),
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(

@@ -12,7 +12,7 @@ import typer
 from pathloom import _core
 from pathloom.cli import console
 from pathloom.cli.help import App
-from pathloom.cli.options import JsonOption, show_help_if_alone
+from pathloom.cli.options import JsonOption, PathsAddressOption, show_help_if_alone
 from pathloom.errors import ToolError, bad_input
 from pathloom.words import rate_text, time_text
 
@@ -92,10 +92,7 @@ def advise(
         int | None,
         typer.Option("--assignment", metavar="ID", help="Paths that a controller assigned and measures."),
     ] = None,
-    controller: Annotated[
-        str | None,
-        typer.Option("--controller", metavar="ADDRESS:PORT", help="[paths] address of it; default $PATHLOOM_PATHS."),
-    ] = None,
+    controller: PathsAddressOption = None,
     policy: Annotated[
         str, typer.Option("--policy", help="optimal, round-robin, single, or max-flow (over shared links).")
     ] = "optimal",

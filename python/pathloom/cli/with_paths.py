@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pathloom.cli.options import PathsAddressOption
 from pathloom.errors import bad_input
 
 CONTROLLER = "PATHLOOM_PATHS"
@@ -22,10 +23,7 @@ Ratio = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
 def with_paths(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="Command to run.")],
     paths: Annotated[int, typer.Option("--paths", metavar="N", min=1, max=MOST_PATHS, help="Number of paths.")],
-    controller: Annotated[
-        str | None,
-        typer.Option("--controller", metavar="ADDRESS:PORT", help="[paths] address of it; default $PATHLOOM_PATHS."),
-    ] = None,
+    controller: PathsAddressOption = None,
     policy: Annotated[
         str, typer.Option("--policy", help="round-robin, single, optimal (with --a) or max-flow (with --path).")
     ] = "round-robin",
