@@ -4,39 +4,109 @@ from __future__ import annotations
 
 import json
 import socket
+import statistics
+import threading
+import time
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
-from hosted import FABRIC
-from pathloom.lab import controller, hostd
+from api import ask, with_api
+from live import K4, alive
+from machine import timing
+from pathloom.lab import controller
 from pathloom.lab.lab import Lab
-from support import call
+from support import figures
 
 
-def test_an_agent_that_lies_is_limited_and_named(name: str) -> None:
-    call("up", FABRIC, "--name", name, "--controller", "pathloom", "--scheme", "ofpt")
-    lab = Lab(name)
-    path = lab.directory / controller.HOSTS_SOCKET
-    mine, other = (host.ports[0].address for host in lab.blueprint().hosts[:2])
-    with socket.socket(socket.AF_UNIX) as liar:
-        liar.connect(str(path))
-        liar.settimeout(10)
+class Agent:
+    """An agent of one host, at the socket of this machine."""
 
-        def say(what: dict[str, Any]) -> None:
-            liar.sendall(json.dumps(what).encode() + b"\n")
+    def __init__(self, directory: Path, address: str) -> None:
+        self.address = address
+        self.line = socket.socket(socket.AF_UNIX)
+        self.line.settimeout(10)
+        self.line.connect(str(directory / controller.HOSTS_SOCKET))
+        self.answers = self.line.makefile("r", encoding="utf-8")
+        self.say({"hello": {"version": 1, "hosts": [address]}})
 
-        say({"hello": {"version": 1, "hosts": [mine]}})
-        flow = {"src": mine, "dst": other, "proto": 6, "src_port": 1, "dst_port": 2}
-        for port in range(3000):
-            say({"announce": {"flow": {**flow, "src_port": port, "dst_port": port % 7}, "size_bytes": 1 << 60}})
-        for _ in range(20):
-            say({"announce": {"flow": {**flow, "src": other}, "size_bytes": 1}})
-        said = b""
-        with suppress(OSError):
-            while got := liar.recv(1 << 16):
-                said += got
-    assert b"no host that this agent speaks for" in said
-    log = (lab.directory / "controller.log").read_text(encoding="utf-8")
-    assert "no host that this agent speaks for" in log
-    # The agent of all other hosts is still served.
-    assert controller.running(lab.directory) is not None and hostd.running(lab.directory) is not None
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.line.close()
+
+    def say(self, what: dict[str, Any]) -> None:
+        self.line.sendall(json.dumps(what).encode() + b"\n")
+
+    def await_answer(self, kind: str) -> dict[str, Any]:
+        """The next answer of a kind."""
+        for line in self.answers:
+            answer = json.loads(line)
+            assert "refused" not in answer, answer
+            if kind in answer:
+                return dict(answer[kind])
+        raise AssertionError("the controller has closed the connection")
+
+    def paths_s(self, other: str, number: int) -> float:
+        """How long the controller takes to find paths to another host, and to release them."""
+        began = time.perf_counter()
+        self.say({"paths": {"request": number, "src": self.address, "dst": other, "count": 4}})
+        offer = self.await_answer("offer")
+        assert len(offer["paths"]) == 4
+        self.say({"release_paths": {"request": number, "assignment": offer["assignment"], "src": self.address}})
+        self.await_answer("paths_released")
+        return time.perf_counter() - began
+
+
+def lie(directory: Path, mine: str, other: str, over: threading.Event) -> None:
+    """Announces flows of a size that no transfer has, without end and as fast as they are read."""
+    flow = {"src": mine, "dst": other, "proto": 6}
+    with Agent(directory, mine) as liar, suppress(OSError):
+        liar.line.settimeout(0.2)
+        number = 0
+        while not over.is_set():
+            ports = {"src_port": 1 + number % 65535, "dst_port": 1 + number // 65535}
+            number += 1
+            with suppress(TimeoutError):
+                liar.say({"announce": {"flow": {**flow, **ports}, "size_bytes": 1 << 60}})
+
+
+def test_an_agent_that_lies_is_limited_and_named_and_others_do_not_notice(name: str, tmp_path: Path) -> None:
+    with alive(name, K4, "ofpt", more=with_api(tmp_path)) as live:
+        lab = Lab(name)
+        mine, other, third = (live.blueprint.hosts[number].ports[0].address for number in (0, 7, 15))
+        assert ask(live, "/v1/state")["agents"]["offenders"] == []
+        with Agent(lab.directory, other) as honest:
+            quiet_s = [honest.paths_s(third, number) for number in range(100)]
+            over = threading.Event()
+            lying = threading.Thread(target=lie, args=(lab.directory, mine, other, over))
+            lying.start()
+            try:
+                time.sleep(2)
+                flooded_s = [honest.paths_s(third, number) for number in range(100, 200)]
+            finally:
+                over.set()
+                lying.join()
+        (offender,) = ask(live, "/v1/state")["agents"]["offenders"]
+        assert offender["agent"].startswith("process ") and offender["times"] > 100, offender
+        assert abs(time.time() - offender["last_s"]) < 60
+        assert "pathloom_agent_offences_total{agent=" in ask(live, "/metrics")
+        assert "an agent is limited" in live.log()
+        # One that speaks for another's flows is sent away.
+        with Agent(lab.directory, mine) as liar:
+            flow = {"src": other, "dst": mine, "proto": 6, "src_port": 1, "dst_port": 2}
+            with suppress(OSError):
+                for _ in range(20):
+                    liar.say({"announce": {"flow": flow, "size_bytes": 1}})
+            said = ""
+            with suppress(OSError):
+                said = liar.answers.read()
+        assert "no host that this agent speaks for" in said
+        assert "no host that this agent speaks for" in live.log()
+        assert controller.running(lab.directory) is not None
+        before_ms, after_ms = (1e3 * statistics.median(times_s) for times_s in (quiet_s, flooded_s))
+        figures("paths found and released, without and with an agent that floods, ms", before=before_ms, after=after_ms)
+        figures("the slowest of 100, ms", before=1e3 * max(quiet_s), after=1e3 * max(flooded_s))
+        with timing():
+            assert after_ms < before_ms + 5

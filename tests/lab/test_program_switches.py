@@ -89,8 +89,8 @@ def test_a_long_cable_is_joined_and_keeps_its_delay(lab: Callable[..., Outcome],
     assert rtt_ms >= 40
 
 
-# One millisecond is the promise. Twenty switches share two processors here, so the time goes with the machine's speed: of
-# two machines that did nothing else, one took 0.87 ms and one 1.07. A slower machine must not hide what gets slower.
+# One millisecond is the promise. Twenty switches share two processors here, so the time goes with the machine's speed:
+# of two machines that did nothing else, one took 0.87 ms and one 1.07. The quick test finds what gets slower on both.
 @pytest.mark.parametrize("most_s", [1.5e-3, pytest.param(1e-3, marks=pytest.mark.long)])
 def test_setting_a_connection_up_takes_a_millisecond(name: str, most_s: float) -> None:
     with programs(name) as one, echo(one, one.hosts[15]):

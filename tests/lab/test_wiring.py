@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-import urllib.request
 from pathlib import Path
-from typing import Any
 
+from api import PERIOD_S, ask, with_api
 from live import K4, QUIET, Live, alive, permutation, until
 from machine import timing
 from pathloom.lab import system
 from pathloom.lab.links import switch_shape_lines
 from support import figures
 
-TOKEN = "0123456789abcdef0123456789abcdef"
 K8 = "fat-tree:k=8,rate=10Mbps"
-PERIOD_S = 1
-
-
-def with_api(folder: Path) -> str:
-    """An API, and port counters read every second."""
-    tokens = folder / "tokens"
-    tokens.write_text(f"read test {TOKEN}\n", encoding="ascii")
-    tokens.chmod(0o600)
-    return f'[api]\naddress = "127.0.0.1:6680"\ntokens = "{tokens}"\nport_period = "{PERIOD_S}s"'
-
-
-def ask(live: Live, path: str) -> Any:
-    """What the API answers."""
-
-    def act() -> Any:
-        url = f"http://127.0.0.1:6680{path}"
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            text = answer.read().decode()
-            return json.loads(text) if path.startswith("/v1") else text
-
-    return system.inside(live.blueprint.namespace, act)
 
 
 def forwarding_s(live: Live) -> float:

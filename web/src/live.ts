@@ -15,6 +15,7 @@ export interface State {
   cables: { up: number; down: number; drained: number };
   cabling: { adopted: string[]; refused: string[] };
   flows: { known: number; long: number; default_routes: number; own_path: number; changing_path: number; held: number };
+  agents: { hosts: number; offenders: { agent: string; times: number; last_s: number }[] };
   busy_share: number;
   staging: boolean;
 }
@@ -82,6 +83,8 @@ interface Changes {
 
 /** Seconds that are kept for the slider. */
 const KEPT = 600;
+/** How long an agent that was limited or refused stays an alarm. */
+const OFFENDER_SHOWN_S = 600;
 const TOKEN = "pathloom token";
 const MOST_FLOW_PAGES = 20;
 
@@ -215,6 +218,10 @@ export class Live {
         warning(`The cable ${ends[0]!.name} – ${ends[1]!.name} is down.`);
       }
     });
+    const now_s = Date.now() / 1000;
+    for (const { agent, times, last_s } of state.agents.offenders) {
+      if (now_s - last_s < OFFENDER_SHOWN_S) warning(`The host agent ${agent} was limited or refused ${times} times.`);
+    }
     state.cabling.refused.forEach((text) => warning(`Cabling: ${text}`));
     for (const one of this.switches) if (one.foreign_rules > 0) warning(`${one.name} has ${one.foreign_rules} rules of somebody else.`);
     if (state.busy_share > 0.8) warning(`The controller is busy ${Math.round(state.busy_share * 100)} % of the time.`);

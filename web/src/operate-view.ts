@@ -76,6 +76,7 @@ export class OperateView {
       ["Sessions", `${state.sessions} of ${state.switches} switches`],
       ["Cables", `${state.cables.up} up, ${state.cables.down} down, ${state.cables.drained} out of service`],
       ["Flows", `${count(state.flows.known)} known, ${count(state.flows.own_path)} on own paths, ${count(state.flows.held)} waiting`],
+      ["Host agents", `for ${state.agents.hosts} of ${state.hosts} hosts`],
       ["Busy", `${(state.busy_share * 100).toFixed(1)} %${state.staging ? ", changing default routes" : ""}`],
       ["Version", state.version],
     ])];

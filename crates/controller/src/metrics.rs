@@ -97,7 +97,7 @@ impl Hub {
             uptime_s: now.saturating_sub(self.gauges.started).0 as f64 / 1e9,
             resident_bytes: crate::load::resident_bytes(std::process::id()).unwrap_or(0),
             agents_refused: self.hosts.refused(),
-            agent_offences: self.hosts.offences().map(|(agent, times)| (agent.to_owned(), times)).collect(),
+            agent_offences: self.hosts.offences().map(|(agent, offences)| (agent.to_owned(), offences.times)).collect(),
             cabling: [
                 ("adopted", self.scout.iter().flat_map(Scout::adopted).count() as u64),
                 ("refused", self.cabling_differences().count() as u64),

@@ -2,9 +2,10 @@
 //! lists come page by page.
 
 use super::rows::{
-    link_name, seconds, CableCounts, Cabling, FlowCounts, FlowRow, LinkRow, LogPosition, Page, ReasonRow, StateRow,
-    SwitchRow,
+    link_name, seconds, AgentCounts, CableCounts, Cabling, FlowCounts, FlowRow, LinkRow, LogPosition, OffenderRow,
+    Page, ReasonRow, StateRow, SwitchRow,
 };
+use crate::hosts::Offences;
 use crate::hub::Hub;
 use crate::scout::Scout;
 use pathloom_control::{Controller, DrainError, Input, Reason, SchemeChange, Target};
@@ -70,6 +71,13 @@ impl Hub {
             adopted: words(&mut self.scout.iter().flat_map(Scout::adopted)),
             refused: words(&mut self.cabling_differences()),
         };
+        let offender = |(agent, Offences { times, last }): (&str, Offences)| OffenderRow {
+            agent: agent.to_owned(),
+            times,
+            last_s: seconds(last),
+        };
+        let agents =
+            AgentCounts { hosts: self.hosts.represented(), offenders: self.hosts.offences().map(offender).collect() };
         let (controller, fabric) = self.parts()?;
         let (view, counts) = (controller.view(), controller.counts());
         let mut cables = CableCounts { up: 0, down: 0, drained: 0 };
@@ -102,6 +110,7 @@ impl Hub {
             cables,
             cabling,
             flows,
+            agents,
             busy_share: view.busy_share,
             staging: controller.is_staging(),
             log: LogPosition { inputs: counts.messages_in, outputs: counts.messages_out },

@@ -40,6 +40,8 @@ pub(crate) struct StateRow {
     /// Differences between the cabling found and the configured one.
     pub cabling: Cabling,
     pub flows: FlowCounts,
+    /// Agents of hosts.
+    pub agents: AgentCounts,
     /// Share of a core that the controller uses.
     pub busy_share: f64,
     /// Whether default routes are still being changed because of a link or switch that left service or came back.
@@ -72,6 +74,24 @@ pub(crate) struct FlowCounts {
     pub own_path: usize,
     pub changing_path: usize,
     pub held: usize,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AgentCounts {
+    /// Hosts that an agent speaks for.
+    pub hosts: usize,
+    /// Agents that were limited, refused or sent away since the controller started, by name. From some number on, new ones are
+    /// counted together as `others`.
+    pub offenders: Vec<OffenderRow>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OffenderRow {
+    /// Address that the agent connects from, or `process N` of this machine.
+    pub agent: String,
+    pub times: u64,
+    /// The last time, in seconds since 1970.
+    pub last_s: f64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]

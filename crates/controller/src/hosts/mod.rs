@@ -6,6 +6,7 @@
 
 mod announced;
 mod door;
+mod offenders;
 mod tokens;
 mod words;
 
@@ -13,7 +14,10 @@ pub(crate) use door::{accept_tcp, accept_unix};
 pub(crate) use tokens::Tokens;
 pub use words::{Said, Told, Wants, VERSION};
 
+pub(crate) use self::offenders::Offences;
+
 use self::announced::Announced;
+use self::offenders::Offenders;
 use crate::assigning::owner_of;
 use crate::newcomers::Newcomers;
 use crate::quiet::{subject, Quiet};
@@ -36,8 +40,6 @@ const PATIENCE: u32 = 16;
 const BACKLOG_BYTES: usize = 4 << 20;
 /// How long an agent has for its first line.
 const FIRST_LINE: Nanos = Nanos::from_secs(10);
-/// Maximum number of agents that are counted by name; further ones are counted together.
-const MOST_NAMED: usize = 1024;
 /// Maximum number of unanswered requests for paths.
 const MOST_REQUESTS: usize = 1024;
 
@@ -110,8 +112,8 @@ pub(crate) struct Hosts {
     flows_per_host: usize,
     /// Until when the lines of an address are paid for: who connects again has no new allowance.
     paid: BTreeMap<Ipv4Addr, Nanos>,
-    /// How often agents did what they must not, by agent.
-    offences: BTreeMap<String, u64>,
+    /// Agents that did what they must not.
+    offenders: Offenders,
     agents: BTreeMap<AgentId, Agent>,
     /// Agents that have not yet said which hosts they represent.
     newcomers: Newcomers<AgentId>,
@@ -138,7 +140,7 @@ impl Hosts {
             most: HostsConfig::default().agents,
             flows_per_host: HostsConfig::default().flows_per_host,
             paid: BTreeMap::new(),
-            offences: BTreeMap::new(),
+            offenders: Offenders::default(),
             agents: BTreeMap::new(),
             newcomers: Newcomers::new(HostsConfig::default().agents),
             by_host: BTreeMap::new(),
@@ -157,21 +159,19 @@ impl Hosts {
         self.refused
     }
 
-    /// How often agents did what they must not, by agent.
-    pub(crate) fn offences(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.offences.iter().map(|(agent, &times)| (agent.as_str(), times))
+    /// What agents did that they must not, by agent.
+    pub(crate) fn offences(&self) -> impl Iterator<Item = (&str, Offences)> {
+        self.offenders.iter()
     }
 
-    /// Counts what an agent must not do.
-    fn count_offence(&mut self, peer: &str) {
-        let agent = name_of(peer);
-        let known = self.offences.contains_key(&agent) || self.offences.len() < MOST_NAMED;
-        *self.offences.entry(if known { agent } else { "others".to_owned() }).or_default() += 1;
+    /// Number of hosts that an agent speaks for.
+    pub(crate) fn represented(&self) -> usize {
+        self.by_host.len()
     }
 
     /// Names an agent that is limited in the log, unless there are too many equal lines.
     fn limited(&mut self, peer: &str, why: &str) {
-        self.count_offence(peer);
+        self.offenders.count(self.now, peer);
         if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "an agent is limited");
         }
@@ -200,7 +200,7 @@ impl Hosts {
     /// Counts an agent that is disconnected, and logs it unless there are too many equal lines.
     fn sent_away(&mut self, peer: &str, why: &str) {
         self.refused += 1;
-        self.count_offence(peer);
+        self.offenders.count(self.now, peer);
         if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
             tracing::warn!(peer, why, times, "an agent is sent away");
         }
@@ -436,7 +436,7 @@ impl Hosts {
             return None;
         }
         let peer = agent.peer.clone();
-        self.count_offence(&peer);
+        self.offenders.count(self.now, &peer);
         if let Some(times) = self.quiet.admit(self.now, &subject(&peer, why)) {
             tracing::warn!(peer, why, times, "an agent said something of no use");
         }
@@ -574,11 +574,6 @@ impl Agent {
         self.wake.notify_one();
         self.away.notify_one();
     }
-}
-
-/// An agent as it is counted: by address, without the port.
-fn name_of(peer: &str) -> String {
-    peer.parse::<SocketAddr>().map_or_else(|_| peer.to_owned(), |peer| peer.ip().to_string())
 }
 
 /// Names of the switches of a path, from ToR to ToR; none where both hosts are at one ToR.
