@@ -23,6 +23,7 @@ from support import PATHLOOM
 FABRIC = "dumbbell:hosts=2,rate=20Mbps,buffer=100"
 PACED_BPS = 4_000_000
 PACES_KEPT_S = 15.0
+"""No pace lasts longer once the controller is lost."""
 LEASE_MS = 1500
 PROBE_S = 0.5
 """TCP tries again so soon where its own host has dropped a packet (TCP_RESOURCE_PROBE_INTERVAL of Linux)."""

@@ -70,7 +70,7 @@ class Watch:
         paced_s = time.monotonic() - lost_at
         self.paced_s = max(self.paced_s, paced_s)
         with timing():
-            assert paced_s < PACES_KEPT_S + SLACK_S, "it is paced for too long"
+            assert paced_s < PACES_KEPT_S, "it is paced for too long"
 
     def tell(self, what: str) -> None:
         """Tells the worst times."""
