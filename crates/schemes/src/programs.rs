@@ -37,7 +37,7 @@ pub(crate) const HOST_KEYS: [KeyInfo; 8] = [HELLO, LOCK, HOST_AGE, RECOVERY, FLO
 /// Neighbours are gone after so many Hellos that did not come.
 const MISSED_HELLOS: u64 = 3;
 /// Longer than any switch takes for a frame.
-const MOST_JITTER: Nanos = Nanos::from_millis(1);
+const MOST_JITTER: Nanos = Nanos::from_millis(10);
 /// More connections or explorations than any switch has.
 const MOST: u64 = 1 << 24;
 
@@ -83,7 +83,7 @@ pub(crate) fn parts<P: Program + Send + 'static>(
     let arp_age = spec.time("arp")?.unwrap_or(Nanos::from_secs(60));
     let jitter = spec.time("jitter")?.unwrap_or(Nanos::from_micros(1));
     if jitter > MOST_JITTER {
-        return Err(spec.error("jitter is over 1ms; expected a short time, such as 1us"));
+        return Err(spec.error("jitter is over 10ms; expected a short time, such as 1us"));
     }
     let make = move |now, identity| {
         let mut settings = settings.clone();

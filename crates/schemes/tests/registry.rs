@@ -59,7 +59,7 @@ fn hosts_mark_what_tfe_looks_for() {
         ("tfe:ports=30000-40000", "from 1024 to 32767"),
         ("tfe:ports=5000-5002", "without 5001"),
         ("tfe:ports=3000-3100,mark=dscp", "no meaning with mark=dscp"),
-        ("tcp-path:jitter=1s", "jitter is over 1ms"),
+        ("tcp-path:jitter=1s", "jitter is over 10ms"),
         ("arp-path:age=10s", "age"),
     ] {
         let refused = parse(bad).unwrap_err().to_string();
