@@ -55,6 +55,8 @@ _SO_MAX_PACING_RATE, _TCP_NOTSENT_LOWAT = 47, 25
 _NO_PACE = (1 << 64) - 1
 _INFO_BYTES = 256
 _PACKETS = memoryview(bytearray(CHUNK))
+FlowStep = tuple[int, int, list[tuple[int, int, int]]]
+"""A step of a series: its end and when it was noted, in nanoseconds; by flow its number, bytes received and window."""
 DESCRIPTORS = 1 << 17
 """Files that the agent asks to have open at once, two for each flow under way."""
 _NONE_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -131,6 +133,9 @@ class Agent:
         self.pace_bps: int | None = plan.get("pace_bps")
         self.sample_ns: list[int] = list(plan.get("sample_ns", ()))
         self.samples: list[int] = []
+        self.step_ns: int = plan.get("step_ns") or 0
+        self.steps: list[FlowStep] = []
+        self.received_before = [0] * len(self.transfers)
         self.epoll = select.epoll()
         self.zero_ns = 0
         self._descriptors: dict[str, int] = {}
@@ -159,9 +164,7 @@ class Agent:
             if now >= report_ns:
                 _say({"now_ns": max(now, 0), "open": len(self.open)})
                 report_ns = now + REPORT_NS
-            while self.sample_ns and self.sample_ns[0] <= now:
-                self.sample_ns.pop(0)
-                self._sample()
+            self._take_notes(now)
             if now >= self.duration_ns and not stopped:
                 stopped = True
                 self._stop_long_lived()
@@ -174,7 +177,7 @@ class Agent:
             if now >= self.end_ns or (stopped and not self.open and not self.due):
                 break
             limits = [report_ns, self.end_ns, *([] if stopped else [self.duration_ns])]
-            limits += [*(until for until, _ in self.leases[:1]), *self.sample_ns[:1]]
+            limits += [*(until for until, _ in self.leases[:1]), *self.sample_ns[:1], *self._step_ends_ns()]
             next_ns = min([*limits, self.due[0][0]] if self.due else limits)
             for descriptor, events in self.epoll.poll(max(next_ns - self.now_ns(), 0) / 1e9, 512):
                 self._serve(descriptor, events)
@@ -183,8 +186,12 @@ class Agent:
             self._close(transfer)
         for _ in self.sample_ns:
             self._sample()
+        for step_end_ns in self._step_ends_ns():
+            # A run ends with a step, or within one.
+            if end_ns > step_end_ns - 0.9 * self.step_ns:
+                self._note_step(end_ns, step_end_ns)
         rows = [transfer.row() for transfer in self.transfers]
-        return {"flows": rows, "end_ns": end_ns, "samples": self.samples}
+        return {"flows": rows, "end_ns": end_ns, "samples": self.samples, "steps": self.steps}
 
     def may_start(self, spec: dict[str, Any], stopped: bool) -> bool:
         """Arrivals stop with the duration, by the plan and not by when it is carried out; what waited still starts."""
@@ -192,11 +199,38 @@ class Agent:
             return True
         return spec["start_ns"] < self.duration_ns and not (stopped and spec["size_bytes"] is None)
 
-    def _sample(self) -> None:
-        """Notes what all applications have received."""
+    def _take_notes(self, now: int) -> None:
+        """Takes samples that are due, and the step of the series that has ended. One that was missed is part of it."""
+        while self.sample_ns and self.sample_ns[0] <= now:
+            self.sample_ns.pop(0)
+            self._sample()
+        if any(now >= end for end in self._step_ends_ns()):
+            self._note_step(now, now // self.step_ns * self.step_ns)
+
+    def _step_ends_ns(self) -> list[int]:
+        """When the next step of the series ends; empty without a series."""
+        return [(self.steps[-1][0] if self.steps else 0) + self.step_ns] if self.step_ns else []
+
+    def _note_step(self, now: int, end: int) -> None:
+        """Notes what each application has received since the last step, and the windows of those that send."""
+        self._receive_all()
+        rows = []
+        for transfer in self.transfers:
+            received = transfer.received - self.received_before[transfer.index]
+            window = window_bytes(transfer.sender) if transfer.sender is not None else 0
+            if received or window:
+                rows.append((transfer.index, received, window))
+                self.received_before[transfer.index] = transfer.received
+        self.steps.append((end, now, rows))
+
+    def _receive_all(self) -> None:
         for transfer in list(self.open):
             if transfer.receiver is not None:
                 self._receive(transfer, transfer.receiver)
+
+    def _sample(self) -> None:
+        """Notes what all applications have received."""
+        self._receive_all()
         self.samples.append(sum(transfer.received for transfer in self.transfers))
 
     def _listening(self) -> set[tuple[str, int]]:
@@ -511,6 +545,13 @@ def count(transfer: Transfer, end: socket.socket) -> None:
             transfer.timeouts = None
         elif transfer.timeouts is not None:
             transfer.timeouts += struct.unpack_from("=H", info, 240)[0]
+
+
+def window_bytes(sender: socket.socket) -> int:
+    """The congestion windows of a connection, or of its subflows together."""
+    # The largest segment and the window in segments, in struct tcp_info.
+    sizes = [(struct.unpack_from("=I", info, 16)[0], struct.unpack_from("=I", info, 80)[0]) for info in infos(sender)]
+    return sum(segment * window for segment, window in sizes)
 
 
 def infos(end: socket.socket) -> list[bytes]:

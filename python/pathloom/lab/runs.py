@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, departures, uninterrupted
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
 from pathloom.lab.status import link_counters
+from pathloom.lab.steps import LinkSteps
 from pathloom.lab.system import MARK
 from pathloom.native import program
 from pathloom.specs import LAB
@@ -95,6 +96,7 @@ class LabExecution:
         self.stack = hosts.host_stack(self.options.hosts, settings.transport)
         self.pace_bps: int | None = _core.transport_settings(settings.transport)["pace_bps"]
         self.sample_at_s = tuple(sample_at_s)
+        self.step_s = None if settings.series is None else _core.parse_time_s(settings.series)
         self.outcomes: list[RunOutcome] = []
         self.interrupted = False
         self.failure: ToolError | None = None
@@ -201,11 +203,13 @@ class LabExecution:
         began_ns, stolen_s = time.time_ns(), system.stolen_s()
         busy_ns = controller.busy_ns(lab.controller_process()) if self.target is not None else 0
         schedule = FaultSchedule(blueprint, run.cable_faults())
-        try:
+        steps = LinkSteps(blueprint, self.step_s, self.stack.spared_bytes) if self.step_s else None
+        with ExitStack() as while_running:
+            parts: list[FaultSchedule | LinkSteps] = [schedule, *([steps] if steps else [])]
+            for part in parts:
+                while_running.callback(part.end)
             plan = self._plan(lab, offered, self.subflows[job.scheme] is not None)
-            result = run_agent(lab, plan, report, schedule.begin)
-        finally:
-            schedule.end()
+            result = run_agent(lab, plan, report, [part.begin for part in parts])
         _await_silence(lab)
         stolen_share = self._stolen_share(job, system.stolen_s() - stolen_s, (time.time_ns() - began_ns) / 1e9)
         counts = _difference(before, _counters(lab), self.stack.spared_bytes)
@@ -221,6 +225,8 @@ class LabExecution:
             "control": self._control(lab, began_ns, busy_ns, pins),
             "end_ns": result["end_ns"],
         }
+        if steps:
+            outcome["series"] = steps.series(self.fabric, result["steps"])
         progress(job, 1.0)
         samples = tuple(map(Sample, self.sample_at_s, result["samples"]))
         return RunOutcome(job, outcome, time.perf_counter() - started, samples=samples, stolen_share=stolen_share)
@@ -308,6 +314,7 @@ class LabExecution:
             "duration_ns": round(self.settings.duration_s * 1e9),
             "drain": DRAIN,
             "pace_bps": self.pace_bps,
+            "step_ns": round(self.step_s * 1e9) if self.step_s else None,
             "sample_ns": [round(at_s * 1e9) for at_s in self.sample_at_s],
             "namespaces": namespaces,
             "mptcp": mptcp,
@@ -402,7 +409,7 @@ def run_agent(
     lab: Lab,
     plan: dict[str, Any],
     report: Callable[[float], None],
-    begin: Callable[[int], None] = lambda _zero_ns: None,
+    begin: Sequence[Callable[[int], None]] = (),
 ) -> dict[str, Any]:
     """Carries out a plan; `report` is told the time of the run now and then. Raises `ToolError`.
 
@@ -433,7 +440,8 @@ def run_agent(
         while reader.is_alive():
             reader.join(_SAMPLE_S if any("now_ns" in line for line in lines[:2]) else _START_S)
             if lines and "zero_ns" in lines[0]:
-                begin(lines[0]["zero_ns"])
+                for act in begin:
+                    act(lines[0]["zero_ns"])
             if lines and "now_ns" in lines[-1]:
                 report(lines[-1]["now_ns"] / 1e9)
     finally:
