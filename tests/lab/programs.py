@@ -73,6 +73,27 @@ class Programs:
             toggle.set(True)
             toggle.__exit__()
 
+    @contextmanager
+    def muted(self, link: int) -> Iterator[None]:
+        """Lets a link carry nothing meanwhile, though its ports stay up. The other direction goes on."""
+        packets = next(port.shape.buffer_packets for port in self.blueprint.switch_ports if port.link == link)
+
+        def limit(most: int) -> None:
+            system.batch(
+                "tc", self.blueprint.namespace, [f"qdisc change dev l{link} parent 1:1 handle 10: pfifo limit {most}"]
+            )
+
+        limit(0)
+        try:
+            yield
+        finally:
+            limit(packets)
+
+    def neighbours(self, link: int) -> bool:
+        """Whether the switch that sends by a link has a neighbour there."""
+        port = next(port for port in self.blueprint.switch_ports if port.link == link)
+        return any(one["port"] == port.number for one in self.rows()[port.switch]["neighbours"])
+
 
 @contextmanager
 def programs(name: str, protocol: str = "tcp-path", fabric: str = K4) -> Iterator[Programs]:
@@ -182,8 +203,8 @@ while True:
     now = time.monotonic_ns()
     if now >= next_ns:
         waits = max(waits, now - next_ns)
-        peer.send(b"x" * 16)
-        count += 16
+        try: count += peer.send(b"x" * 16)
+        except BlockingIOError: pass  # the path has been silent for seconds
         next_ns = max(next_ns + period_ns, now)
     for descriptor, _ in poll.poll(max((next_ns - time.monotonic_ns()) / 1e6, 0)):
         if descriptor != peer.fileno():

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from live import until
 from machine import timing
 from pathloom.lab import system
 from pathloom.lab.lab import Lab
@@ -170,6 +171,29 @@ def test_a_cut_cable_is_repaired_within_50_milliseconds(name: str, cuts: int) ->
         figures(f"{cuts} cuts, longest time without an answer", median_ms=statistics.median(gaps_ms), p95_ms=late)
         with timing():
             assert late <= 50
+
+
+def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str) -> None:
+    """Its ports stay up, so Hello alone tells: a neighbour is gone after three of them, 3 s here."""
+    with programs(name, "tcp-path:hello=1s") as one, echo(one, one.hosts[15]):
+        with talk(one, one.hosts[0], one.hosts[15]) as talking:
+            time.sleep(0.5)
+            cable = one.cables(talking.source)[1]
+            talking.tell()
+            with one.muted(cable):
+                until(lambda: cable not in one.cables(talking.source), "it moves")
+                sent, back, longest_ns, _, _ = talking.tell()
+                # Both ends have given the cable up, the one that hears nothing and the one that is not heard.
+                until(lambda: not one.neighbours(cable) and not one.neighbours(cable ^ 1), "both ends give it up")
+                time.sleep(1)
+            until(lambda: one.neighbours(cable) and one.neighbours(cable ^ 1), "it is used again")
+            time.sleep(1)
+            sent, back, _, _, _ = talking.tell("end")
+            assert sent - back < 100, "it goes on"
+        figures("a cable that falls silent one way", longest_s=longest_ns / 1e9)
+        with timing():
+            # Until the neighbour is gone, and TCP tries again.
+            assert longest_ns / 1e9 < 8
 
 
 def test_a_switch_that_begins_anew_in_mid_exploration_harms_nobody_for_long(name: str) -> None:
