@@ -7,6 +7,7 @@
 //! to the rules before anyone reads counters or rules time out.
 
 use crate::packet::{Packet, TagBits};
+use crate::store::grow;
 use crate::time::Ps;
 use crate::trusted::fetch;
 use pathloom_model::{LinkId, NodeId};
@@ -108,10 +109,13 @@ impl Cache {
 
     /// Makes room for this many lanes.
     pub(crate) fn reserve_lanes(&mut self, lanes: usize) {
-        if self.entries.len() < lanes * self.stride {
+        let places = lanes * self.stride;
+        if self.entries.len() < places {
+            grow(&mut self.entries, places);
+            grow(&mut self.backing, places);
             let unused = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
-            self.entries.resize(lanes * self.stride, empty());
-            self.backing.resize(lanes * self.stride, unused);
+            self.entries.resize(places, empty());
+            self.backing.resize(places, unused);
         }
     }
 

@@ -4,6 +4,7 @@
 //! of no connection (ARP, exploration, Hello) ride it; they have no five-tuple, and no decision about them is remembered.
 
 use crate::packet::{Direction, Packet};
+use crate::store::grow;
 use pathloom_model::{FiveTuple, Headers, MptcpOption, TCP_ACK};
 use rustc_hash::FxHashMap;
 
@@ -61,7 +62,10 @@ impl Lanes {
     pub(crate) fn open(&mut self, slot: usize, data: Headers) {
         match self.data.get_mut(slot - 1) {
             Some(place) => *place = data,
-            None => self.data.push(data),
+            None => {
+                grow(&mut self.data, slot);
+                self.data.push(data);
+            }
         }
         self.slots.insert(data.five_tuple, slot as u32);
     }

@@ -7,6 +7,7 @@ use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::packet::{Direction, Packet};
 use crate::sack_options::SackOptions;
+use crate::store::grow;
 use crate::time::{Ps, NEVER};
 use pathloom_model::Nanos;
 use pathloom_transport::{Receiver, Sender, Settings};
@@ -90,6 +91,8 @@ impl Subflows {
                 slot as usize
             }
             None => {
+                let count = self.slots.len() + 1;
+                grow(&mut self.slots, count);
                 self.slots.push(subflow);
                 self.slots.len() - 1
             }

@@ -3,12 +3,14 @@
 use pathloom_model::rules::{Match, Rule, RuleCounters, RuleKey};
 use pathloom_model::{Headers, Nanos, PortNo, Prefix};
 use rustc_hash::FxHashMap;
+use std::num::NonZeroU32;
 
 /// Names a rule for as long as it stands; goes stale when the rule is removed or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RuleRef {
     slot: u32,
-    epoch: u32,
+    /// Not 0, so that `Option<RuleRef>` takes no more room.
+    epoch: NonZeroU32,
 }
 
 /// A standing rule with its counters and clocks.
@@ -163,7 +165,7 @@ impl Table {
 /// Where rules live; references go stale by epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slab {
-    entries: Vec<(u32, Option<Entry>)>,
+    entries: Vec<(NonZeroU32, Option<Entry>)>,
     free: Vec<u32>,
     count: usize,
 }
@@ -176,7 +178,7 @@ impl Slab {
     pub(crate) fn insert(&mut self, entry: Entry) -> RuleRef {
         self.count += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.entries.push((0, None));
+            self.entries.push((NonZeroU32::MIN, None));
             self.entries.len() as u32 - 1
         });
         let place = &mut self.entries[slot as usize];
@@ -195,7 +197,7 @@ impl Slab {
     pub(crate) fn remove(&mut self, rule: RuleRef) -> Option<Entry> {
         let place = self.entries.get_mut(rule.slot as usize).filter(|(epoch, _)| *epoch == rule.epoch)?;
         let entry = place.1.take()?;
-        place.0 += 1;
+        place.0 = place.0.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.count -= 1;
         self.free.push(rule.slot);
         Some(entry)

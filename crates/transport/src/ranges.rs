@@ -1,26 +1,42 @@
 //! Sets of byte ranges: what a receiver holds out of order, and what a sender knows to have arrived.
 
-/// Half-open ranges of sequence numbers: disjoint, not touching, ascending.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges(Vec<(u64, u64)>);
+use std::iter::Sum;
+use std::ops::{Add, Sub};
 
-impl Ranges {
+/// Ranges that room is kept for; most of a larger room is given back when three quarters of it are empty.
+const KEPT: usize = 8;
+
+/// Places to look at one by one before the search begins anew.
+const MOST_STEPS: usize = 6;
+
+/// A number of a byte.
+pub(crate) trait Number: Copy + Ord + Add<Output = Self> + Sub<Output = Self> + Sum {}
+
+impl Number for u64 {}
+impl Number for u32 {}
+
+/// Half-open ranges of sequence numbers: disjoint, not touching, ascending.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranges<N = u64>(Vec<(N, N)>);
+
+impl<N> Default for Ranges<N> {
+    fn default() -> Ranges<N> {
+        Ranges(Vec::new())
+    }
+}
+
+impl<N: Number> Ranges<N> {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn as_slice(&self) -> &[(u64, u64)] {
+    pub(crate) fn as_slice(&self) -> &[(N, N)] {
         &self.0
-    }
-
-    /// The end of the last range, or 0 if there is none.
-    pub(crate) fn end(&self) -> u64 {
-        self.0.last().map_or(0, |last| last.1)
     }
 
     /// Lengthens the last range to `end` if it ends at `start`. Behind a loss, segments keep coming in order.
     #[inline]
-    pub(crate) fn extend_last(&mut self, start: u64, end: u64) -> bool {
+    pub(crate) fn extend_last(&mut self, start: N, end: N) -> bool {
         match self.0.last_mut() {
             Some(last) if last.1 == start => {
                 last.1 = end;
@@ -31,8 +47,44 @@ impl Ranges {
     }
 
     /// Adds a range and merges it with those that it overlaps or touches. Returns how many bytes are new.
-    pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
+    pub(crate) fn insert(&mut self, start: N, end: N) -> N {
         let from = self.0.partition_point(|&(_, to)| to < start);
+        self.insert_at(from, start, end)
+    }
+
+    /// As [`Ranges::insert`], looking for the place from `near` on. Returns where the range is now.
+    #[inline]
+    pub(crate) fn insert_near(&mut self, near: usize, start: N, end: N) -> usize {
+        let from = self.place_near(near, start);
+        let is_free = self.0.get(from + 1).is_none_or(|next| end < next.0);
+        match self.0.get_mut(from) {
+            Some(range) if range.1 == start && is_free => range.1 = end,
+            _ => {
+                self.insert_at(from, start, end);
+            }
+        }
+        from
+    }
+
+    /// The first range that ends at `start` or behind it. Whoever adds in ascending order finds it where the last one was, or
+    /// a few places off.
+    #[inline]
+    fn place_near(&self, near: usize, start: N) -> usize {
+        let mut at = near.min(self.0.len());
+        for _ in 0..MOST_STEPS {
+            if at > 0 && self.0[at - 1].1 >= start {
+                at -= 1;
+            } else if self.0.get(at).is_some_and(|range| range.1 < start) {
+                at += 1;
+            } else {
+                return at;
+            }
+        }
+        self.0.partition_point(|&(_, to)| to < start)
+    }
+
+    /// Adds a range. `from` is the place of the first one that ends at `start` or behind it.
+    fn insert_at(&mut self, from: usize, start: N, end: N) -> N {
         // Mostly it touches no range, or one.
         let Some(first) = self.0.get(from).filter(|first| first.0 <= end) else {
             self.0.insert(from, (start, end));
@@ -45,7 +97,7 @@ impl Ranges {
             return new;
         }
         let until = self.0.partition_point(|&(first, _)| first <= end);
-        let known: u64 = self.0[from..until].iter().map(|(first, to)| to - first).sum();
+        let known: N = self.0[from..until].iter().map(|&(first, to)| to - first).sum();
         let merged = self.0[from..until].iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
         self.0.splice(from..until, [merged]);
         merged.1 - merged.0 - known
@@ -53,30 +105,45 @@ impl Ranges {
 
     /// Removes everything before `edge`; a range that begins at or before `edge` is removed whole, and the place where it
     /// ends is returned, or `edge` if there is no such range.
-    pub(crate) fn take_reached(&mut self, edge: u64) -> u64 {
+    pub(crate) fn take_reached(&mut self, edge: N) -> N {
         let reached = self.0.iter().take_while(|(from, _)| *from <= edge).count();
-        self.0.drain(..reached).fold(edge, |edge, (_, to)| edge.max(to))
+        if reached == 0 {
+            return edge;
+        }
+        let edge = self.0.drain(..reached).fold(edge, |edge, (_, to)| edge.max(to));
+        let (len, room) = (self.0.len(), self.0.capacity());
+        if room > KEPT && len < room / 4 {
+            self.0.shrink_to((2 * len).max(KEPT));
+        }
+        edge
     }
 
-    /// Bytes in the set from `start` on and before `end`.
-    pub(crate) fn bytes_within(&self, start: u64, end: u64) -> u64 {
-        let within = |&(first, to): &(u64, u64)| to.min(end).saturating_sub(first.max(start));
-        self.0.iter().map(within).sum()
+    /// Lowers all numbers by `by`, which none is below.
+    pub(crate) fn lower(&mut self, by: N) {
+        for range in &mut self.0 {
+            *range = (range.0 - by, range.1 - by);
+        }
+    }
+
+    /// Number of ranges.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether one range holds all of this one.
-    pub(crate) fn holds(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn holds(&self, start: N, end: N) -> bool {
         self.0.iter().any(|&(from, to)| from <= start && end <= to)
     }
 
     /// The range that holds this byte.
-    pub(crate) fn around(&self, byte: u64) -> Option<(u64, u64)> {
+    pub(crate) fn around(&self, byte: N) -> Option<(N, N)> {
         self.0.iter().copied().find(|&(from, to)| from <= byte && byte < to)
     }
 
     /// The first gap that ends behind `start`: where it begins (`start` at least), and where the next range does.
     /// `None` behind the last range.
-    pub(crate) fn gap_from(&self, start: u64) -> Option<(u64, u64)> {
+    pub(crate) fn gap_from(&self, start: N) -> Option<(N, N)> {
         let mut from = start;
         for &(first, to) in &self.0 {
             if from < first {
@@ -85,6 +152,19 @@ impl Ranges {
             from = from.max(to);
         }
         None
+    }
+}
+
+impl Ranges {
+    /// The end of the last range, or 0 if there is none.
+    pub(crate) fn end(&self) -> u64 {
+        self.0.last().map_or(0, |last| last.1)
+    }
+
+    /// Bytes in the set from `start` on and before `end`.
+    pub(crate) fn bytes_within(&self, start: u64, end: u64) -> u64 {
+        let within = |&(first, to): &(u64, u64)| to.min(end).saturating_sub(first.max(start));
+        self.0.iter().map(within).sum()
     }
 }
 

@@ -221,9 +221,8 @@ impl Hosts {
         let transfer = subflow.transfer;
         let Some(multipath) = self.multipaths.get(transfer).filter(|_| from < to) else { return ack };
         subflow.taken = to;
-        for (start, end) in multipath.connection.mapping(subflow.member as usize, from, to) {
-            multipath.reassembly.insert(start, end);
-        }
+        let Multipath { connection, reassembly, .. } = multipath;
+        connection.take_in(subflow.member as usize, from, to, reassembly);
         if multipath.reassembly.delivered_bytes() < multipath.size || multipath.delivered {
             return ack;
         }

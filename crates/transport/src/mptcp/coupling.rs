@@ -2,6 +2,7 @@
 //! Pareto-optimal, CoNEXT 2012; draft-khalili-mptcp-congestion-control-05). What a window loses is the business of TCP.
 
 use super::settings::Coupling;
+use super::Subflow;
 use crate::Sender;
 use pathloom_model::Nanos;
 
@@ -15,14 +16,35 @@ pub(super) struct Path {
     in_recovery: bool,
     /// Bytes by which its window grows per byte acknowledged in congestion avoidance. OLIA's may be negative.
     pub(super) growth: f64,
+    /// What LIA makes of window and round-trip time; `None` if one of them has changed since.
+    terms: Option<Terms>,
     /// Bytes acknowledged since the last loss, and between the two before it (OLIA).
     since_loss: u64,
     before_loss: u64,
 }
 
+/// Terms of the equations of RFC 6356 §3 for one path, window in bytes and round-trip time in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    /// window / rtt²
+    quality: f64,
+    /// window / rtt
+    rate: f64,
+    /// 1 / window
+    alone: f64,
+}
+
 impl Default for Path {
     fn default() -> Path {
-        Path { window: 0, rtt: Path::UNKNOWN, in_recovery: false, growth: 0.0, since_loss: 0, before_loss: 0 }
+        Path {
+            window: 0,
+            rtt: Path::UNKNOWN,
+            in_recovery: false,
+            growth: 0.0,
+            terms: None,
+            since_loss: 0,
+            before_loss: 0,
+        }
     }
 }
 
@@ -43,10 +65,13 @@ impl Path {
         }
         let window = sender.steady_window_bytes();
         let first = self.rtt == Path::UNKNOWN;
-        self.rtt = sender.smoothed_rtt().unwrap_or(self.rtt);
+        let rtt = sender.smoothed_rtt().unwrap_or(self.rtt);
+        if rtt != self.rtt {
+            (self.rtt, self.terms) = (rtt, None);
+        }
         let changed = first || window.abs_diff(self.window) >= mss;
         if changed {
-            self.window = window;
+            (self.window, self.terms) = (window, None);
         }
         changed
     }
@@ -55,7 +80,20 @@ impl Path {
     pub(super) fn lose(&mut self, sender: &Sender) {
         self.begin_epoch();
         self.in_recovery = false;
-        self.window = sender.steady_window_bytes();
+        (self.window, self.terms) = (sender.steady_window_bytes(), None);
+    }
+
+    /// Whether it has a part in the growth of the others: not before it has a round-trip time.
+    #[inline]
+    fn counts(&self) -> bool {
+        self.rtt < Path::UNKNOWN && self.window > 0
+    }
+
+    #[inline]
+    fn terms(&mut self) -> Terms {
+        let (window, rtt_s) = (self.window as f64, self.rtt_s());
+        let terms = || Terms { quality: window / (rtt_s * rtt_s), rate: window / rtt_s, alone: 1.0 / window };
+        *self.terms.get_or_insert_with(terms)
     }
 
     fn begin_epoch(&mut self) {
@@ -74,26 +112,37 @@ impl Path {
 }
 
 /// Works out how fast each window grows. A subflow that has stalled, or has no round-trip time yet, does not count.
-pub(super) fn couple<'a>(coupling: Coupling, mss: f64, paths: impl Iterator<Item = (&'a mut Path, bool)>) {
-    let counts = |(path, stalled): &(&mut Path, bool)| !stalled && path.rtt < Path::UNKNOWN && path.window > 0;
-    let mut paths: Vec<&mut Path> = paths.filter(counts).map(|(path, _)| path).collect();
+#[inline]
+pub(super) fn couple(coupling: Coupling, mss: f64, subflows: &mut [Subflow]) {
     match coupling {
-        Coupling::Lia => lia(mss, &mut paths),
-        Coupling::Olia => olia(mss, &mut paths),
+        Coupling::Lia => lia(mss, subflows),
+        Coupling::Olia => olia(mss, &mut paths(subflows).collect::<Vec<_>>()),
         Coupling::Uncoupled => {}
     }
 }
 
+/// The paths that count.
+#[inline]
+fn paths(subflows: &mut [Subflow]) -> impl Iterator<Item = &mut Path> {
+    let live = subflows.iter_mut().filter(|one| !one.stalled).map(|one| &mut one.path);
+    live.filter(|path| path.counts())
+}
+
 /// RFC 6356 §3, equations (1) and (2).
-fn lia(mss: f64, paths: &mut [&mut Path]) {
-    let windows = |path: &Path| path.window as f64;
-    let total: f64 = paths.iter().map(|path| windows(path)).sum();
-    let best = paths.iter().map(|path| windows(path) / (path.rtt_s() * path.rtt_s())).fold(0.0, f64::max);
-    let rate: f64 = paths.iter().map(|path| windows(path) / path.rtt_s()).sum();
+fn lia(mss: f64, subflows: &mut [Subflow]) {
+    let (mut best, mut rate) = (0.0, 0.0);
+    for path in paths(subflows) {
+        let terms = path.terms();
+        rate += terms.rate;
+        if terms.quality > best {
+            best = terms.quality;
+        }
+    }
     // alpha / cwnd_total
     let coupled = best / (rate * rate);
-    for path in paths {
-        path.growth = if total > 0.0 { mss * coupled.min(1.0 / windows(path)) } else { 0.0 };
+    for path in paths(subflows) {
+        let alone = path.terms().alone;
+        path.growth = mss * if coupled < alone { coupled } else { alone };
     }
 }
 
@@ -132,9 +181,11 @@ mod tests {
         Path { window: segments * 1000, rtt: Nanos::from_millis(rtt_ms), ..Path::default() }
     }
 
-    fn growths(coupling: Coupling, paths: &mut [Path]) -> Vec<f64> {
-        couple(coupling, MSS, paths.iter_mut().map(|path| (path, false)));
-        paths.iter().map(|path| path.growth).collect()
+    fn growths(coupling: Coupling, paths: &[Path]) -> Vec<f64> {
+        let subflow = |path: &Path| Subflow { path: path.clone(), ..Subflow::default() };
+        let mut subflows: Vec<Subflow> = paths.iter().map(subflow).collect();
+        couple(coupling, MSS, &mut subflows);
+        subflows.iter().map(|one| one.path.growth).collect()
     }
 
     fn near(a: f64, b: f64) -> bool {
@@ -144,25 +195,25 @@ mod tests {
     #[test]
     fn one_subflow_grows_by_a_segment_per_window() {
         for coupling in [Coupling::Lia, Coupling::Olia] {
-            assert!(near(growths(coupling, &mut [path(10, 7)])[0], 0.1), "{coupling:?}");
+            assert!(near(growths(coupling, &[path(10, 7)])[0], 0.1), "{coupling:?}");
         }
     }
 
     /// RFC 6356 §3: on n equal paths alpha is 1/n, so n windows of w grow as one window of n·w would, over n.
     #[test]
     fn equal_paths_together_grow_as_one() {
-        let four = growths(Coupling::Lia, &mut [path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
+        let four = growths(Coupling::Lia, &[path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
         assert!(four.iter().all(|&growth| near(growth, 1.0 / 160.0)), "{four:?}");
-        let four = growths(Coupling::Olia, &mut [path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
+        let four = growths(Coupling::Olia, &[path(10, 5), path(10, 5), path(10, 5), path(10, 5)]);
         assert!(four.iter().all(|&growth| near(growth, 1.0 / 160.0)), "{four:?}");
     }
 
     /// By hand: 10 segments at 10 ms and 30 at 20 ms. alpha / total = (10 / 0.01²) / (10 / 0.01 + 30 / 0.02)² segments.
     #[test]
     fn lia_follows_its_equations_and_is_never_faster_than_one_tcp() {
-        let growth = growths(Coupling::Lia, &mut [path(10, 10), path(30, 20)]);
+        let growth = growths(Coupling::Lia, &[path(10, 10), path(30, 20)]);
         assert!(near(growth[0], 1e5 / 6.25e6) && near(growth[1], 1e5 / 6.25e6), "{growth:?}");
-        let growth = growths(Coupling::Lia, &mut [path(1, 1), path(100, 1000)]);
+        let growth = growths(Coupling::Lia, &[path(1, 1), path(100, 1000)]);
         assert!(growth[0] <= 1.0 && near(growth[1], 0.01_f64.min(1e6 / (1100.0 * 1100.0))), "{growth:?}");
     }
 
@@ -170,15 +221,16 @@ mod tests {
     fn olia_moves_window_to_the_path_that_does_best() {
         let mut paths = [path(20, 10), path(5, 10)];
         (paths[0].since_loss, paths[1].since_loss) = (10_000, 50_000);
-        let growth = growths(Coupling::Olia, &mut paths);
+        let growth = growths(Coupling::Olia, &paths);
         let fair = |segments: f64| segments / (25.0 * 25.0);
         assert!(near(growth[0], fair(20.0) - 0.5 / 20.0) && near(growth[1], fair(5.0) + 0.5 / 5.0), "{growth:?}");
     }
 
     #[test]
     fn what_has_stalled_does_not_count() {
-        let mut paths = [path(10, 5), path(10, 5)];
-        couple(Coupling::Lia, MSS, paths.iter_mut().zip([false, true]));
-        assert!(near(paths[0].growth, 0.1) && near(paths[1].growth, 0.0));
+        let subflow = |stalled| Subflow { path: path(10, 5), stalled, ..Subflow::default() };
+        let mut subflows = [subflow(false), subflow(true)];
+        couple(Coupling::Lia, MSS, &mut subflows);
+        assert!(near(subflows[0].path.growth, 0.1) && near(subflows[1].path.growth, 0.0));
     }
 }

@@ -2,25 +2,102 @@
 
 use std::collections::VecDeque;
 
+/// Mappings that room is kept for; most of a larger room is given back when three quarters of it are empty.
+const KEPT: usize = 8;
+
+/// Where mappings begin: their first byte in the subflow and in the stream, in the order of the subflow.
+#[derive(Clone, Debug, Default)]
+struct Starts {
+    /// What the numbers of `close` are counted from.
+    origin: (u64, u64),
+    close: VecDeque<(u32, u32)>,
+    /// In place of `close`, where these are too far apart for that: a subflow that was cut off for 2 GiB of the stream has
+    /// some. Boxed, because hardly any subflow has it, and each has room for it.
+    #[allow(clippy::box_collection)]
+    far: Option<Box<VecDeque<(u64, u64)>>>,
+}
+
+impl Starts {
+    fn len(&self) -> usize {
+        self.far.as_ref().map_or(self.close.len(), |far| far.len())
+    }
+
+    #[inline]
+    fn get(&self, place: usize) -> Option<(u64, u64)> {
+        if let Some(far) = &self.far {
+            return far.get(place).copied();
+        }
+        let &(start, data) = self.close.get(place)?;
+        Some((self.origin.0 + u64::from(start), self.origin.1.wrapping_add(u64::from(data))))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        (0..self.len()).map_while(|place| self.get(place))
+    }
+
+    #[inline]
+    fn push(&mut self, start: u64, data: u64) {
+        match self.offsets(start, data) {
+            Some(offsets) if self.far.is_none() && !self.close.is_empty() => self.close.push_back(offsets),
+            _ => self.push_anew(start, data),
+        }
+    }
+
+    fn offsets(&self, start: u64, data: u64) -> Option<(u32, u32)> {
+        let offsets = (start.checked_sub(self.origin.0)?, data.wrapping_sub(self.origin.1));
+        Some((u32::try_from(offsets.0).ok()?, u32::try_from(offsets.1).ok()?))
+    }
+
+    /// The same with another origin: the first one there is, and as much of the stream on both sides of it.
+    #[cold]
+    fn push_anew(&mut self, start: u64, data: u64) {
+        let all: VecDeque<(u64, u64)> = self.iter().chain([(start, data)]).collect();
+        self.origin = (all[0].0, all[0].1.wrapping_sub(1 << 31));
+        let close: Option<VecDeque<(u32, u32)>> = all.iter().map(|&(start, data)| self.offsets(start, data)).collect();
+        self.far = close.is_none().then(|| Box::new(all));
+        self.close = close.unwrap_or_default();
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        if let Some(far) = &mut self.far {
+            far.pop_front();
+            return;
+        }
+        self.close.pop_front();
+        let (len, room) = (self.close.len(), self.close.capacity());
+        if room > KEPT && len < room / 4 {
+            self.close.shrink_to((2 * len).max(KEPT));
+        }
+    }
+}
+
 /// The mappings of a subflow that are not acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mappings {
-    /// First byte in the subflow and in the stream, in the order of the subflow. A mapping ends where the next one begins.
-    starts: VecDeque<(u64, u64)>,
+    /// A mapping ends where the next one begins.
+    starts: Starts,
     /// One past the last byte of the subflow that was handed out, and the first one not acknowledged.
     end: u64,
     una: u64,
+    /// One past the last byte of the stream in the last mapping.
+    data_end: u64,
+    /// Mappings forgotten so far, and the number of the one that holds the last bytes taken, from the first mapping ever
+    /// (modulo 2^32).
+    forgotten: u32,
+    taken: u32,
 }
 
 impl Mappings {
     /// The next `len` bytes of the subflow stand for those of the stream from `data` on.
     #[inline]
     pub(super) fn push(&mut self, data: u64, len: u64) {
-        let joins = self.starts.back().is_some_and(|&(start, first)| first + (self.end - start) == data);
-        if !joins {
-            self.starts.push_back((self.end, data));
+        // What is acknowledged has no mapping to go on with.
+        if self.data_end != data || self.una == self.end {
+            self.starts.push(self.end, data);
         }
         self.end += len;
+        self.data_end = data + len;
     }
 
     /// All bytes of the subflow before `una` have been acknowledged: calls `each` for the ranges of the stream that they
@@ -29,27 +106,48 @@ impl Mappings {
     pub(super) fn acknowledge(&mut self, una: u64, mut each: impl FnMut(u64, u64)) -> u64 {
         let (from, una) = (self.una, una.min(self.end));
         while self.una < una {
-            let Some(&(start, data)) = self.starts.front() else { break };
+            let Some((start, data)) = self.starts.get(0) else { break };
             let mapping_end = self.starts.get(1).map_or(self.end, |next| next.0);
             let until = mapping_end.min(una);
             each(data + (self.una - start), data + (until - start));
             self.una = until;
             if until == mapping_end {
-                self.starts.pop_front();
+                self.starts.pop();
+                self.forgotten = self.forgotten.wrapping_add(1);
             }
         }
         self.una - from
     }
 
+    /// The subflow's receiver has got the bytes from `start` on and before `end`, which are not acknowledged: calls `each` for
+    /// the ranges of the stream that they stand for. Bytes are taken in order.
+    #[inline]
+    pub(super) fn take(&mut self, start: u64, end: u64, mut each: impl FnMut(u64, u64)) {
+        if start == end {
+            return;
+        }
+        // What was acknowledged was taken before.
+        let ahead = self.taken.wrapping_sub(self.forgotten);
+        let mut place = if ahead as i32 > 0 { ahead as usize } else { 0 };
+        while let Some((from, data)) = self.starts.get(place) {
+            let mapping_end = self.starts.get(place + 1).map_or(self.end, |next| next.0);
+            if start < mapping_end {
+                each(data + (start.max(from) - from), data + (end.min(mapping_end) - from));
+                if end <= mapping_end {
+                    break;
+                }
+            }
+            place += 1;
+        }
+        self.taken = self.forgotten.wrapping_add(place as u32);
+    }
+
     /// The ranges of the stream for the subflow's bytes from `start` on and before `end`, which are not acknowledged.
     pub(super) fn pieces(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let first = self.starts.partition_point(|mapping| mapping.0 <= start).saturating_sub(1);
-        let after = (first..self.starts.len()).take_while(move |&place| self.starts[place].0 < end);
-        after.map(move |place| {
-            let (from, data) = self.starts[place];
-            let mapping_end = self.starts.get(place + 1).map_or(self.end, |next| next.0);
-            (data + (start.max(from) - from), data + (end.min(mapping_end) - from))
-        })
+        let until = |place: usize| self.starts.get(place + 1).map_or(self.end, |next| next.0);
+        let each = self.starts.iter().enumerate().skip_while(move |&(place, _)| until(place) <= start);
+        each.take_while(move |&(_, (from, _))| from < end)
+            .map(move |(place, (from, data))| (data + (start.max(from) - from), data + (end.min(until(place)) - from)))
     }
 
     /// The ranges of the stream that were handed out and are not acknowledged.
@@ -61,6 +159,56 @@ impl Mappings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_taken_in_order_is_what_was_mapped(
+            chunks in prop::collection::vec((0u64..5, 1u64..40), 1..40), steps in prop::collection::vec((1u64..60, 0u64..60, 0usize..3), 1..60),
+        ) {
+            let (mut m, mut data, mut left) = (Mappings::default(), 0, chunks.into_iter());
+            let (mut taken, mut acked) = (0, 0);
+            for (take, acknowledge, more) in steps {
+                for (gap, len) in left.by_ref().take(more) {
+                    m.push(data + gap, len);
+                    data += gap + len;
+                }
+                let to = (taken + take).min(m.end);
+                let expected: Vec<_> = m.pieces(taken, to).collect();
+                let mut found = Vec::new();
+                m.take(taken, to, |start, end| found.push((start, end)));
+                prop_assert_eq!(found, expected);
+                taken = to;
+                acked = (acked + acknowledge).min(taken);
+                m.acknowledge(acked, |_, _| ());
+            }
+        }
+    }
+
+    #[test]
+    fn mappings_may_be_far_apart_and_room_is_given_back() {
+        let mut m = Mappings::default();
+        let places: Vec<u64> = (0..200).map(|n| if n % 20 < 10 { n * 200 } else { n << 33 }).collect();
+        for round in 0..3u64 {
+            places.iter().for_each(|&data| m.push(data + (round << 60), 100));
+            let expected: Vec<_> =
+                places.iter().map(|&data| (data + (round << 60), data + (round << 60) + 100)).collect();
+            assert_eq!(m.outstanding().collect::<Vec<_>>(), expected);
+            let mut acked = Vec::new();
+            m.acknowledge(m.end, |start, end| acked.push((start, end)));
+            assert_eq!(acked, expected);
+            // What comes next is close together again.
+            m.push(5 << 60, 100);
+            assert!(m.starts.far.is_none());
+            (0..500).for_each(|n| m.push((6 << 60) | (n * 200), 100));
+            assert!(m.starts.far.is_some(), "more than 4 GiB of the stream apart");
+            m.acknowledge(m.end, |_, _| ());
+            (0..500).for_each(|n| m.push((6 << 60) | (n * 200), 100));
+            assert!(m.starts.far.is_none() && m.starts.close.capacity() >= 500);
+            m.acknowledge(m.end, |_, _| ());
+            assert!(m.starts.close.capacity() <= KEPT);
+        }
+    }
 
     #[test]
     fn keeps_what_is_not_acknowledged() {

@@ -9,8 +9,8 @@
 //!    [`Connection::assign`] gives it a chunk, which the driver passes on by [`Sender::extend`].
 //! 2. Around every acknowledgement of a subflow the driver calls [`Connection::prepare`] and [`Connection::handle_ack`],
 //!    after its timer [`Connection::handle_timeout`].
-//! 3. What a subflow's receiver has delivered in order, [`Connection::mapping`] turns into ranges of the stream, as the DSS
-//!    options of those segments would, and [`Reassembly::insert`] takes them.
+//! 3. What a subflow's receiver has delivered in order, [`Connection::take_in`] turns into ranges of the stream, as the DSS
+//!    options of those segments would, and adds to the [`Reassembly`].
 //!
 //! Simplified: acknowledgements of the stream (DATA_ACK) have no number of their own. The sender infers them from those of
 //! the subflows, which say the same, for a receiver keeps what it has taken. There are no backup subflows, no checksums, and no
@@ -30,7 +30,7 @@ use crate::Sender;
 use coupling::Path;
 use mapping::Mappings;
 use std::collections::VecDeque;
-use stream::Prefix;
+use stream::{Near, Prefix, MOST_WINDOW};
 
 /// The longest chunk of new data, in segments. Long ones save work, but what a subflow has been given waits for it.
 const MOST_CHUNK_SEGMENTS: u64 = 16;
@@ -60,12 +60,15 @@ pub struct Connection {
 }
 
 /// What the connection knows of a subflow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Subflow {
     mappings: Mappings,
     path: Path,
     /// Its timer has expired, and nothing has been acknowledged since.
     stalled: bool,
+    /// Where its bytes went last, at the sending end and at the receiving one.
+    near_acked: Near,
+    near_taken: Near,
 }
 
 /// A range of the stream that is to be sent again, by another subflow than this one.
@@ -85,7 +88,7 @@ impl Connection {
             size: size_bytes.unwrap_or(u64::MAX),
             next: 0,
             acked: Prefix::default(),
-            receive_window: settings.tcp.receive_window_bytes.max(mss),
+            receive_window: settings.tcp.receive_window_bytes.clamp(mss, MOST_WINDOW),
             scheduler: settings.scheduler,
             coupling: settings.coupling,
             subflows: Vec::new(),
@@ -98,7 +101,7 @@ impl Connection {
 
     /// Adds a subflow. Subflows are numbered from 0 on.
     pub fn join(&mut self) -> usize {
-        self.subflows.push(Subflow { mappings: Mappings::default(), path: Path::default(), stalled: false });
+        self.subflows.push(Subflow::default());
         self.subflows.len() - 1
     }
 
@@ -119,10 +122,11 @@ impl Connection {
         if self.subflows[subflow].stalled || room_bytes < self.mss {
             return None;
         }
-        let (start, end) = self.take_again(subflow).or_else(|| self.take_new(room_bytes)).or_else(|| {
+        let again = if self.again.is_empty() { None } else { self.take_again(subflow) };
+        let Some((start, end)) = again.or_else(|| self.take_new(room_bytes)) else {
             self.starved = true;
-            None
-        })?;
+            return None;
+        };
         self.subflows[subflow].mappings.push(start, end - start);
         Some(end - start)
     }
@@ -191,8 +195,8 @@ impl Connection {
     pub fn handle_ack(&mut self, subflow: usize, sender: &Sender) -> bool {
         let una = sender.acked_bytes();
         let one = &mut self.subflows[subflow];
-        let acked = &mut self.acked;
-        let progress = one.mappings.acknowledge(una, |start, end| acked.insert(start, end));
+        let (acked, near) = (&mut self.acked, &mut one.near_acked);
+        let progress = one.mappings.acknowledge(una, |start, end| acked.insert(near, start, end));
         if progress > 0 && std::mem::take(&mut one.stalled) {
             // It goes on by itself.
             self.again.retain(|entry| entry.not_by != subflow);
@@ -225,8 +229,15 @@ impl Connection {
     }
 
     fn couple(&mut self) {
-        let paths = self.subflows.iter_mut().map(|one| (&mut one.path, one.stalled));
-        coupling::couple(self.coupling, self.mss as f64, paths);
+        coupling::couple(self.coupling, self.mss as f64, &mut self.subflows);
+    }
+
+    /// A subflow's receiver has delivered its bytes from `start` on and before `end`: adds those of the stream that they stand
+    /// for. Bytes of a subflow come in order, and before they are acknowledged.
+    #[inline]
+    pub fn take_in(&mut self, subflow: usize, start: u64, end: u64, reassembly: &mut Reassembly) {
+        let Subflow { mappings, near_taken, .. } = &mut self.subflows[subflow];
+        mappings.take(start, end, |start, end| reassembly.insert(near_taken, start, end));
     }
 
     /// The ranges of the stream that a subflow's bytes from `start` on and before `end` stand for. They must not have been
