@@ -97,6 +97,10 @@ class Simulation:
     def advance(self, until_s: float) -> float:
         """Simulates up to a time, without holding the interpreter; returns the simulated seconds reached."""
 
+    @property
+    def one_thread(self) -> str | None:
+        """Why the run stays on one thread, however many it is given; None if it does not."""
+
     def finish(self) -> None:
         """Completes the files that are written beside the run (pcap, event log); without it they are removed."""
 

@@ -77,6 +77,7 @@ OPTIONS = [
     ({"--runs": "three"}, ["--runs", "three"]),
     ({"--seed": "-1"}, ["--seed", "-1"]),
     ({"--jobs": "0"}, ["--jobs", "0"]),
+    ({"--threads": "0"}, ["--threads", "0", "from 1 to 64"]),
     ({"--out": "a-file"}, ["--out", "a-file", "name a folder"]),
     ({"--out": "a-file/below"}, ["--out", "a-file/below"]),
     ({"--out": "/proc/results"}, ["--out", "/proc/results"]),

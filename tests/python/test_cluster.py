@@ -245,6 +245,7 @@ def test_a_figure_on_workers_is_the_figure_made_here() -> None:
         (["compare", "--cluster", "udp://h:1"], "expected local:N"),
         (["compare", "--cluster", "tcp://h"], "expected local:N"),
         (["compare", "--cluster", "local:2", "--jobs", "2"], "--jobs: is for this machine"),
+        (["compare", "--cluster", "local:2", "--threads", "2"], "--threads: is for this machine"),
         (["compare", "--cluster", "local:2", "--worlds", "sim,lab"], "--cluster: is for the simulator"),
         (["run", "--cluster", "local:2", "--pcap", "x.pcap"], "--cluster: a run on another machine writes no --pcap"),
         (["run", "--cluster", "local:2", "--event-log", "x.log"], "writes no --pcap and no --event-log"),

@@ -45,6 +45,27 @@ def test_any_number_of_jobs_gives_the_same_result(cli: Cli, tmp_path: Path) -> N
     assert one.equals(other)
 
 
+def test_any_number_of_threads_in_a_run_gives_the_same_result(cli: Cli, tmp_path: Path) -> None:
+    fabric = ["--fabric", "fat-tree:k=4,rate=1Gbps,delay=2us", "--traffic", "web-search:load=0.5", "--duration", "20ms"]
+    for threads in ("1", "2", "3"):
+        outcome = cli("compare", *fabric, "--schemes", "spt,ecmp,hedera", "--threads", threads, "--out", threads)
+        assert outcome.code == 0, outcome.err
+        said = f"--threads {threads}: hedera runs on one thread: the scheme's controller hears of flows"
+        assert (said in outcome.err) == (threads != "1")
+        assert "ecmp runs on one thread" not in outcome.err
+    texts = [(tmp_path / threads / "result.json").read_text(encoding="utf-8") for threads in ("1", "2", "3")]
+    assert numbers(texts[0]) == numbers(texts[1]) == numbers(texts[2])
+    one, other = (pl.read_parquet(tmp_path / threads / "flows.parquet") for threads in ("1", "3"))
+    assert one.equals(other)
+
+
+def test_a_capture_keeps_a_run_on_one_thread(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("run", *SMALL, "--scheme", "ecmp", "--threads", "2", "--pcap", "packets.pcapng")
+    assert outcome.code == 0
+    assert "ecmp runs on one thread: packets are captured" in outcome.err
+    assert (tmp_path / "packets.pcapng").stat().st_size > 1000
+
+
 def test_a_folder_of_results_is_the_same_byte_for_byte(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pathloom", "compare", *SMALL, "--schemes", "spt,ecmp,hedera:period=50ms"]
     for jobs, hash_seed in ((1, 1), (2, 99)):

@@ -12,7 +12,7 @@ use pathloom_model::units::parse_time;
 use pathloom_model::{Fault, LinkId, Nanos};
 use pathloom_scheme::Scheme;
 use pathloom_schemes::Deployment;
-use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, PcapTap, SimSettings, Successor, Tap, Way};
+use pathloom_sim::{ControlSettings, LargeFabric, NoTap, Outcome, Parted, PcapTap, SimSettings, Successor, Tap, Way};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{TrafficSpec, Workload};
 use pyo3::prelude::*;
@@ -39,14 +39,17 @@ struct Settings {
     drain: Option<u32>,
     seed: u64,
     faults: Vec<String>,
+    threads: Option<usize>,
     pcap: Option<String>,
     event_log: Option<String>,
 }
 
-/// A run with or without a packet capture, on a fabric of any size or a large one.
+/// A run with or without a packet capture, on a fabric of any size or a large one, on one thread or on several.
 enum Run {
     Plain(pathloom_sim::Simulation<NoTap>),
     Large(pathloom_sim::Simulation<LargeFabric>),
+    Parted(pathloom_sim::Simulation<Parted<false>>),
+    PartedLarge(pathloom_sim::Simulation<Parted<true>>),
     Pcap(pathloom_sim::Simulation<PcapTap<BufWriter<File>>>, Partial),
 }
 
@@ -54,6 +57,7 @@ enum Run {
 #[pyclass(frozen, module = "pathloom._core")]
 pub struct Simulation {
     run: Mutex<Run>,
+    threads: usize,
     event_log: Option<EventLog>,
     workload: Arc<Workload>,
     troubles: Troubles,
@@ -90,17 +94,19 @@ impl Simulation {
             faults,
             seed: settings.seed,
         };
+        let (threads, log) = (settings.threads.unwrap_or(1), event_log.as_ref());
+        let large = fabric.links().len() >= LargeFabric::LINKS;
         let run = match pcap {
-            None if fabric.links().len() >= LargeFabric::LINKS => {
-                Run::Large(start(sim, LargeFabric, event_log.as_ref())?)
-            }
-            None => Run::Plain(start(sim, NoTap, event_log.as_ref())?),
+            None if threads > 1 && large => Run::PartedLarge(start(sim, Parted, log)?),
+            None if threads > 1 => Run::Parted(start(sim, Parted, log)?),
+            None if large => Run::Large(start(sim, LargeFabric, log)?),
+            None => Run::Plain(start(sim, NoTap, log)?),
             Some((file, out)) => {
                 let tap = PcapTap::new(out, &fabric).map_err(|source| file.error(source))?;
-                Run::Pcap(start(sim, tap, event_log.as_ref())?, file)
+                Run::Pcap(start(sim, tap, log)?, file)
             }
         };
-        Ok(Simulation { run: Mutex::new(run), event_log, workload, troubles })
+        Ok(Simulation { run: Mutex::new(run), threads, event_log, workload, troubles })
     }
 
     /// A panic in another thread leaves a run that nobody will read on; this thread may still drop it.
@@ -178,6 +184,8 @@ macro_rules! of_run {
         match $run {
             Run::Plain($sim) => $call,
             Run::Large($sim) => $call,
+            Run::Parted($sim) => $call,
+            Run::PartedLarge($sim) => $call,
             Run::Pcap($sim, _) => $call,
         }
     };
@@ -200,10 +208,24 @@ impl Simulation {
     fn advance(&self, py: Python<'_>, until_s: f64) -> f64 {
         let until = Nanos((until_s.max(0.0) * 1e9) as u64);
         py.detach(|| {
-            of_run!(&mut *self.lock(), sim => {
-                sim.advance(until);
-                sim.now().as_secs_f64()
-            })
+            let mut run = self.lock();
+            match &mut *run {
+                Run::Parted(sim) => sim.advance_on(until, self.threads),
+                Run::PartedLarge(sim) => sim.advance_on(until, self.threads),
+                Run::Plain(sim) => sim.advance(until),
+                Run::Large(sim) => sim.advance(until),
+                Run::Pcap(sim, _) => sim.advance(until),
+            }
+            of_run!(&*run, sim => sim.now().as_secs_f64())
+        })
+    }
+
+    /// Why the run stays on one thread, if it has to.
+    #[getter]
+    fn one_thread(&self, py: Python<'_>) -> Option<&'static str> {
+        py.detach(|| match &*self.lock() {
+            Run::Pcap(..) => Some("packets are captured"),
+            run => of_run!(run, sim => sim.one_thread()),
         })
     }
 

@@ -1,4 +1,4 @@
-//! The simulator alone, for profilers: `hops FABRIC MILLISECONDS TRAFFIC TRANSPORT SCHEME`, all optional.
+//! The simulator alone, for profilers: `hops FABRIC MILLISECONDS TRAFFIC TRANSPORT SCHEME THREADS`, all optional.
 //!
 //! ```text
 //! cargo build --release -p pathloom-sim --example hops
@@ -6,7 +6,7 @@
 //! ```
 
 use pathloom_model::{fabric_from_spec, Nanos};
-use pathloom_sim::{LargeFabric, SimSettings, Simulation, Tap};
+use pathloom_sim::{LargeFabric, Parted, SimSettings, Simulation, Tap};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::TrafficSpec;
 use std::error::Error;
@@ -39,18 +39,30 @@ fn main() -> Result<(), Box<dyn Error>> {
         faults,
         seed: 1,
     };
-    if large {
-        report(Simulation::with_tap(settings, LargeFabric, None)?);
-    } else {
-        report(Simulation::new(settings)?);
+    let threads: usize = argument(5, "1").parse()?;
+    match (threads > 1, large) {
+        (false, false) => report(Simulation::new(settings)?, Simulation::advance),
+        (false, true) => report(Simulation::with_tap(settings, LargeFabric, None)?, Simulation::advance),
+        (true, false) => report_together(Simulation::with_tap(settings, Parted::<false>, None)?, threads),
+        (true, true) => report_together(Simulation::with_tap(settings, Parted::<true>, None)?, threads),
     }
     Ok(())
 }
 
+/// As [`report`], on several threads.
+fn report_together<const LARGE: bool>(simulation: Simulation<Parted<LARGE>>, threads: usize) {
+    match simulation.one_thread() {
+        Some(why) => println!("on one thread: {why}"),
+        None => println!("on {threads} threads"),
+    }
+    report(simulation, |simulation, until| simulation.advance_on(until, threads));
+}
+
 /// Runs to the end and prints what came of it.
-fn report<T: Tap>(mut simulation: Simulation<T>) {
+fn report<T: Tap>(mut simulation: Simulation<T>, advance: impl FnOnce(&mut Simulation<T>, Nanos)) {
     let begun = Instant::now();
-    simulation.advance(simulation.end());
+    let end = simulation.end();
+    advance(&mut simulation, end);
     let wall_s = begun.elapsed().as_secs_f64();
     let outcome = simulation.outcome();
     assert!(outcome.conserves_packets(), "packets are lost without trace: {:?}", outcome.packets);
@@ -64,6 +76,7 @@ fn report<T: Tap>(mut simulation: Simulation<T>) {
     println!("{finished} of {} flows finished by {:.3} s", outcome.flows.len(), outcome.end.as_secs_f64());
     let slow = simulation.decisions();
     println!("{slow} packets asked a switch, {:.2} in 1000 hops", slow as f64 * 1e3 / outcome.packets.hops as f64);
+    println!("{} windows on several threads", simulation.windows());
     println!("mean throughput {:.4}", shares.iter().sum::<f64>() / shares.len() as f64);
     println!("{:.2} million packet-hops per wall second ({wall_s:.3} s)", outcome.packets.hops as f64 / wall_s / 1e6);
 }

@@ -65,6 +65,16 @@ pub(crate) enum Event {
     EndOfArrivals,
 }
 
+impl Event {
+    /// Whether it concerns the hosts alone, and is one of those that come by the thousand.
+    fn is_of_hosts(&self) -> bool {
+        matches!(
+            self,
+            Event::NextStart | Event::SenderTimer { .. } | Event::CardReady { .. } | Event::ReceiverTimer { .. }
+        )
+    }
+}
+
 struct Item {
     at: Ps,
     sequence: u64,
@@ -120,6 +130,11 @@ impl Agenda {
     #[inline]
     pub(crate) fn next_at(&self) -> Ps {
         self.next_at
+    }
+
+    /// When the next event is due that concerns more than hosts. Looks at all events.
+    pub(crate) fn next_of_others(&self) -> Ps {
+        self.heap.iter().filter(|item| !item.event.is_of_hosts()).map(|item| item.at).min().unwrap_or(NEVER)
     }
 
     /// Nothing is to happen any more: whoever asks when the next event is due is told that it was due long ago.

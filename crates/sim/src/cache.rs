@@ -74,6 +74,9 @@ impl Backing {
     const RULES: usize = 4;
 }
 
+/// Behind an entry that has held no decision.
+const UNUSED: Backing = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
+
 /// Credit due to some rules of a switch.
 pub(crate) struct Credit {
     /// Whose frames were forwarded.
@@ -116,6 +119,9 @@ impl Cache {
             let unused = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
             self.entries.resize(places, empty());
             self.backing.resize(places, unused);
+        if self.entries.len() < lanes * self.stride {
+            self.entries.resize(lanes * self.stride, empty());
+            self.backing.resize(lanes * self.stride, UNUSED);
         }
     }
 
@@ -236,6 +242,45 @@ impl Cache {
         for place in self.by_switch[switch.index()].drain(..) {
             self.backing[place as usize].listed = false;
             self.entries[place as usize] = empty();
+        }
+    }
+
+    /// The decisions of some switches, for the part of a network that they are in.
+    pub(crate) fn part(&self, is_in: impl Fn(NodeId) -> bool) -> Cache {
+        let mut part = Cache {
+            stride: self.stride,
+            entries: vec![empty(); self.entries.len()],
+            backing: vec![UNUSED; self.backing.len()],
+            by_switch: vec![Vec::new(); self.by_switch.len()],
+        };
+        for (place, backing) in self.backing.iter().enumerate() {
+            if backing.switch != UNUSED.switch && is_in(backing.switch) {
+                (part.backing[place], part.entries[place]) = (*backing, self.entries[place]);
+            }
+        }
+        for (index, list) in self.by_switch.iter().enumerate().filter(|(index, _)| is_in(NodeId(*index as u32))) {
+            part.by_switch[index].clone_from(list);
+        }
+        part
+    }
+
+    /// Takes the decisions of a part back. Where both have one in a place, as when a lane's way has changed, what that of this
+    /// cache owed is given to `settle`, with the switch that it is owed by.
+    pub(crate) fn join(&mut self, part: Cache, mut settle: impl FnMut(NodeId, Credit)) {
+        self.entries.resize(self.entries.len().max(part.entries.len()), empty());
+        self.backing.resize(self.backing.len().max(part.backing.len()), UNUSED);
+        for (place, (entry, backing)) in part.entries.iter().zip(&part.backing).enumerate() {
+            if entry.in_link != NO_LINK {
+                if let Some((switch, owed)) = self.take(place) {
+                    settle(switch, owed);
+                }
+                (self.entries[place], self.backing[place]) = (*entry, *backing);
+            } else if backing.listed && self.entries[place].in_link == NO_LINK {
+                self.backing[place] = *backing;
+            }
+        }
+        for (own, list) in self.by_switch.iter_mut().zip(part.by_switch) {
+            own.extend(list);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Faults of a run as they happen, and what whoever operates the fabric may do in between.
 
+use crate::parts::why_alone_under;
 use crate::simulation::Simulation;
 use crate::tap::Tap;
 use crate::time::{to_ps, Ps};
@@ -69,6 +70,7 @@ impl<T: Tap> Simulation<T> {
 
     /// Puts another scheme in charge of the controller that runs, as an operator may at any time.
     pub fn set_scheme(&mut self, scheme: Box<dyn Scheme>) {
+        self.alone = self.alone.or(why_alone_under(&scheme.needs()));
         self.control.set_scheme(self.now, &mut self.agenda, scheme);
     }
 

@@ -11,12 +11,13 @@ use crate::agenda::{Agenda, Event, Origin};
 use crate::agents::Agents;
 use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
+use crate::link::{ps_per_byte, times};
 use crate::marks::Marks;
 use crate::network::Network;
 use crate::outcome::{FlowOutcome, SubflowOutcome, Way};
 use crate::packet::{Direction, Packet};
 use crate::settings::ControlSettings;
-use crate::subflow::{Endpoints, Subflow, Subflows};
+use crate::subflow::{Endpoints, Subflow, Subflows, NOT_KNOWN_YET};
 use crate::tap::Tap;
 use crate::time::{to_nanos, to_ps, Ps, NEVER};
 use crate::transfers::{Ends, Transfers};
@@ -558,6 +559,19 @@ impl Hosts {
     /// Subflows that the controller keeps from sending.
     pub(crate) fn held(&self) -> usize {
         self.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.held_until > 0).count()
+    }
+
+    /// Time before which some transfer does not finish, however little is in its way: what is missing of it has to arrive by a
+    /// link of its host's rate.
+    pub(crate) fn least_time_left(&self) -> Ps {
+        let open = self.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.size < NOT_KNOWN_YET);
+        let left = open.map(|(_, subflow)| {
+            let rate_bps = self.fabric.link(subflow.interfaces[1].uplink().reverse()).settings.rate_bps;
+            let missing = subflow.size.saturating_sub(subflow.receiver.arrived_bytes());
+            // One segment may be about to arrive.
+            times(missing.saturating_sub(Packet::MOST_PAYLOAD), ps_per_byte(rate_bps))
+        });
+        left.max().unwrap_or(0)
     }
 
     fn end_hold<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {

@@ -20,6 +20,11 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
+    /// What a part of a network without hosts has to know.
+    pub(crate) fn for_part(&self) -> Lanes {
+        Lanes { data: self.data.clone(), slots: FxHashMap::default() }
+    }
+
     /// Headers of a packet as a switch parses them; `None` for a frame of no connection.
     pub(crate) fn headers(&self, packet: &Packet) -> Option<Headers> {
         let data = self.data.get(packet.slot().checked_sub(1)?)?;

@@ -1,7 +1,7 @@
 //! The packet-level simulator: one driver of `control`, `switching` and `transport`, under a virtual clock.
 //!
-//! A [`Simulation`] is built from [`SimSettings`], advanced in slices, and asked for its [`Outcome`] at any time. It is one
-//! thread and draws nothing but from its seed: the same settings give the same outcome, bit for bit.
+//! A [`Simulation`] is built from [`SimSettings`], advanced in slices, and asked for its [`Outcome`] at any time. It
+//! draws nothing but from its seed: the same settings give the same outcome, bit for bit, on one thread or on several.
 
 mod agenda;
 mod agents;
@@ -20,6 +20,7 @@ mod network;
 mod offer;
 mod outcome;
 mod packet;
+mod parts;
 mod pcap;
 mod programs;
 mod sack_options;
@@ -45,4 +46,4 @@ pub use outcome::{
 pub use pcap::PcapTap;
 pub use settings::{ControlSettings, Handover, SimError, SimSettings, Successor};
 pub use simulation::Simulation;
-pub use tap::{Fate, LargeFabric, Loss, NoTap, SeenPacket, Tap};
+pub use tap::{Fate, LargeFabric, Loss, NoTap, Parted, SeenPacket, Tap};

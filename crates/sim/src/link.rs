@@ -27,7 +27,8 @@ pub(crate) struct LinkQueue {
     /// are handed on then.
     waiting: u64,
     /// The lowest bit is set where the other end is a host, the next one where packets are handed on when sending begins,
-    /// the third one while packets may be lost on their way.
+    /// the third one while packets may be lost on their way, the fourth one while the other end is in another part of the
+    /// network.
     kind: u32,
     buffer: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
@@ -53,6 +54,9 @@ pub(crate) struct LinkQueue {
 /// Bits of [`LinkQueue::kind`].
 const TO_HOST: u32 = 1;
 const LOSSY: u32 = 4;
+const CROSSING: u32 = 8;
+/// The shortest frame: an acknowledgement without options.
+const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
 
 /// What becomes of the packets of a link at its other end.
 #[derive(Clone, Copy)]
@@ -346,7 +350,8 @@ impl LinkQueue {
         let sent = |packet: &Packet| if self.hands_on_at_begin() { 0 } else { self.send_time(packet.wire()) };
         // A packet that went at another rate than now began at another time than this says.
         let start = |packet: &Packet| (packet.deliver_at - self.delay).saturating_sub(sent(packet));
-        self.waited - taken.map(|packet| start(packet).saturating_sub(now)).sum::<Ps>()
+        // A packet that its host still works on has not waited, although it starts later.
+        self.waited.saturating_sub(taken.map(|packet| start(packet).saturating_sub(now)).sum())
     }
 
     /// How long a link with this time for a byte takes for what this one sends in `time`.
@@ -355,6 +360,96 @@ impl LinkQueue {
             return time;
         }
         (u128::from(time) * u128::from(ps_per_byte) / u128::from(self.ps_per_byte.max(1))) as Ps
+    }
+
+    /// Whether the other end is in another part of the network.
+    #[inline(always)]
+    pub(crate) fn crosses(&self) -> bool {
+        self.kind & CROSSING != 0
+    }
+
+    /// Time after which a packet that is taken now arrives at the earliest.
+    pub(crate) fn least_transit(&self) -> Ps {
+        let send_time = if self.hands_on_at_begin() { 0 } else { self.send_time(LEAST_WIRE) };
+        self.delay.saturating_add(send_time)
+    }
+
+    /// A link that nothing is on, in the place of one that another part of the network has.
+    pub(crate) fn elsewhere() -> LinkQueue {
+        LinkQueue {
+            ring: Box::new([]),
+            head: 0,
+            tail: 0,
+            due: Due::NOT,
+            waiting: 0,
+            kind: 0,
+            buffer: 0,
+            busy_until: NEVER,
+            room: 0,
+            mark_above: UNMARKED,
+            ps_per_byte: 0,
+            delay: 0,
+            sent_bytes: 0,
+            refused: 0,
+            lost: 0,
+            waited: 0,
+        }
+    }
+
+    /// From now on the other end is in another part of the network. Returns the queue for that part: of what is on the link and
+    /// what [`LinkQueue::expect`] tells it. This one has no deliveries any more.
+    pub(crate) fn split(&mut self) -> LinkQueue {
+        let (ring, kind) = (self.ring.clone(), self.kind);
+        self.kind |= CROSSING;
+        self.due = Due::NOT;
+        LinkQueue { ring, kind, head: self.head, tail: self.tail, ..LinkQueue::elsewhere() }
+    }
+
+    /// Both ends are in one part again, and `receiving` is what [`LinkQueue::split`] made: it knows what has arrived, and all that
+    /// has not.
+    pub(crate) fn reunite(&mut self, receiving: LinkQueue) {
+        debug_assert_eq!(self.tail, receiving.tail, "the other part has been told of every packet");
+        self.kind &= !CROSSING;
+        self.ring = receiving.ring;
+        self.head = receiving.head;
+        self.lost += receiving.lost;
+    }
+
+    /// Takes a packet for another part of the network, or drops it. Returns it with the time of its arrival.
+    #[inline(always)]
+    pub(crate) fn enqueue_across(&mut self, now: Ps, packet: Packet) -> Option<Packet> {
+        let mask = self.ring.len().wrapping_sub(1);
+        if self.tail - self.head == self.ring.len() as u64 {
+            // The other part has taken these: nobody here has.
+            while self.head != self.tail && item(&self.ring, self.head as usize & mask).deliver_at <= now {
+                self.head += 1;
+            }
+        }
+        match self.enqueue(now, packet) {
+            Taken::Dropped => None,
+            Taken::First(_) | Taken::Behind => {
+                let place = (self.tail - 1) as usize & (self.ring.len() - 1);
+                Some(*item(&self.ring, place))
+            }
+        }
+    }
+
+    /// A packet will arrive by this link, later than those before it. When, if it is the only one.
+    #[inline(always)]
+    pub(crate) fn expect(&mut self, packet: Packet) -> Option<Ps> {
+        if self.tail - self.head == self.ring.len() as u64 {
+            self.grow();
+        }
+        let place = self.tail as usize & (self.ring.len() - 1);
+        *item_mut(&mut self.ring, place) = packet;
+        let first = self.head == self.tail;
+        self.tail += 1;
+        first.then_some(packet.deliver_at)
+    }
+
+    /// When the head is due, if there is one.
+    pub(crate) fn next_due(&self) -> Option<Ps> {
+        self.head().filter(|_| self.head != self.tail).map(|packet| packet.deliver_at)
     }
 
     /// How long until everything taken has left the port.

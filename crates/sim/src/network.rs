@@ -2,6 +2,7 @@
 //! reaches a host or a controller is handed back to the caller.
 
 mod ahead;
+mod division;
 mod programs;
 mod quality;
 
@@ -15,8 +16,10 @@ use crate::packet::{Packet, TagBits};
 use crate::settings::ControlSettings;
 use crate::tap::{Fate, Loss, Tap};
 use crate::time::{to_nanos, Ps};
-use crate::trusted::item_mut;
+use crate::trusted::{item, item_mut};
 use crate::wheel::Wheel;
+use division::Outbox;
+pub(crate) use division::Parcel;
 use pathloom_model::rules::Match;
 use pathloom_model::{Fabric, FiveTuple, Headers, Link, LinkId, NodeId, PortNo};
 use pathloom_switching::deployment::Deployment;
@@ -40,6 +43,16 @@ pub(crate) struct Totals {
     pub misdelivered: u64,
     /// Packets that a switch was asked about, for want of a remembered decision.
     pub decisions: u64,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Totals) {
+        self.sent += other.sent;
+        self.copied += other.copied;
+        self.dropped_at_switches += other.dropped_at_switches;
+        self.misdelivered += other.misdelivered;
+        self.decisions += other.decisions;
+    }
 }
 
 /// Headers copied to the controller.
@@ -107,6 +120,10 @@ pub(crate) struct Network<T: Tap> {
     /// Links on which packets are lost.
     losses: Losses,
     pub(crate) tap: T,
+    /// Time that nine links in ten need to deliver a packet.
+    typical: Ps,
+    /// What this part of a divided network has for the others.
+    outbox: Outbox,
 }
 
 impl<T: Tap> Network<T> {
@@ -125,7 +142,8 @@ impl<T: Tap> Network<T> {
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
         typical.sort_unstable();
-        let wheel = Wheel::new(links.len(), typical[typical.len() * 9 / 10], T::LARGE);
+        let typical = typical[typical.len() * 9 / 10];
+        let wheel = Wheel::new(links.len(), typical, T::LARGE);
         let mut programs = deployment.map(|deployment| Box::new(Programs::new(deployment, fabric.nodes().len(), seed)));
         let nodes = (0..fabric.nodes().len() as u32).map(NodeId).map(|node| {
             let ports = fabric.node(node).ports.len() as u32;
@@ -151,6 +169,8 @@ impl<T: Tap> Network<T> {
             programs,
             losses: Losses::new(seed),
             tap,
+            typical,
+            outbox: Outbox::default(),
         }
     }
 
@@ -188,6 +208,9 @@ impl<T: Tap> Network<T> {
 
     #[inline(always)]
     fn enqueue(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
+        if T::PARTED && item(&self.links, link as usize).crosses() {
+            return self.send_across(now, link, packet);
+        }
         let taken = item_mut(&mut self.links, link as usize).enqueue(now, packet);
         if T::ON {
             let fate = if taken == Taken::Dropped { Fate::Dropped } else { Fate::Queued };
@@ -320,12 +343,26 @@ impl<T: Tap> Network<T> {
 
     /// Takes in a subflow whose data have these headers: makes room for the decisions about its lanes.
     pub(crate) fn open_slot(&mut self, slot: usize, data: Headers) {
+        if T::PARTED {
+            self.note_opened(slot, data);
+        }
+        self.make_room(slot, data);
+    }
+
+    fn make_room(&mut self, slot: usize, data: Headers) {
         self.lanes.open(slot, data);
         self.cache.reserve_lanes((slot + 1) * 2);
     }
 
     /// Forgets the decisions for both lanes of a connection that is over.
     pub(crate) fn release_slot(&mut self, slot: usize) {
+        if T::PARTED {
+            self.note_released(slot);
+        }
+        self.forget_slot(slot);
+    }
+
+    fn forget_slot(&mut self, slot: usize) {
         for lane in [slot as u32 * 2, slot as u32 * 2 + 1] {
             for place in self.cache.lane_places(lane) {
                 self.settle(place);

@@ -35,6 +35,9 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
+    /// Payload bytes that one may have.
+    pub(crate) const MOST_PAYLOAD: u64 = PAYLOAD_BITS;
+
     /// A packet that has not left its host. A lane is one direction of one connection: its slot doubled, the lowest bit
     /// set for acknowledgements. `flags` are those that make a packet special (SYN, FIN); 0 for plain data and
     /// acknowledgements.

@@ -9,6 +9,7 @@ use crate::marks::Marks;
 use crate::network::{Arrival, Network};
 use crate::outcome::{LinkOutcome, Outcome, Way};
 use crate::packet::Packet;
+use crate::parts;
 use crate::settings::{SimError, SimSettings};
 use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
@@ -33,7 +34,11 @@ pub struct Simulation<T: Tap = NoTap> {
     pub(crate) duration: Ps,
     /// Whether switches run programs.
     pub(crate) runs_programs: bool,
-    end: Ps,
+    /// Why the run stays on one thread, if it has to.
+    pub(crate) alone: Option<&'static str>,
+    /// Windows that were simulated on several threads so far.
+    pub(crate) windows: u64,
+    pub(crate) end: Ps,
 }
 
 /// Messages that a controller may exchange per switch before the first packet.
@@ -84,6 +89,7 @@ impl<T: Tap> Simulation<T> {
         let deployment = programs.as_ref();
         let (transport, needs, control) = (&transport, &needs, &control);
         let settings = HostSettings { transport, needs, control, agents, deployment, duration, seed };
+        let alone = parts::why_alone(&settings, &transfers);
         let hosts = Hosts::new(fabric.clone(), transfers, settings);
         plane.journal = journal;
         plane.starts.successor = successor;
@@ -98,6 +104,8 @@ impl<T: Tap> Simulation<T> {
             now: 0,
             duration,
             runs_programs: programs.is_some(),
+            alone,
+            windows: 0,
             end,
             fabric,
         };
@@ -164,7 +172,12 @@ impl<T: Tap> Simulation<T> {
     /// it calls take.
     #[inline(never)]
     pub fn advance(&mut self, until: Nanos) {
-        let limit = to_ps(until).min(self.end).saturating_add(1);
+        self.advance_before(to_ps(until).min(self.end).saturating_add(1));
+    }
+
+    /// Works off everything before `limit`, which is above 0.
+    #[inline(always)]
+    pub(crate) fn advance_before(&mut self, limit: Ps) {
         loop {
             // At one instant the agenda comes before arrivals; when the run is over, it says so by a time of 0.
             if let Some((at, link)) = self.network.next_before(self.agenda.next_at().min(limit)) {

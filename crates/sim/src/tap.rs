@@ -46,6 +46,8 @@ pub trait Tap {
     /// Whether the fabric is so large that its links do not stay near the core: what arrivals need is asked for ahead. A
     /// constant as well, so that a run on a small fabric pays nothing. The results are the same.
     const LARGE: bool = false;
+    /// Whether the network can be divided into parts, for several threads. A constant again: a run on one thread pays nothing.
+    const PARTED: bool = false;
 
     /// A packet was offered to a link at `now_ps`.
     fn seen(&mut self, now_ps: u64, link: LinkId, packet: &SeenPacket, fate: Fate);
@@ -75,6 +77,18 @@ impl LargeFabric {
 impl Tap for LargeFabric {
     const ON: bool = false;
     const LARGE: bool = true;
+    fn seen(&mut self, _: u64, _: LinkId, _: &SeenPacket, _: Fate) {}
+}
+
+/// No tap, on a network that can be divided for several threads ([`crate::Simulation::advance_on`]); `LARGE` says whether the
+/// fabric has [`LargeFabric::LINKS`] links or more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parted<const LARGE: bool>;
+
+impl<const LARGE: bool> Tap for Parted<LARGE> {
+    const ON: bool = false;
+    const LARGE: bool = LARGE;
+    const PARTED: bool = true;
     fn seen(&mut self, _: u64, _: LinkId, _: &SeenPacket, _: Fate) {}
 }
 

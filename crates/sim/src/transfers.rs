@@ -268,6 +268,26 @@ impl Transfers {
         }
     }
 
+    /// Transfers with a time of their own that have started.
+    pub(crate) fn started(&self) -> usize {
+        self.next
+    }
+
+    /// The next two instants at which transfers with a time of their own start.
+    pub(crate) fn next_starts(&self) -> [Option<Nanos>; 2] {
+        let first = self.next_start();
+        let later = self.workload.flows[self.next..].iter().map_while(|flow| match flow.start {
+            Start::At(at) => Some(at),
+            Start::After { .. } => None,
+        });
+        [first, later.skip_while(|&at| Some(at) == first).next()]
+    }
+
+    /// Whether some transfer waits for others.
+    pub(crate) fn has_chains(&self) -> bool {
+        !self.awaited_by.is_empty()
+    }
+
     /// Takes the transfer that [`Transfers::next_start`] spoke of.
     pub(crate) fn take_next(&mut self) -> u32 {
         self.next += 1;

@@ -281,6 +281,15 @@ impl Wheel {
         true
     }
 
+    /// No link is due before. Some link may be due later only, by less than a slot.
+    pub(crate) fn earliest(&self) -> Ps {
+        let near = match self.left.checked_sub(1) {
+            Some(first) => (self.base << self.shift) + (self.batch[first] >> 32),
+            None => self.next_number().map_or(NEVER, |number| number << self.shift),
+        };
+        near.min(self.far_at)
+    }
+
     /// Number of the first slot from `base` on that is not empty.
     fn next_number(&self) -> Option<u64> {
         let start = self.base as usize % SLOTS;

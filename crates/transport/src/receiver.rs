@@ -47,6 +47,11 @@ impl Receiver {
         self.next
     }
 
+    /// Bytes that have arrived, in order or not.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.next + self.beyond.as_slice().iter().map(|(start, end)| end - start).sum::<u64>()
+    }
+
     /// Segments with something new that arrived after one from further on in the stream: reordered as RFC 4737 §3 has it.
     /// What is sent again to fill a gap counts too.
     pub fn reordered(&self) -> u32 {

@@ -30,6 +30,7 @@ from pathloom.cli.options import (
     SeedOption,
     SeriesOption,
     SpecFileOption,
+    ThreadsOption,
     TrafficOption,
     TransportOption,
     UntilOption,
@@ -44,7 +45,6 @@ from pathloom.errors import SchemeError, ToolError, bad_input
 from pathloom.experiments.execution import Wrappers
 from pathloom.experiments.folder import OutFolder
 from pathloom.experiments.settings import Settings, read_spec_file
-from pathloom.experiments.workers import default_threads
 from pathloom.specs import LAB, split_specs
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def compare(
     series: SeriesOption = None,
     spec: SpecFileOption = None,
     jobs: JobsOption = None,
+    threads: ThreadsOption = None,
     cluster: ClusterOption = None,
     out: OutOption = None,
     resume: ResumeOption = False,
@@ -109,7 +110,7 @@ def compare(
         "series": series,
     }
     delivery = Delivery(out, json, plot_kinds(plots), resume)
-    where = Where(whole_number("--jobs", jobs), cluster)
+    where = Where(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
     return _carry_out("compare", _settings(given, spec), Wrappers(), where, delivery)
 
 
@@ -158,6 +159,7 @@ def run(
         ),
     ] = None,
     jobs: JobsOption = None,
+    threads: ThreadsOption = None,
     cluster: ClusterOption = None,
     out: OutOption = None,
     resume: ResumeOption = False,
@@ -200,7 +202,7 @@ def run(
     if cluster is not None and (pcap or event_log):
         raise bad_input("--cluster: a run on another machine writes no --pcap and no --event-log")
     delivery = Delivery(out, json, plot_kinds(plots), resume)
-    where = Where(whole_number("--jobs", jobs), cluster)
+    where = Where(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
     return _carry_out("run", settings, wrappers, where, delivery)
 
 
@@ -223,8 +225,16 @@ class Where:
     """Where runs are carried out."""
 
     jobs: int | None
-    """Threads of this machine; None for one per core."""
+    """Runs at a time on this machine; None for one per core, over `threads`."""
     cluster: str | None
+    threads: int | None = None
+    """Threads of each run; None for one."""
+
+    def runs_at_a_time(self) -> int:
+        """What `jobs` says or stands for."""
+        from pathloom.experiments.api import default_jobs
+
+        return self.jobs or default_jobs(self.threads or 1)
 
 
 @dataclass(frozen=True)
@@ -256,6 +266,9 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, 
 
     delivery.check(settings)
     check_cluster(where.cluster, where.jobs, settings.worlds)
+    if where.cluster is not None and where.threads is not None:
+        raise bad_input("--threads: is for this machine; the workers of --cluster give each run one thread")
+    threads = where.threads or 1
     out, folder = delivery.out, None
     with ExitStack() as stack:
         try:
@@ -263,10 +276,12 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, 
                 assert out is not None
                 folder = OutFolder(out)
                 store = stack.enter_context(claimed(folder.path))
-                experiment = Experiment(settings, wrappers=wrappers, store=store)
+                experiment = Experiment(settings, wrappers=wrappers, store=store, threads=threads)
             else:
-                experiment = Experiment(settings, wrappers=wrappers)
+                experiment = Experiment(settings, wrappers=wrappers, threads=threads)
                 folder = OutFolder(out) if out is not None else None
+            for scheme, why in experiment.on_one_thread().items():
+                console.say(f"pathloom: --threads {threads}: {scheme} runs on one thread: {why}")
             result = _run_and_watch(verb, experiment, where)
             for trouble in result.troubles:
                 console.say(f"pathloom: warning: {trouble}")
@@ -298,12 +313,12 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, 
 def _run_and_watch(verb: str, experiment: Experiment, where: Where) -> Result:
     settings = experiment.settings
     runs = settings.runs * len(settings.labels)
-    threads = min(where.jobs or default_threads(), runs)
+    jobs = min(where.runs_at_a_time(), runs)
     with ExitStack() as stack:
         wanted = where.cluster is not None and experiment.missing() > 0
-        runner = stack.enter_context(runner_of(where.cluster, threads)) if wanted else None
+        runner = stack.enter_context(runner_of(where.cluster, jobs)) if wanted else None
         report = stack.enter_context(console.progress_bar(verb, runs))
-        return experiment.carry_out(threads, report, runner)
+        return experiment.carry_out(jobs, report, runner)
 
 
 def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> None:

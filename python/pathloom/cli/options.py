@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathloom.experiments.workers import Runner
 
 MOST_JOBS = 1024
+MOST_THREADS = 64
 
 IN_PYTHON = "A scheme in Python is FILE.py:CLASS:key=value."
 
@@ -166,6 +167,15 @@ JobsOption = Annotated[
         rich_help_panel=RUNS,
     ),
 ]
+ThreadsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        help="Threads of each run, for large fabrics under spt or ecmp; the result stays the same.  [default: 1]",
+        rich_help_panel=RUNS,
+    ),
+]
 OutOption = Annotated[
     Path | None,
     typer.Option(
@@ -226,10 +236,16 @@ SpecFileOption = Annotated[
 
 
 def whole_number(option: str, text: str | None) -> int | None:
-    """The value of --runs, --seed or --jobs. Raises `PathloomError` when it is not a whole number in its range."""
+    """The value of an option that is a whole number. Raises `PathloomError` when it is none, or not in its range."""
     if text is None:
         return None
-    least, most = {"--runs": (1, MOST_RUNS), "--seed": (0, MOST_SEED), "--jobs": (1, MOST_JOBS)}[option]
+    ranges = {
+        "--runs": (1, MOST_RUNS),
+        "--seed": (0, MOST_SEED),
+        "--jobs": (1, MOST_JOBS),
+        "--threads": (1, MOST_THREADS),
+    }
+    least, most = ranges[option]
     if text.isdecimal() and len(text) <= 16 and least <= int(text) <= most:
         return int(text)
     raise bad_input(f"{option} `{text}`: expected a whole number from {least} to {most}")

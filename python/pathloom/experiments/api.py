@@ -34,12 +34,14 @@ class Experiment:
         wrappers: Wrappers | None = None,
         in_python: Mapping[str, PythonScheme] | None = None,
         store: Store[RunOutcome] | None = None,
+        threads: int = 1,
     ) -> None:
         """Prepares the first run of every scheme.
 
         `fabric` stands in for `settings.fabric` where it is given; `in_python` are schemes given as classes. Runs that
-        the store holds are not carried out again.
+        the store holds are not carried out again. Each simulated run gets so many `threads`.
         """
+        self._threads = threads
         self.settings = settings
         self.fabric = fabric or interruptible(lambda: Fabric(settings.fabric))
         files = {spec: load_scheme(spec) for spec in settings.schemes if is_python_spec(spec)}
@@ -50,7 +52,8 @@ class Experiment:
 
     def _prepare(self, world: str, wrappers: Wrappers) -> Execution | LabExecution:
         if world == SIM:
-            return Execution(self.settings, self.fabric.text, wrappers, self._in_python, store=self._store)
+            files = self._in_python
+            return Execution(self.settings, self.fabric.text, wrappers, files, store=self._store, threads=self._threads)
         for label in self._in_python:
             raise bad_input(f"scheme `{label}`: is written in Python, and the lab runs schemes of static routes so far")
         from pathloom.lab.runs import LabExecution
@@ -60,6 +63,11 @@ class Experiment:
     def missing(self) -> int:
         """How many runs in the simulator are still to be carried out."""
         return sum(len(execution.missing()) for execution in self._executions if isinstance(execution, Execution))
+
+    def on_one_thread(self) -> dict[str, str]:
+        """Schemes that were given several threads and make use of one, and why."""
+        executions = [execution for execution in self._executions if isinstance(execution, Execution)]
+        return {scheme: why for execution in executions for scheme, why in execution.on_one_thread.items()}
 
     def carry_out(
         self,
@@ -91,6 +99,7 @@ def compare(
     runs: int = 3,
     seed: int = 1,
     jobs: int | None = None,
+    threads: int = 1,
     transport: str | None = None,
     control: str | None = None,
     faults: Sequence[str] = (),
@@ -112,7 +121,9 @@ def compare(
         until: `"finished"` lets every finite flow finish instead, however long that takes.
         runs: runs per scheme; run r has the seed `seed + r - 1`, the same for every scheme.
         seed: decides, with `runs`, everything that is drawn at random.
-        jobs: threads; by default one per core. The result does not depend on it.
+        jobs: runs at a time; by default one per core, over `threads`. The result does not depend on it.
+        threads: threads of each simulated run, where its scheme and its transport allow it. The result does not depend
+            on it.
         transport: what hosts run, such as `"newreno:iw=12KB"`; by default each scheme's own.
         control: control channel and controller, such as `"delay=1ms,service=20us"`.
         faults: what fails and comes back, such as `"10s:down:e0_0-a0_1"`.
@@ -155,7 +166,19 @@ def compare(
         },
         in_python=in_python,
     )
-    return _carried_out(Experiment(settings, _as_fabric(fabric), in_python=in_python), jobs)
+    if threads < 1:
+        raise bad_input(f"threads: {threads} will not do; expected 1 or more")
+    experiment = Experiment(settings, _as_fabric(fabric), in_python=in_python, threads=threads)
+    return _carried_out(experiment, default_jobs(threads) if jobs is None else jobs)
+
+
+def default_jobs(threads: int) -> int:
+    """Runs at a time if nobody says how many, each on so many threads.
+
+    >>> default_jobs(10_000)
+    1
+    """
+    return max(default_threads() // threads, 1)
 
 
 def run(
@@ -167,6 +190,7 @@ def run(
     runs: int = 1,
     seed: int = 1,
     jobs: int | None = None,
+    threads: int = 1,
     transport: str | None = None,
     control: str | None = None,
     faults: Sequence[str] = (),
@@ -191,6 +215,7 @@ def run(
         runs=runs,
         seed=seed,
         jobs=jobs,
+        threads=threads,
         transport=transport,
         control=control,
         faults=faults,

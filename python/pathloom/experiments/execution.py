@@ -133,12 +133,15 @@ class Execution:
         in_python: Mapping[str, PythonScheme] | None = None,
         sample_at_s: Sequence[float] = (),
         store: Store[RunOutcome] | None = None,
+        threads: int = 1,
     ) -> None:
         """Prepares the first run of every scheme, so that bad input is found before any run starts.
 
         `sample_at_s` are moments of a run, ascending, at which what has arrived so far is noted. Runs that the store
-        holds are not carried out again, and those that are finished are added to it.
+        holds are not carried out again, and those that are finished are added to it. Each run gets so many `threads`;
+        no outcome depends on their number.
         """
+        self.threads = threads
         self.settings = settings
         self.in_python = in_python or {}
         self.fabric_text = fabric_text
@@ -156,6 +159,9 @@ class Execution:
         """The runs that the store holds."""
         first = [job for job in self.jobs if job.run == 1 and job not in self.kept]
         self._prepared = interruptible(lambda: self._first(first))
+        reasons = {job.scheme: prepared.one_thread for job, prepared in self._prepared.items()}
+        self.on_one_thread = {scheme: why for scheme, why in reasons.items() if why is not None and threads > 1}
+        """Schemes whose runs make use of one thread only, and why."""
         head = self._stored(self.jobs[0]) or self._prepared[self.jobs[0]]
         self.description = head.description
         self.notes = list(head.notes)
@@ -178,7 +184,8 @@ class Execution:
         self._prepared.clear()
 
     def _simulation(self, job: Job) -> _core.Simulation:
-        return simulation(self.settings, self.fabric_text, job, self.wrappers, self.in_python.get(job.scheme))
+        in_python = self.in_python.get(job.scheme)
+        return simulation(self.settings, self.fabric_text, job, self.wrappers, in_python, self.threads)
 
     def _identity(self, job: Job) -> str:
         in_python = self.in_python.get(job.scheme)
@@ -252,7 +259,12 @@ def _handed(take: Callable[[RunOutcome], None]) -> Take:
 
 
 def simulation(
-    settings: Settings, fabric_text: str | None, job: Job, wrappers: Wrappers, in_python: PythonScheme | None = None
+    settings: Settings,
+    fabric_text: str | None,
+    job: Job,
+    wrappers: Wrappers,
+    in_python: PythonScheme | None = None,
+    threads: int = 1,
 ) -> _core.Simulation:
     """Prepares a run: its flows are drawn and default routes stand. Raises `PathloomError` on bad input.
 
@@ -271,6 +283,7 @@ def simulation(
                 "drain": drain(settings),
                 "seed": job.seed,
                 "faults": settings.faults,
+                "threads": threads,
                 "pcap": wrappers.pcap,
                 "event_log": wrappers.event_log,
             }

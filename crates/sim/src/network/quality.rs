@@ -37,6 +37,18 @@ impl Losses {
         of.per_billion = per_billion;
     }
 
+    /// The generators of some links, for the part of a network that they end in. They are taken from here.
+    pub(super) fn part(&mut self, is_in: impl Fn(u32) -> bool) -> Losses {
+        let (part, rest) = std::mem::take(&mut self.links).into_iter().partition(|(link, _)| is_in(*link));
+        self.links = rest;
+        Losses { seed: self.seed, links: part }
+    }
+
+    /// Takes the generators of a part back.
+    pub(super) fn join(&mut self, part: Losses) {
+        self.links.extend(part.links);
+    }
+
     fn draw(&mut self, link: u32) -> bool {
         self.links.get_mut(&link).is_some_and(|of| of.rng.random_range(0..1_000_000_000u32) < of.per_billion)
     }
@@ -72,7 +84,7 @@ impl<T: Tap> Network<T> {
         if let Some(rate_bps) = rate_bps {
             self.wheel.remove(&mut self.links, link.0);
             if let Some(at) = self.links[link.index()].set_rate(now, rate_bps) {
-                self.wheel.insert(&mut self.links, at, link.0);
+                self.schedule(at, link.0);
             }
         }
     }

@@ -1,0 +1,210 @@
+//! A network in parts, each with its own nodes, for one thread each; and what the parts tell each other.
+//!
+//! Each part has a queue in every place, as the whole has, so that links keep their numbers. A link between two parts has
+//! two queues (see [`LinkQueue::split`]).
+
+use super::{pay, Network, Node};
+use crate::lanes::Lanes;
+use crate::link::LinkQueue;
+use crate::packet::Packet;
+use crate::parts::Plan;
+use crate::tap::Tap;
+use crate::time::{Ps, NEVER};
+use crate::wheel::Wheel;
+use pathloom_model::{Headers, LinkId, NodeId};
+
+/// What happened to a slot.
+#[derive(Clone, Copy)]
+enum SlotChange {
+    /// A subflow has it, whose data have these headers.
+    Opened(Headers),
+    /// No packet of its subflow is in the network any more.
+    Released,
+}
+
+/// What one part tells another at the end of a window.
+#[derive(Default)]
+pub(crate) struct Parcel {
+    /// Packets that will arrive in the other part, and the links by which they do.
+    packets: Vec<Packet>,
+    links: Vec<u32>,
+    /// Lanes whose packets were lost, and how many.
+    lost: Vec<(u32, i32)>,
+    slots: Vec<(u32, SlotChange)>,
+}
+
+/// What a part has for the others. Empty in a network that is whole.
+#[derive(Default)]
+pub(super) struct Outbox {
+    /// By link: the part that its far end is in.
+    ends_in: Vec<u8>,
+    /// By part.
+    parcels: Vec<Parcel>,
+    /// When the first of the packets in them arrives.
+    earliest: Option<Ps>,
+}
+
+impl<T: Tap> Network<T> {
+    /// Puts a packet on a link to another part; tells whether the link took it.
+    #[inline(always)]
+    pub(super) fn send_across(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
+        let Some(packet) = self.links[link as usize].enqueue_across(now, packet) else { return false };
+        let parcel = &mut self.outbox.parcels[usize::from(self.outbox.ends_in[link as usize])];
+        parcel.packets.push(packet);
+        parcel.links.push(link);
+        let earliest = self.outbox.earliest.unwrap_or(NEVER).min(packet.deliver_at);
+        self.outbox.earliest = Some(earliest);
+        true
+    }
+
+    /// Tells the other parts that a slot was opened.
+    pub(super) fn note_opened(&mut self, slot: usize, data: Headers) {
+        self.note(slot, SlotChange::Opened(data));
+    }
+
+    /// Tells the other parts that a slot was given back.
+    pub(super) fn note_released(&mut self, slot: usize) {
+        self.note(slot, SlotChange::Released);
+    }
+
+    fn note(&mut self, slot: usize, change: SlotChange) {
+        self.outbox.parcels.iter_mut().for_each(|parcel| parcel.slots.push((slot as u32, change)));
+    }
+
+    /// Tells the part of the hosts that packets of a lane were lost.
+    pub(crate) fn note_lost(&mut self, lane: u32, packets: i32) {
+        self.outbox.parcels[0].lost.push((lane, packets));
+    }
+
+    /// When the first of the packets arrives that this part has sent to others since the last exchange.
+    pub(crate) fn earliest_sent(&self) -> Ps {
+        self.outbox.earliest.unwrap_or(NEVER)
+    }
+
+    /// No packet arrives in this part before, but for those that others send.
+    pub(crate) fn earliest_arrival(&self) -> Ps {
+        self.wheel.earliest()
+    }
+
+    /// Lays down what this part has for another, in an empty parcel.
+    pub(crate) fn hand_over(&mut self, to: usize, parcel: &mut Parcel) {
+        self.outbox.earliest = None;
+        std::mem::swap(&mut self.outbox.parcels[to], parcel);
+    }
+
+    /// Takes up what another part has for this one; lanes whose packets were lost go to `lost`.
+    pub(crate) fn take_up(&mut self, parcel: &mut Parcel, lost: &mut Vec<(u32, i32)>) {
+        self.change_slots(&parcel.slots);
+        for (&packet, &link) in parcel.packets.iter().zip(&parcel.links) {
+            if let Some(at) = self.links[link as usize].expect(packet) {
+                self.schedule(at, link);
+            }
+        }
+        lost.append(&mut parcel.lost);
+        parcel.packets.clear();
+        parcel.links.clear();
+        parcel.slots.clear();
+    }
+
+    fn change_slots(&mut self, changes: &[(u32, SlotChange)]) {
+        for &(slot, change) in changes {
+            match change {
+                SlotChange::Opened(data) => self.make_room(slot as usize, data),
+                SlotChange::Released => self.forget_slot(slot as usize),
+            }
+        }
+    }
+
+    /// A wheel with all links that arrive in the part and are not empty.
+    fn fill_wheel(&mut self, now: Ps, arrive_here: impl Fn(LinkId) -> bool) {
+        let count = (0..self.links.len() as u32).filter(|&link| arrive_here(LinkId(link))).count();
+        self.wheel = Wheel::new(count, self.typical, T::LARGE);
+        self.wheel.advance_to(now);
+        for link in 0..self.links.len() as u32 {
+            let due = self.links[link as usize].next_due();
+            if let Some(at) = due.filter(|_| arrive_here(LinkId(link))) {
+                self.schedule(at, link);
+            }
+        }
+    }
+}
+
+impl<T: Tap + Default> Network<T> {
+    /// Keeps the first part and returns the others. No event before `now` is left.
+    pub(crate) fn divide(&mut self, now: Ps, plan: &Plan) -> Vec<Network<T>> {
+        let fabric = self.fabric.clone();
+        let ends_in: Vec<u8> = fabric.links().iter().map(|link| plan.of(link.to)).collect();
+        let outbox = || Outbox {
+            ends_in: ends_in.clone(),
+            parcels: (0..plan.parts()).map(|_| Parcel::default()).collect(),
+            earliest: None,
+        };
+        let part = |number: u8| Network {
+            fabric: fabric.clone(),
+            links: fabric.links().iter().map(|_| LinkQueue::elsewhere()).collect(),
+            wheel: Wheel::new(1, 1, T::LARGE),
+            typical: self.typical,
+            nodes: fabric.nodes().iter().map(|_| Node::Host).collect(),
+            cache: self.cache.part(|node| plan.of(node) == number),
+            lanes: self.lanes.for_part(),
+            totals: Default::default(),
+            programs: None,
+            losses: self.losses.part(|link| ends_in[link as usize] == number),
+            outbox: outbox(),
+            tap: T::default(),
+        };
+        let mut parts: Vec<Network<T>> = (0..plan.parts() as u8).map(part).collect();
+        for (index, (queue, link)) in self.links.drain(..).zip(fabric.links()).enumerate() {
+            let [from, to] = [link.from, link.to].map(|node| usize::from(plan.of(node)));
+            parts[from].links[index] = queue;
+            if from != to {
+                parts[to].links[index] = parts[from].links[index].split();
+            }
+        }
+        for (index, node) in self.nodes.drain(..).enumerate() {
+            parts[usize::from(plan.of(NodeId(index as u32)))].nodes[index] = node;
+        }
+        for (number, part) in parts.iter_mut().enumerate() {
+            part.fill_wheel(now, |link| usize::from(ends_in[link.index()]) == number);
+        }
+        let others = parts.split_off(1);
+        let Some(first) = parts.pop() else { return Vec::new() };
+        let whole = std::mem::replace(self, first);
+        (self.lanes, self.totals) = (whole.lanes, whole.totals);
+        others
+    }
+
+    /// Takes back the parts that [`Network::divide`] returned. No event before `now` is left in any part.
+    pub(crate) fn join(&mut self, now: Ps, plan: &Plan, mut others: Vec<Network<T>>) {
+        let fabric = self.fabric.clone();
+        for (number, part) in (1..).zip(&mut others) {
+            let changes = std::mem::take(&mut self.outbox.parcels[number].slots);
+            part.change_slots(&changes);
+        }
+        self.outbox = Outbox::default();
+        for (index, link) in fabric.links().iter().enumerate() {
+            let [from, to] = [link.from, link.to].map(|node| usize::from(plan.of(node)));
+            let mut take = |part: usize| {
+                let of = part.checked_sub(1).map_or(&mut self.links[index], |other| &mut others[other].links[index]);
+                std::mem::replace(of, LinkQueue::elsewhere())
+            };
+            let mut queue = take(from);
+            if from != to {
+                queue.reunite(take(to));
+            }
+            self.links[index] = queue;
+        }
+        for (number, part) in (1..).zip(others) {
+            for (index, node) in part.nodes.into_iter().enumerate() {
+                if plan.of(NodeId(index as u32)) == number {
+                    self.nodes[index] = node;
+                }
+            }
+            let (lanes, nodes): (&Lanes, _) = (&self.lanes, &mut self.nodes);
+            self.cache.join(part.cache, |switch, owed| pay(&mut nodes[switch.index()], lanes, &owed));
+            self.losses.join(part.losses);
+            self.totals.add(&part.totals);
+        }
+        self.fill_wheel(now, |_| true);
+    }
+}

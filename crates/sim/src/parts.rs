@@ -1,0 +1,162 @@
+//! One run on several threads, with the result of one thread, bit for bit.
+//!
+//! All hosts and the agenda stay with the thread that calls; the switches are divided into parts, one for each thread. A packet
+//! on a link between two parts arrives after the link's delay at the earliest, so each part can go on by itself for that
+//! long: a window. ARCHITECTURE.md says what keeps the result the same.
+
+mod exchange;
+mod plan;
+
+use crate::hosts::HostSettings;
+use crate::network::{Arrival, Network};
+use crate::simulation::Simulation;
+use crate::tap::{Parted, Tap};
+use crate::time::{to_ps, Ps, NEVER};
+use crate::transfers::Transfers;
+use exchange::{Attendance, Coming, Exchange, Window};
+use pathloom_model::Nanos;
+use pathloom_scheme::Needs;
+use pathloom_transport::TransportSpec;
+pub(crate) use plan::Plan;
+
+/// Dividing the network and joining it again costs as much as some windows: for fewer than this it is not worth while.
+const LEAST_WINDOWS: u64 = 64;
+
+/// Why a run stays on one thread, if it has to.
+pub(crate) fn why_alone(settings: &HostSettings<'_>, transfers: &Transfers) -> Option<&'static str> {
+    if settings.deployment.is_some() {
+        return Some("switches run programs");
+    }
+    if !matches!(settings.transport, TransportSpec::Tcp(_)) {
+        return Some("transfers have several subflows");
+    }
+    if transfers.has_chains() {
+        return Some("transfers wait for others");
+    }
+    why_alone_under(settings.needs)
+}
+
+/// The same for what a scheme needs.
+pub(crate) fn why_alone_under(needs: &Needs) -> Option<&'static str> {
+    (*needs != Needs::NOTHING).then_some("the scheme's controller hears of flows or reads counters")
+}
+
+impl<T: Tap> Simulation<T> {
+    /// Why the run stays on one thread, however many it is given; `None` if it does not.
+    pub fn one_thread(&self) -> Option<&'static str> {
+        self.alone.or(self.hosts.keeps_ways.then_some("the ways of flows are recorded"))
+    }
+
+    /// Windows that were simulated on several threads so far.
+    pub fn windows(&self) -> u64 {
+        self.windows
+    }
+}
+
+impl<const LARGE: bool> Simulation<Parted<LARGE>> {
+    /// As [`Simulation::advance`], on so many threads where that is possible. The result does not depend on their number.
+    pub fn advance_on(&mut self, until: Nanos, threads: usize) {
+        let limit = to_ps(until).min(self.end).saturating_add(1);
+        if threads <= 1 || self.one_thread().is_some() {
+            return self.advance_alone(limit);
+        }
+        let plan = Plan::new(&self.fabric, threads);
+        while plan.parts() > 1 && !self.is_done() && self.now < limit - 1 {
+            let stretch = self.agenda.next_of_others().min(limit).min(self.not_over_before());
+            let look_ahead = plan.look_ahead(&self.fabric, &self.network.links);
+            if stretch.saturating_sub(self.now) / LEAST_WINDOWS > look_ahead {
+                self.advance_together(stretch, &plan, look_ahead);
+            } else if self.now >= self.duration && stretch < self.agenda.next_of_others() {
+                break;
+            }
+            // With whatever ended the stretch.
+            self.advance_alone(stretch.saturating_add(1).min(limit));
+        }
+        self.advance_alone(limit);
+    }
+
+    /// The run does not end before. From the end of arrivals on, the last transfer ends it at once, wherever other parts are:
+    /// none may be ahead then.
+    fn not_over_before(&self) -> Ps {
+        if self.now < self.duration {
+            self.duration
+        } else {
+            self.now.saturating_add(self.hosts.least_time_left())
+        }
+    }
+
+    #[inline(never)]
+    fn advance_alone(&mut self, limit: Ps) {
+        self.advance_before(limit);
+    }
+
+    /// Works off everything before `limit`, on one thread for each part.
+    fn advance_together(&mut self, limit: Ps, plan: &Plan, look_ahead: Ps) {
+        let mut others = self.network.divide(self.now, plan);
+        let exchange = Exchange::new(plan.parts(), look_ahead, limit);
+        let ended = self.now;
+        std::thread::scope(|scope| {
+            for (number, part) in (1..).zip(&mut others) {
+                let exchange = &exchange;
+                scope.spawn(move || advance_part(part, number, ended, exchange));
+            }
+            self.advance_hosts(ended, &exchange);
+        });
+        self.network.join(self.now, plan, others);
+    }
+
+    /// The part of the hosts.
+    fn advance_hosts(&mut self, mut ended: Ps, exchange: &Exchange) {
+        let _attendance = Attendance(exchange);
+        let (mut lost, mut started, mut starts) = (Vec::new(), 0, [NEVER; 2]);
+        for turn in 0.. {
+            if started != self.hosts.transfers.started() || turn == 0 {
+                started = self.hosts.transfers.started();
+                starts = self.hosts.transfers.next_starts().map(|start| start.map_or(NEVER, to_ps));
+            }
+            let coming = Coming { event: self.network.earliest_arrival().min(self.agenda.next_at()), starts };
+            let window = exchange.meet((0, turn, ended), coming, &mut self.network, &mut lost);
+            for (lane, packets) in lost.drain(..) {
+                self.hosts.lose(&mut self.network, lane, packets);
+            }
+            let Some(Window { end, .. }) = window else { break };
+            self.advance_alone(end);
+            ended = end;
+            self.windows += 1;
+        }
+    }
+}
+
+/// Advances a part of switches to the end of the last window.
+fn advance_part<T: Tap>(network: &mut Network<T>, number: usize, mut ended: Ps, exchange: &Exchange) {
+    let _attendance = Attendance(exchange);
+    for turn in 0.. {
+        let coming = Coming { event: network.earliest_arrival(), starts: [NEVER; 2] };
+        let Some(Window { end, .. }) = exchange.meet((number, turn, ended), coming, network, &mut Vec::new()) else {
+            break;
+        };
+        switch_before(network, end);
+        ended = end;
+    }
+}
+
+/// Works off all arrivals of a part of switches before `end`.
+#[inline(never)]
+fn switch_before<T: Tap>(network: &mut Network<T>, end: Ps) {
+    while let Some((now, link)) = network.next_before(end) {
+        match network.arrive(now, link) {
+            Arrival::Forwarded => {}
+            Arrival::Dropped(lane) => network.note_lost(lane, 1),
+            Arrival::Slow(packet) => {
+                let lane = packet.lane();
+                let (copy, lost) = network.decide(now, link, packet);
+                debug_assert!(copy.is_none(), "a controller that hears of flows keeps a run on one thread");
+                if lost != 0 {
+                    network.note_lost(lane, lost);
+                }
+            }
+            Arrival::Host(..) => debug_assert!(false, "hosts are in another part"),
+        }
+    }
+    network.advance_to(end - 1);
+}
