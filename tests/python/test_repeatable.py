@@ -46,7 +46,15 @@ def test_any_number_of_jobs_gives_the_same_result(cli: Cli, tmp_path: Path) -> N
 
 
 def test_any_number_of_threads_in_a_run_gives_the_same_result(cli: Cli, tmp_path: Path) -> None:
-    fabric = ["--fabric", "fat-tree:k=4,rate=1Gbps,delay=2us", "--traffic", "web-search:load=0.5", "--duration", "20ms"]
+    # Long links make long windows, which have enough work for several threads.
+    fabric = [
+        "--fabric",
+        "fat-tree:k=4,rate=1Gbps,delay=100us",
+        "--traffic",
+        "web-search:load=0.5",
+        "--duration",
+        "60ms",
+    ]
     for threads in ("1", "2", "3"):
         outcome = cli("compare", *fabric, "--schemes", "spt,ecmp,hedera", "--threads", threads, "--out", threads)
         assert outcome.code == 0, outcome.err

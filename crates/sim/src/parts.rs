@@ -21,6 +21,14 @@ pub(crate) use plan::Plan;
 
 /// Dividing the network and joining it again costs as much as some windows: for fewer than this it is not worth while.
 const LEAST_WINDOWS: u64 = 64;
+/// After so much simulated time the run looks again whether several threads are worth while: after less on one thread, which has
+/// nothing to divide and to join.
+const LOOK_AGAIN_TOGETHER: Ps = 10_000_000_000;
+const LOOK_AGAIN_ALONE: Ps = 1_000_000_000;
+/// Arrivals that a window has to bring: with fewer, the parts wait for each other longer than they work.
+const LEAST_ARRIVALS: f64 = 250.0;
+/// A full frame.
+const FRAME_BYTES: u64 = 1514;
 
 /// Why a run stays on one thread, if it has to.
 pub(crate) fn why_alone(settings: &HostSettings<'_>, transfers: &Transfers) -> Option<&'static str> {
@@ -62,17 +70,32 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
         }
         let plan = Plan::new(&self.fabric, threads);
         while plan.parts() > 1 && !self.is_done() && self.now < limit - 1 {
-            let stretch = self.agenda.next_of_others().min(limit).min(self.not_over_before());
+            let (others, over) = (self.agenda.next_of_others(), self.not_over_before());
             let look_ahead = plan.look_ahead(&self.fabric, &self.network.links);
-            if stretch.saturating_sub(self.now) / LEAST_WINDOWS > look_ahead {
+            let has_work = self.always_together || self.arrivals_in(look_ahead) >= LEAST_ARRIVALS;
+            let look_again = self.now + if has_work { LOOK_AGAIN_TOGETHER } else { LOOK_AGAIN_ALONE };
+            let stretch = others.min(limit).min(over).min(look_again);
+            let is_long = stretch.saturating_sub(self.now) / LEAST_WINDOWS > look_ahead;
+            if has_work && is_long {
                 self.advance_together(stretch, &plan, look_ahead);
-            } else if self.now >= self.duration && stretch < self.agenda.next_of_others() {
+            } else if self.now >= self.duration && over <= stretch {
                 break;
             }
             // With whatever ended the stretch.
             self.advance_alone(stretch.saturating_add(1).min(limit));
         }
         self.advance_alone(limit);
+    }
+
+    /// Has the threads share the work even where it is so little that they lose time by it: for tests of the result.
+    pub fn always_together(&mut self) {
+        self.always_together = true;
+    }
+
+    /// How many packets will arrive in so much time if all links that have packets now go on with data at their rates.
+    fn arrivals_in(&self, time: Ps) -> f64 {
+        let busy = self.network.links.iter().filter(|queue| queue.in_flight() > 0);
+        busy.map(|queue| time as f64 / queue.send_time(FRAME_BYTES).max(1) as f64).sum()
     }
 
     /// The run does not end before. From the end of arrivals on, the last transfer ends it at once, wherever other parts are:

@@ -36,6 +36,8 @@ pub struct Simulation<T: Tap = NoTap> {
     pub(crate) runs_programs: bool,
     /// Why the run stays on one thread, if it has to.
     pub(crate) alone: Option<&'static str>,
+    /// Whether several threads share even little work.
+    pub(crate) always_together: bool,
     /// Windows that were simulated on several threads so far.
     pub(crate) windows: u64,
     pub(crate) end: Ps,
@@ -105,6 +107,7 @@ impl<T: Tap> Simulation<T> {
             duration,
             runs_programs: programs.is_some(),
             alone,
+            always_together: false,
             windows: 0,
             end,
             fabric,

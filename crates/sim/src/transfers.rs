@@ -276,11 +276,11 @@ impl Transfers {
     /// The next two instants at which transfers with a time of their own start.
     pub(crate) fn next_starts(&self) -> [Option<Nanos>; 2] {
         let first = self.next_start();
-        let later = self.workload.flows[self.next..].iter().map_while(|flow| match flow.start {
+        let mut later = self.workload.flows[self.next..].iter().map_while(|flow| match flow.start {
             Start::At(at) => Some(at),
             Start::After { .. } => None,
         });
-        [first, later.skip_while(|&at| Some(at) == first).next()]
+        [first, later.find(|&at| Some(at) != first)]
     }
 
     /// Whether some transfer waits for others.

@@ -72,6 +72,7 @@ impl Case {
     /// The result on several threads, in slices, and the number of windows that it took.
     fn together<const LARGE: bool>(&self, threads: usize, slices: u64) -> (Outcome, u64) {
         let mut simulation = self.start(Parted::<LARGE>);
+        simulation.always_together();
         let end = simulation.end();
         for slice in 1..=slices {
             simulation.advance_on(Nanos(end.0 * slice / slices), threads);
@@ -132,6 +133,14 @@ fn slices_make_no_difference() {
     for (threads, slices) in [(2, 7), (3, 20)] {
         assert_same(&FAT_TREE.alone(NoTap), &FAT_TREE.together::<false>(threads, slices).0, "sliced");
     }
+}
+
+#[test]
+fn little_work_is_not_shared() {
+    let mut simulation = FAT_TREE.start(Parted::<false>);
+    simulation.advance_on(simulation.end(), 2);
+    assert_same(&FAT_TREE.alone(NoTap), &simulation.outcome(), "unshared");
+    assert_eq!((simulation.one_thread(), simulation.windows()), (None, 0));
 }
 
 #[test]
