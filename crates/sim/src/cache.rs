@@ -116,12 +116,8 @@ impl Cache {
         if self.entries.len() < places {
             grow(&mut self.entries, places);
             grow(&mut self.backing, places);
-            let unused = Backing { switch: NodeId(u32::MAX), rules: [None; Backing::RULES], listed: false };
             self.entries.resize(places, empty());
-            self.backing.resize(places, unused);
-        if self.entries.len() < lanes * self.stride {
-            self.entries.resize(lanes * self.stride, empty());
-            self.backing.resize(lanes * self.stride, UNUSED);
+            self.backing.resize(places, UNUSED);
         }
     }
 
