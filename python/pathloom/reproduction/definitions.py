@@ -92,6 +92,8 @@ class Quick(Overrides):
 
     cases: tuple[str, ...] | None = None
     """The cases that are run; all, when left out."""
+    shorten: float | None = Field(default=None, gt=1.0)
+    """Every case lasts its own duration over this, where cases differ in theirs."""
 
 
 class InLab(Overrides):
@@ -120,7 +122,7 @@ class Variant(Measure):
 class Plot(Measure):
     """How the picture is drawn."""
 
-    kind: Literal["bars", "lines", "ranks", "time"]
+    kind: Literal["bars", "lines", "ranks", "time", "starts"]
     y: str
     """Label of the y axis, with the unit."""
     x: str = ""
@@ -128,6 +130,8 @@ class Plot(Measure):
     variants: tuple[Variant, ...] = ()
     optimum: str | None = None
     """Metric of the yardstick that is drawn beside the schemes."""
+    steps: int = Field(default=36, ge=1)
+    """For `starts`: how many parts the run is divided into. The `level` of the metric is where a part begins."""
     log: bool = False
     moment: float | None = None
     """Where on the x axis something happens that the picture shows, such as a move."""
@@ -140,7 +144,11 @@ class Plot(Measure):
         return self
 
     def measures(self) -> list[tuple[str, Measure]]:
-        """Label and measure of every variant; one without a label where there are none."""
+        """Label and measure of every variant; one without a label where there are none; of `starts`, every step."""
+        if self.kind == "starts":
+            takes = {name: getattr(self, name) for name in Measure.model_fields}
+            shares = [step / self.steps for step in range(self.steps)]
+            return [("", Measure(**{**takes, "level": share})) for share in shares]
         if not self.variants:
             return [("", self)]
         return [

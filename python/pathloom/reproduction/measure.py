@@ -178,8 +178,10 @@ def plan(figure: Figure, quick: bool, seed: int, world: str = SIM) -> list[Plann
             continue
         values = figure.setup.model_dump(exclude={"sample"})
         for layer in (case, *((figure.quick,) if quick else ())):
-            given = layer.model_dump(exclude={"label", "x", "cases"}, exclude_none=True)
+            given = layer.model_dump(exclude={"label", "x", "cases", "shorten"}, exclude_none=True)
             values.update(given)
+        if quick and figure.quick.shorten is not None:
+            values["duration"] = f"{_core.parse_time_s(values['duration']) / figure.quick.shorten:g}s"
         known, unbuilt = _split(values["schemes"])
         filled = tuple(_filled(scheme, case) for scheme in known)
         texts = {key: _filled(value, case) if isinstance(value, str) else value for key, value in values.items()}

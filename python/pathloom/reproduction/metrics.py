@@ -145,6 +145,34 @@ def _flow_rate(run: RunData, takes: Takes) -> float | None:
     return mean([float(rate) for rate in rates.drop_nulls().sort()])
 
 
+def _settled_rate(run: RunData, takes: Takes) -> float | None:
+    """Mean of size over completion time, in Mbit/s, of the flows that start after a share `level` of the run.
+
+    Only flows that finish before arrivals end count (TCP-Path §V.C, Fig. 11).
+    """
+    end_s = run.samples[-1].at_s if run.samples else 0.0
+    in_time = pl.col("finished") & (pl.col("start_s") + pl.col("age_s") <= end_s)
+    flows = _flows(run, takes).filter(in_time & (pl.col("start_s") >= (takes.level or 0.0) * end_s))
+    rates = flows.select(rate=8e-6 * pl.col("size_bytes") / pl.col("age_s"))["rate"]
+    return mean([float(rate) for rate in rates.drop_nulls().sort()])
+
+
+def _settling(run: RunData, takes: Takes) -> float | None:
+    """How much more `settled_rate` is from the share `level` of the run on than from its beginning, in per cent."""
+    late, early = _settled_rate(run, takes), _settled_rate(run, _Whole(takes.below_bytes, takes.from_bytes, takes.flow))
+    return 100.0 * (late / early - 1.0) if late is not None and early else None
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The same flows, whenever they start."""
+
+    below_bytes: int | None
+    from_bytes: int | None
+    flow: int | None
+    level: float | None = None
+
+
 def _fct_mean(run: RunData, takes: Takes) -> float | None:
     """Mean flow completion time, in seconds."""
     return mean(_values(run, takes, "age_s"))
@@ -224,6 +252,26 @@ def _broadcast_share(run: RunData, _takes: Takes) -> float | None:
     """Bytes of broadcast frames over all other bytes that ToRs got, per million (TCP-Path §V.D.2)."""
     programs = run.summary["programs"]
     return None if programs is None else _times(1e6, programs["broadcast_share"])
+
+
+REQUEST_BYTES = {"syn": 106, "arp": 82}
+"""Bytes of a Path Request by what it carries (docs/tcp-path-frames.md)."""
+
+
+def _request_share(run: RunData, takes: Takes) -> float | None:
+    """Path Requests of connections over all but broadcast that ToRs got, in per cent of TCP-Path equation (3).
+
+    `level` is N_S (N_L - 1) / 2 times the bytes of a Path Request. The flows of `from_bytes` and more are those that
+    explore. The rest of the explorations are of ARP requests; each exploration reaches as many ToRs as any other.
+    """
+    programs, explored = run.summary["programs"], _flows(run, takes)["start_s"].count()
+    size_bytes = int(run.flows["size_bytes"].sum())
+    if programs is None or not programs["broadcast_share"] or not explored or not takes.level:
+        return None
+    of_connections = REQUEST_BYTES["syn"] * explored
+    of_arp = REQUEST_BYTES["arp"] * (programs["explorations"] - explored)
+    share = programs["broadcast_share"] * of_connections / (of_connections + of_arp)
+    return 100.0 * share * size_bytes / (takes.level * explored)
 
 
 def _reroutes(run: RunData, _takes: Takes) -> float | None:
@@ -325,6 +373,8 @@ METRICS: dict[str, Metric] = {
     "worst_share": _worst_share,
     "shares_at_least": _shares_at_least,
     "flow_rate": _flow_rate,
+    "settled_rate": _settled_rate,
+    "settling": _settling,
     "fct_mean": _fct_mean,
     "fct_p95": _fct_p95,
     "fct_optimum": _fct_optimum,
@@ -338,6 +388,7 @@ METRICS: dict[str, Metric] = {
     "rules_max": _rules_max,
     "entries": _entries,
     "broadcast_share": _broadcast_share,
+    "request_share": _request_share,
     "reroutes": _reroutes,
     "polling_period": _polling_period,
     "dropped": _dropped,

@@ -5,6 +5,7 @@ What the paper prints as a number is drawn beside what was measured, as a hollow
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ def picture(result: Reproduced) -> Picture:
         "lines": _lines,
         "ranks": _ranks,
         "time": _in_time,
+        "starts": _by_start,
     }
     figure, series = result.figure, _series(result)
     with pathloom_style():
@@ -303,6 +305,28 @@ def _in_time(axes: Axes, result: Reproduced, series: _Series) -> None:
         axes.axvline(plot.moment, color=FAINT, linewidth=1.0, linestyle=(0, (3, 2)), label=plot.moment_label)
 
 
+STROKES = ("solid", (0, (4, 1.5)), (0, (1, 1.2)))
+"""Strokes of the cases of a picture over starting times; schemes have colours."""
+
+
+def _by_start(axes: Axes, result: Reproduced, series: _Series) -> None:
+    """What flows reach that start at a time or later: the mean over the runs, by scheme and case."""
+    for plan, stroke in zip(result.plans, itertools.cycle(STROKES), strict=False):
+        for scheme in plan.schemes:
+            points = [
+                ((measure.level or 0.0) * plan.settings.duration_s, value.mean)
+                for _, measure in result.figure.plot.measures()
+                if (value := result.value(measure, plan.case.label, scheme)).mean is not None
+            ]
+            if not points:
+                continue
+            name = ", ".join(part for part in (result.figure.name_of(scheme), plan.case.label) if part)
+            times, values = zip(*points, strict=True)
+            axes.plot(times, values, color=series.of_scheme[scheme].colour, linestyle=stroke, linewidth=1.6, label=name)
+    axes.set_xlabel(result.figure.plot.x or "start of flows after (s)")
+    axes.set_ylim(bottom=0.0)
+
+
 def _legend(axes: Axes, result: Reproduced) -> None:
     handles, labels = axes.get_legend_handles_labels()
     if result.figure.plot.kind == "bars" and len(_groups(result)) > 1:
@@ -318,4 +342,4 @@ def _legend(axes: Axes, result: Reproduced) -> None:
         "borderaxespad": 0.3,
         "handlelength": 2.2,
     }
-    fitting_legend(axes, 5, handles=handles, labels=labels, **place)
+    fitting_legend(axes, 3 if result.figure.plot.kind == "starts" else 5, handles=handles, labels=labels, **place)

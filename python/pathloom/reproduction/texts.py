@@ -126,7 +126,7 @@ def setup_lines(result: Reproduced) -> list[tuple[str, str]]:
     if result.quick:
         fewer = (first.runs, first.duration) != (setup.runs, setup.duration)
         lines.append(("runs", f"{runs} (as published: {setup.runs} of {setup.duration})" if fewer else runs))
-        changed = figure.quick.model_dump(exclude={"runs", "duration", "cases"}, exclude_none=True)
+        changed = figure.quick.model_dump(exclude={"runs", "duration", "cases", "shorten"}, exclude_none=True)
         lines += [(f"quick {word}", str(text)) for word, text in changed.items()]
     else:
         lines.append(("runs", runs))
