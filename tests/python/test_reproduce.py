@@ -540,3 +540,18 @@ def test_path_requests_of_connections_are_told_from_those_for_arp() -> None:
     # Within a fifth of equation (3) at this length; headers and acknowledgements are data here.
     assert share is not None and 85.0 < share < 100.0
     assert METRICS["request_share"](run, Measure(metric="request_share")) is None
+
+
+def test_a_comparison_between_cases_is_no_published_point(tiny: measure.Reproduced) -> None:
+    """It is in per cent, the picture in another unit."""
+    row = {"label": "more", "scheme": "spt", "metric": "fct_mean", "case": "0.5", "over_case": "0.2", "published": 0.0}
+    result = reproduced(Figure.model_validate({**TINY, "rows": [row]}))
+    labels = [line.label for line in result.lines]
+    assert labels == ["more", "TCP, load 0.2", "ecmp, load 0.2", "TCP, load 0.5", "ecmp, load 0.5"]
+    assert b"published" not in pictures.picture(result).svg
+    assert b"published" in pictures.picture(tiny).svg
+
+
+def test_powers_of_ten_are_numbers_on_a_picture() -> None:
+    result = reproduced(Figure.model_validate({**TINY, "plot": {**TINY["plot"], "log": True}}))
+    assert b"mathdefault" not in pictures.picture(result).svg

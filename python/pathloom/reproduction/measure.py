@@ -402,7 +402,7 @@ def _points(figure: Figure, plans: Sequence[Planned], data: dict[tuple[str, str]
     taken = {
         (key(row.measure), row.case, row.scheme or figure.schemes()[0])
         for row in figure.rows
-        if row.measure is not None and not row.over
+        if row.measure is not None and not row.over and row.over_case is None
     }
     lines = []
     for label, measure in figure.plot.measures():

@@ -271,7 +271,7 @@ def _request_share(run: RunData, takes: Takes) -> float | None:
     of_connections = REQUEST_BYTES["syn"] * explored
     of_arp = REQUEST_BYTES["arp"] * (programs["explorations"] - explored)
     share = programs["broadcast_share"] * of_connections / (of_connections + of_arp)
-    return 100.0 * share * size_bytes / (takes.level * explored)
+    return 100.0 * float(share) * size_bytes / (takes.level * explored)
 
 
 def _reroutes(run: RunData, _takes: Takes) -> float | None:

@@ -53,6 +53,8 @@ def picture(result: Reproduced) -> Picture:
         axes.set_ylabel(figure.plot.y)
         if figure.plot.log:
             axes.set_yscale("log")
+            # Text is drawn as it is, so powers of ten in the notation of TeX would show their dollars.
+            axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
         elif figure.plot.kind in ("bars", "lines"):
             axes.set_ylim(bottom=min(0.0, _least(result)))
         if axes.get_legend_handles_labels()[1] or _bounds(result):
@@ -108,7 +110,8 @@ def _published(result: Reproduced, measure: Measure, case: str, scheme: str) -> 
     for row, line in zip(result.figure.rows, result.published, strict=True):
         same_scheme = row.scheme == scheme or (row.scheme is None and only)
         fits = row.measure is not None and key(row.measure) == key(measure) and row.case in (None, case)
-        if fits and same_scheme and not row.over and line.published is not None:
+        compared = row.over or row.over_case is not None
+        if fits and same_scheme and not compared and line.published is not None:
             return line
     return None
 
