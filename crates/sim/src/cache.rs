@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     /// Flags and tag that a packet must have, of those bits that the mask says.
     marks: u64,
     mask: u64,
-    /// Link that packets come in by.
+    /// Link that packets come in by; one that loses packets with [`ON_LOSSY_LINK`].
     in_link: u32,
     /// Link they leave by.
     pub out_link: u32,
@@ -32,6 +32,9 @@ pub(crate) struct Entry {
     /// When the last of them passed.
     last: Ps,
 }
+
+/// Added to the number of a link that loses packets: the main loop finds no decision about what comes in by such a link.
+pub(crate) const ON_LOSSY_LINK: u32 = 1 << 31;
 
 /// No link has this number, so an empty entry matches nothing.
 const NO_LINK: u32 = u32::MAX;
@@ -162,6 +165,16 @@ impl Cache {
         }
         *backing = Backing { switch, rules: kept, listed: true };
         self.entries[place] = entry;
+    }
+
+    /// What a switch decided about packets of a link holds from now on for another number of that link.
+    pub(crate) fn renumber(&mut self, switch: NodeId, from: u32, to: u32) {
+        for &place in &self.by_switch[switch.index()] {
+            let entry = &mut self.entries[place as usize];
+            if entry.in_link == from {
+                entry.in_link = to;
+            }
+        }
     }
 
     /// Notes that an entry holds a decision of this switch. Entries that have gone elsewhere are weeded out whenever the

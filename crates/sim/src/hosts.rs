@@ -117,7 +117,7 @@ impl Hosts {
     }
 
     /// A packet has reached a host by this interface.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver<T: Tap>(
         &mut self,
         now: Ps,

@@ -26,9 +26,7 @@ pub(crate) struct LinkQueue {
     /// First packet that had not left the port when this was last brought up to date; had not begun to, where packets
     /// are handed on then.
     waiting: u64,
-    /// The lowest bit is set where the other end is a host, the next one where packets are handed on when sending begins,
-    /// the third one while packets may be lost on their way, the fourth one while the other end is in another part of the
-    /// network.
+    /// Bits: see [`HANDS_TO_HOST`] and those after it.
     kind: u32,
     buffer: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
@@ -51,36 +49,19 @@ pub(crate) struct LinkQueue {
     waited: Ps,
 }
 
-/// Bits of [`LinkQueue::kind`].
-const TO_HOST: u32 = 1;
+/// The link hands its packets to a host: its other end is one, and it loses none of them. The main loop looks at this bit
+/// of [`LinkQueue::kind`] alone. A packet of a lossy link finds no decision, so it goes the slow way.
+const HANDS_TO_HOST: u32 = 1;
+/// Packets are handed on when sending begins.
+const HANDS_ON_AT_BEGIN: u32 = 2;
+/// Packets may be lost on their way.
 const LOSSY: u32 = 4;
-const CROSSING: u32 = 8;
+/// The other end is a host.
+const TO_HOST: u32 = 8;
+/// The other end is in another part of the network.
+const CROSSING: u32 = 16;
 /// The shortest frame: an acknowledgement without options.
 const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
-
-/// What becomes of the packets of a link at its other end.
-#[derive(Clone, Copy)]
-pub(crate) struct Kind(u32);
-
-impl Kind {
-    /// Whether the other end is a host, or packets may be lost on the way there.
-    #[inline(always)]
-    pub(crate) fn is_special(self) -> bool {
-        self.0 & (TO_HOST | LOSSY) != 0
-    }
-
-    /// Whether packets may be lost on their way.
-    #[inline(always)]
-    pub(crate) fn is_lossy(self) -> bool {
-        self.0 & LOSSY != 0
-    }
-
-    /// Whether the other end is a host.
-    #[inline(always)]
-    pub(crate) fn is_to_host(self) -> bool {
-        self.0 & TO_HOST != 0
-    }
-}
 
 /// Time to send a byte at a rate, in units of 2^-20 ps.
 pub(crate) fn ps_per_byte(rate_bps: u64) -> u64 {
@@ -130,7 +111,7 @@ impl LinkQueue {
             ps_per_byte: ps_per_byte(settings.rate_bps),
             // Whatever is sent arrives later than it was.
             delay: settings.delay_ps.max(u64::from(begin)),
-            kind: u32::from(begin) << 1 | u32::from(to_host),
+            kind: if begin { HANDS_ON_AT_BEGIN } else { 0 } | if to_host { TO_HOST | HANDS_TO_HOST } else { 0 },
             buffer: settings.buffer_packets,
             sent_bytes: 0,
             refused: 0,
@@ -251,7 +232,7 @@ impl LinkQueue {
 
     #[inline(always)]
     fn hands_on_at_begin(&self) -> bool {
-        self.kind & 2 != 0
+        self.kind & HANDS_ON_AT_BEGIN != 0
     }
 
     /// Whether its other end is a host.
@@ -260,15 +241,21 @@ impl LinkQueue {
         self.kind & TO_HOST != 0
     }
 
-    /// What becomes of packets at the other end. One word, which stays in a register.
+    /// Whether it hands its packets to a host without losing any.
     #[inline(always)]
-    pub(crate) fn kind(&self) -> Kind {
-        Kind(self.kind)
+    pub(crate) fn hands_to_host(&self) -> bool {
+        self.kind & HANDS_TO_HOST != 0
+    }
+
+    /// Whether packets may be lost on their way.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.kind & LOSSY != 0
     }
 
     /// Says whether packets may be lost on their way.
     pub(crate) fn set_lossy(&mut self, lossy: bool) {
-        self.kind = self.kind & !LOSSY | if lossy { LOSSY } else { 0 };
+        let hands_to_host = if self.to_host() && !lossy { HANDS_TO_HOST } else { 0 };
+        self.kind = self.kind & !(LOSSY | HANDS_TO_HOST) | if lossy { LOSSY } else { 0 } | hands_to_host;
     }
 
     /// The packet that was delivered last is lost after all.

@@ -229,22 +229,22 @@ impl<T: Tap> Network<T> {
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Ps, link: u32) -> Arrival {
         let queue = item_mut(&mut self.links, link as usize);
-        let (mut packet, next) = queue.dequeue();
-        let kind = queue.kind();
+        let (packet, next) = queue.dequeue();
+        let hands_to_host = queue.hands_to_host();
         if let Some(at) = next {
             self.schedule(at, link);
         }
-        // One test for what most packets are not: at a host, or on a link that loses some.
-        if kind.is_special() {
-            if kind.is_lossy() && self.is_lost(link, packet) {
-                return Arrival::Dropped(packet.lane());
-            }
-            if kind.is_to_host() {
-                return Arrival::Host(packet, Interface::at_end_of(link));
-            }
+        if hands_to_host {
+            return Arrival::Host(packet, Interface::at_end_of(link));
         }
+        self.forward(now, link, packet)
+    }
+
+    /// Forwards a packet that has come in as `in_link` says ([`Entry`]), if a decision about it is remembered.
+    #[inline(always)]
+    fn forward(&mut self, now: Ps, in_link: u32, mut packet: Packet) -> Arrival {
         let Some(entry) = self.cache.entry(packet.lane(), packet.hop()) else { return Arrival::Slow(packet) };
-        if !entry.holds(link, &packet) {
+        if !entry.holds(in_link, &packet) {
             return Arrival::Slow(packet);
         }
         entry.count(now, &packet);
@@ -305,7 +305,7 @@ impl<T: Tap> Network<T> {
             return;
         }
         self.settle(place);
-        let entry = Entry::new(link, packet, any_flags, out.0, TagBits::of(emission.tag));
+        let entry = Entry::new(self.in_link(link), packet, any_flags, out.0, TagBits::of(emission.tag));
         self.cache.store(place, switch, entry, &decision.rules);
     }
 

@@ -206,12 +206,25 @@ impl<T: Tap> Simulation<T> {
                 self.hosts.deliver(now, &mut self.network, &mut self.agenda, &packet, interface);
             }
             Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
+            Arrival::Slow(packet) => self.arrive_slowly(now, link, packet),
+        }
+    }
+
+    /// A packet has arrived about which the main loop knows no decision. Not inlined, like all that few packets need: the
+    /// main loop has registers to lose.
+    #[inline(never)]
+    fn arrive_slowly(&mut self, now: Ps, link: u32, packet: Packet) {
+        match self.network.arrive_slowly(now, link, packet) {
+            Arrival::Forwarded => {}
+            Arrival::Host(packet, interface) => {
+                self.hosts.deliver(now, &mut self.network, &mut self.agenda, &packet, interface);
+            }
+            Arrival::Dropped(lane) => self.hosts.lose(&mut self.network, lane, 1),
             Arrival::Slow(packet) => self.ask_switch(now, link, packet),
         }
     }
 
-    /// A switch decides about a packet. Not inlined, like all that few packets need: the main loop has registers to lose.
-    #[inline(never)]
+    /// A switch decides about a packet.
     fn ask_switch(&mut self, now: Ps, link: u32, packet: Packet) {
         if self.runs_programs {
             let switch = self.network.ask_program(now, link, packet);

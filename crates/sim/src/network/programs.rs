@@ -166,7 +166,7 @@ impl<T: Tap> Network<T> {
         let Some(place) = self.cache.place(packet.lane(), packet.hop()) else { return };
         let Some(out) = self.fabric.out_link(node, port) else { return };
         self.settle(place);
-        let entry = Entry::new(link, packet, false, out.0, TagBits::of(tag));
+        let entry = Entry::new(self.in_link(link), packet, false, out.0, TagBits::of(tag));
         self.cache.store(place, node, entry, &[]);
     }
 

@@ -1,6 +1,8 @@
 //! Links that are slower than in the fabric, or lose packets.
 
-use super::Network;
+use super::{Arrival, Network};
+use crate::cache::ON_LOSSY_LINK;
+use crate::interface::Interface;
 use crate::lanes::NO_CONNECTION;
 use crate::link::{ps_per_byte, times};
 use crate::packet::Packet;
@@ -55,18 +57,39 @@ impl Losses {
 }
 
 impl<T: Tap> Network<T> {
-    /// Whether a packet that has come to the end of a lossy link is lost after all; counts it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn is_lost(&mut self, link: u32, packet: Packet) -> bool {
-        if !self.losses.draw(link) {
-            return false;
+    /// What becomes of a packet at the end of a link, where the main loop has found no decision about it: those on lossy
+    /// links may be lost, and what is remembered about the others is where only this looks.
+    pub(crate) fn arrive_slowly(&mut self, now: Ps, link: u32, packet: Packet) -> Arrival {
+        let queue = &mut self.links[link as usize];
+        if !queue.is_lossy() {
+            return Arrival::Slow(packet);
         }
-        self.links[link as usize].count_lost();
-        if packet.slot() == NO_CONNECTION {
-            self.take_frame(&packet);
+        if self.losses.draw(link) {
+            queue.count_lost();
+            if packet.slot() == NO_CONNECTION {
+                self.take_frame(&packet);
+            }
+            return Arrival::Dropped(packet.lane());
         }
-        true
+        if queue.to_host() {
+            return Arrival::Host(packet, Interface::at_end_of(link));
+        }
+        self.forward(now, link | ON_LOSSY_LINK, packet)
+    }
+
+    /// The number of a link in the decisions about packets that come in by it.
+    pub(super) fn in_link(&self, link: u32) -> u32 {
+        match self.links[link as usize].is_lossy() {
+            true => link | ON_LOSSY_LINK,
+            false => link,
+        }
+    }
+
+    fn set_loss(&mut self, link: LinkId, per_billion: u32) {
+        let was = self.in_link(link.0);
+        self.links[link.index()].set_lossy(per_billion > 0);
+        self.losses.set(link.0, per_billion);
+        self.cache.renumber(self.fabric.link(link).to, was, self.in_link(link.0));
     }
 
     /// One direction of a cable becomes slow or lossy, or is again what it was.
@@ -78,8 +101,7 @@ impl<T: Tap> Network<T> {
             Quality::Whole => (Some(own_bps), Some(0)),
         };
         if let Some(per_billion) = per_billion {
-            self.links[link.index()].set_lossy(per_billion > 0);
-            self.losses.set(link.0, per_billion);
+            self.set_loss(link, per_billion);
         }
         if let Some(rate_bps) = rate_bps {
             self.wheel.remove(&mut self.links, link.0);
