@@ -63,6 +63,9 @@ class Fabric:
         up.
         """
 
+    def simulated_keys(self) -> list[str]:
+        """Keys of the specification that only a simulated network can follow: loss, queues, red."""
+
     def addresses(self) -> list[tuple[str, int, int]]:
         """Every address, its host (a node number) and the link from that host, in ascending order of address."""
 

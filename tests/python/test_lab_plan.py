@@ -321,3 +321,14 @@ def test_a_host_may_be_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [line for _, line in links.veth_lines(blueprint)]
     own = f"link add eth0 address {port.mac} netns {host.namespace} type veth peer name d{port.link} "
     assert any(line.startswith(own) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [("loss=0.1", "loss= is for"), ("queues=2,red=5/15", "queues= and red= are for"), ("loss=0,queues=1", None)],
+)
+def test_what_only_the_simulator_can_do_is_refused(cli: Cli, keys: str, said: str | None) -> None:
+    outcome = cli("lab", "plan", f"{K4},{keys}")
+    assert outcome.code == (0 if said is None else 2), outcome.err
+    assert (said or "") in outcome.err
+    assert len(outcome.err.splitlines()) == (0 if said is None else 1)

@@ -1,7 +1,7 @@
 //! A fabric: hosts, switches and the cables between them, with addresses laid out by ToR.
 
 use crate::spec::SpecError;
-use crate::{LinkId, NodeId, PortNo};
+use crate::{LinkId, NodeId, PortNo, PortSettings};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
@@ -133,6 +133,9 @@ pub struct Fabric {
     /// Sorted by address.
     attachments: Vec<Attachment>,
     failed: Vec<LinkId>,
+    /// Links that lose packets, in ascending order, and how many of 10^9.
+    lossy: Vec<(LinkId, u32)>,
+    ports: PortSettings,
 }
 
 /// Why a fabric cannot be built.
@@ -286,6 +289,24 @@ impl Fabric {
         &self.failed
     }
 
+    /// Links that lose packets from the start (`loss=` in the specification), in ascending order, and how many of 10^9
+    /// packets each loses on their way.
+    pub fn lossy_links(&self) -> &[(LinkId, u32)] {
+        &self.lossy
+    }
+
+    /// What ports of switches do with packets that wait (`queues=` and `red=` in the specification).
+    pub fn ports(&self) -> PortSettings {
+        self.ports
+    }
+
+    /// Keys of the specification that only a simulated network can follow, of those that the fabric has.
+    pub fn simulated_keys(&self) -> Vec<&'static str> {
+        let keys =
+            [("loss", !self.lossy.is_empty()), ("queues", self.ports.queues > 1), ("red", self.ports.red.is_some())];
+        keys.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect()
+    }
+
     /// The same fabric with another rate of a link; the opposite direction keeps its own.
     #[must_use]
     pub fn with_rate(mut self, link: LinkId, rate_bps: u64) -> Fabric {
@@ -296,6 +317,22 @@ impl Fabric {
     /// The same fabric with these cables down from the start.
     pub fn with_failed(mut self, failed: Vec<LinkId>) -> Fabric {
         self.failed = failed;
+        self
+    }
+
+    /// The same fabric with these lossy links; see [`Fabric::lossy_links`]. Those that lose nothing are left out.
+    #[must_use]
+    pub fn with_losses(mut self, mut lossy: Vec<(LinkId, u32)>) -> Fabric {
+        lossy.retain(|&(_, per_billion)| per_billion > 0);
+        lossy.sort_unstable();
+        self.lossy = lossy;
+        self
+    }
+
+    /// The same fabric with other ports of switches.
+    #[must_use]
+    pub fn with_ports(mut self, ports: PortSettings) -> Fabric {
+        self.ports = ports;
         self
     }
 }
@@ -399,6 +436,8 @@ impl FabricBuilder {
             prefix_len,
             attachments,
             failed,
+            lossy: Vec::new(),
+            ports: PortSettings::DROP_TAIL,
         })
     }
 

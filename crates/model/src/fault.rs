@@ -32,7 +32,7 @@ pub enum Quality {
         /// Packets of 10^9 that are lost.
         per_billion: u32,
     },
-    /// The rates of the fabric, and no loss (`restore`).
+    /// The rates and the losses of the fabric (`restore`).
     Whole,
 }
 
@@ -257,9 +257,7 @@ fn parse_kinds(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<Vec<Faul
         }
         "loss" => {
             let (name, share) = with_value("WHAT:SHARE, such as 10s:loss:a0_1-c3:0.01")?;
-            let number = share.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
-            let number = number.ok_or_else(|| format!("`{share}` is not a share of packets from 0 to 1"))?;
-            let per_billion = (number * f64::from(BILLION)).round() as u32;
+            let per_billion = parse_share(share)?;
             each(name, &|target| FaultKind::Quality { target, quality: Quality::Loss { per_billion } })
         }
         "restore" => each(needs("WHAT, such as 10s:restore:c3")?, &|target| FaultKind::Quality {
@@ -268,6 +266,13 @@ fn parse_kinds(fabric: &Fabric, verb: &str, of: Option<&str>) -> Result<Vec<Faul
         }),
         _ => parse_kind(fabric, verb, of).map(|kind| vec![kind]),
     }
+}
+
+/// Reads a share of packets, from 0 to 1; returns how many of 10^9 it is.
+pub(crate) fn parse_share(text: &str) -> Result<u32, String> {
+    let share = text.trim().parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    let share = share.ok_or_else(|| format!("`{text}` is not a share of packets from 0 to 1"))?;
+    Ok((share * f64::from(BILLION)).round() as u32)
 }
 
 /// What fails and comes back several times.

@@ -13,6 +13,7 @@ mod frame;
 mod ids;
 mod link_state;
 mod path;
+mod ports;
 pub mod rules;
 pub mod search;
 pub mod spec;
@@ -30,6 +31,7 @@ pub use frame::{Arp, Body, Carried, Conversation, Frame, Heard, Hello, Mac, Path
 pub use ids::{LinkId, NodeId, PortNo};
 pub use link_state::LinkState;
 pub use path::{Path, PathError};
+pub use ports::{PortSettings, RedSettings, MOST_QUEUES};
 pub use search::{PathSelection, PathSet};
 pub use summary::{FabricSummary, PathCounts, TierCount};
 pub use units::Nanos;

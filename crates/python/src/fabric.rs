@@ -98,6 +98,10 @@ impl Fabric {
         Ok(columns)
     }
 
+    fn simulated_keys(&self) -> Vec<&'static str> {
+        self.fabric.simulated_keys()
+    }
+
     fn addresses(&self) -> Vec<(String, u32, u32)> {
         let row = |at: &Attachment| (at.address.to_string(), at.host.0, at.uplink.0);
         self.fabric.attachments().iter().map(row).collect()

@@ -28,6 +28,9 @@ pub(crate) fn check(settings: &SimSettings, has_journal: bool) -> Result<(), Sim
     if settings.programs.is_some() && !settings.transport.settings().handshake {
         return Err(SimError::NoHandshake);
     }
+    if settings.fabric.ports().red.is_some() && settings.transport.settings().mark_packets.is_some() {
+        return Err(SimError::TwoMarks);
+    }
     let hosts = settings.fabric.hosts();
     let is_host = |node: &NodeId| hosts.binary_search(node).is_ok();
     match flows.iter().position(|flow| !is_host(&flow.src) || !is_host(&flow.dst) || flow.src == flow.dst) {

@@ -29,10 +29,10 @@ pub(crate) struct LinkQueue {
     /// Bits: see [`HANDS_TO_HOST`] and those after it.
     kind: u32,
     buffer: u32,
-    /// When the last packet taken will have left the port; [`NEVER`] while the link is down.
+    /// When the last packet taken will have left the port; [`NEVER`] while the link is down, or leaves that to a port.
     busy_until: Ps,
     /// Packets from `waiting` on that the port takes without looking any closer: up to the buffer, or to where it begins to
-    /// mark, and, if it counts, the one being sent; 0 while the link is down.
+    /// mark, and, if it counts, the one being sent; 0 while the link is down, or leaves that to a port.
     room: u32,
     /// Packets that may wait before those that come are marked; [`UNMARKED`] if none are.
     mark_above: u32,
@@ -58,8 +58,12 @@ const HANDS_ON_AT_BEGIN: u32 = 2;
 const LOSSY: u32 = 4;
 /// The other end is a host.
 const TO_HOST: u32 = 8;
+/// The link takes nothing by itself: a port beside it ([`crate::port`]) decides which packet begins next.
+const AT_PORT: u32 = 16;
+/// The link is down.
+const DOWN: u32 = 32;
 /// The other end is in another part of the network.
-const CROSSING: u32 = 16;
+const CROSSING: u32 = 64;
 /// The shortest frame: an acknowledgement without options.
 const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
 
@@ -154,7 +158,7 @@ impl LinkQueue {
         } else {
             if self.tail - self.waiting >= u64::from(self.room) && !self.make_room(now) {
                 if !self.has_buffer() {
-                    self.refused += 1;
+                    self.count_dropped();
                     return Taken::Dropped;
                 }
                 // Acknowledgements are not marked: that bit of theirs is the echo.
@@ -168,6 +172,12 @@ impl LinkQueue {
         let left = start + self.send_time(packet.wire());
         self.busy_until = left;
         let deliver_at = if self.hands_on_at_begin() { start } else { left } + self.delay;
+        self.push(packet, deliver_at)
+    }
+
+    /// Takes a packet that will be delivered then.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, packet: Packet, deliver_at: Ps) -> Taken {
         self.sent_bytes += packet.wire();
         let first = self.head == self.tail;
         if self.tail - self.head == self.ring.len() as u64 {
@@ -181,6 +191,13 @@ impl LinkQueue {
         } else {
             Taken::Behind
         }
+    }
+
+    /// Begins to send a packet that a port has chosen; when that ends, and what became of it.
+    pub(crate) fn send_at_once(&mut self, now: Ps, packet: Packet) -> (Ps, Taken) {
+        let left = now + self.send_time(packet.wire());
+        let deliver_at = if self.hands_on_at_begin() { now } else { left } + self.delay;
+        (left, self.push(packet, deliver_at))
     }
 
     /// Takes the packet that is due, and tells when the next one will be.
@@ -214,6 +231,12 @@ impl LinkQueue {
     fn has_buffer(&self) -> bool {
         let most = u64::from(room(self.buffer, self.hands_on_at_begin()));
         self.room > 0 && self.tail - self.waiting < most
+    }
+
+    /// Counts a packet that found no room; if there is a port, that counts.
+    #[cold]
+    fn count_dropped(&mut self) {
+        self.refused += u64::from(self.kind & AT_PORT == 0);
     }
 
     #[cold]
@@ -258,6 +281,38 @@ impl LinkQueue {
         self.kind = self.kind & !(LOSSY | HANDS_TO_HOST) | if lossy { LOSSY } else { 0 } | hands_to_host;
     }
 
+    /// Takes nothing by itself from now on: a port decides. For a link that has taken nothing yet.
+    pub(crate) fn leave_queueing_to_port(&mut self) {
+        self.kind |= AT_PORT;
+        (self.room, self.busy_until) = (0, NEVER);
+    }
+
+    /// A link that carries no packets, and is due when a port of `link` has sent one.
+    pub(crate) fn timer(link: &Link) -> LinkQueue {
+        LinkQueue::new(link, false, Handover::End, None)
+    }
+
+    /// Forgets what a timer is due for.
+    pub(crate) fn stop_timer(&mut self) {
+        self.lost += self.in_flight();
+        self.head = self.tail;
+    }
+
+    /// Whether it is up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.kind & DOWN == 0
+    }
+
+    /// These packets found no room at its port.
+    pub(crate) fn count_refused(&mut self, packets: u64) {
+        self.refused += packets;
+    }
+
+    /// A packet has waited at its port for that time.
+    pub(crate) fn add_waited(&mut self, time: Ps) {
+        self.waited += time;
+    }
+
     /// The packet that was delivered last is lost after all.
     pub(crate) fn count_lost(&mut self) {
         self.lost += 1;
@@ -271,7 +326,9 @@ impl LinkQueue {
         let old = self.ps_per_byte;
         self.ps_per_byte = ps_per_byte(rate_bps);
         let mut next: Option<Ps> = None;
-        for at in self.head..self.tail {
+        // Where a port decides, no packet here has still to begin.
+        let begun = self.kind & AT_PORT != 0;
+        for at in if begun { self.tail } else { self.head }..self.tail {
             let new_send = self.send_time(self.ring[at as usize & mask].wire());
             let packet = &mut self.ring[at as usize & mask];
             let old_send = if begin { 0 } else { times(packet.wire(), old) };
@@ -321,13 +378,17 @@ impl LinkQueue {
         self.waiting = self.tail;
         self.room = 0;
         self.busy_until = NEVER;
+        self.kind |= DOWN;
         lost
     }
 
     /// The link works again.
     pub(crate) fn restore(&mut self, now: Ps) {
-        self.room = room(self.buffer.min(self.mark_above), self.hands_on_at_begin());
-        self.busy_until = now;
+        self.kind &= !DOWN;
+        if self.kind & AT_PORT == 0 {
+            self.room = room(self.buffer.min(self.mark_above), self.hands_on_at_begin());
+            self.busy_until = now;
+        }
     }
 
     /// Time that packets have waited up to now, summed: the mean number that wait times the time, by Little's law.

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod division;
+mod ports;
 mod programs;
 mod quality;
 
@@ -24,6 +25,7 @@ use pathloom_model::rules::Match;
 use pathloom_model::{Fabric, FiveTuple, Headers, Link, LinkId, NodeId, PortNo};
 use pathloom_switching::deployment::Deployment;
 use pathloom_switching::{Decision, Program, Removed, Stale, Switch, SwitchSettings, Used};
+use ports::Ports;
 use programs::Programs;
 use quality::Losses;
 use std::sync::Arc;
@@ -109,7 +111,10 @@ impl Node {
 
 pub(crate) struct Network<T: Tap> {
     fabric: Arc<Fabric>,
+    /// Those of the fabric, and after them one for the events of each port of `ports`.
     pub(crate) links: Vec<LinkQueue>,
+    /// Ports that are no FIFOs, where there are such.
+    ports: Option<Box<Ports>>,
     wheel: Wheel,
     nodes: Vec<Node>,
     cache: Cache,
@@ -137,9 +142,10 @@ impl<T: Tap> Network<T> {
     ) -> Network<T> {
         let queue =
             |link: &Link| LinkQueue::new(link, fabric.is_host(link.to), control.handover, marks.threshold(link));
-        let links: Vec<LinkQueue> = fabric.links().iter().map(queue).collect();
+        let mut links: Vec<LinkQueue> = fabric.links().iter().map(queue).collect();
         let mut typical: Vec<Ps> =
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
+        let ports = Ports::new(&fabric, marks, seed, &mut links);
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
         typical.sort_unstable();
         let typical = typical[typical.len() * 9 / 10];
@@ -161,6 +167,7 @@ impl<T: Tap> Network<T> {
         Network {
             fabric,
             links,
+            ports,
             wheel,
             nodes,
             cache,
@@ -211,18 +218,22 @@ impl<T: Tap> Network<T> {
         if T::PARTED && item(&self.links, link as usize).crosses() {
             return self.send_across(now, link, packet);
         }
-        let taken = item_mut(&mut self.links, link as usize).enqueue(now, packet);
+        let is_taken = match item_mut(&mut self.links, link as usize).enqueue(now, packet) {
+            Taken::First(at) => {
+                self.schedule(at, link);
+                true
+            }
+            Taken::Behind => true,
+            Taken::Dropped => self.offer_to_port(now, link, packet),
+        };
         if T::ON {
-            let fate = if taken == Taken::Dropped { Fate::Dropped } else { Fate::Queued };
+            let fate = if is_taken { Fate::Queued } else { Fate::Dropped };
             // A tap sees TCP; a frame of no connection is none.
             if let Some(headers) = self.lanes.headers(&packet) {
                 self.tap.seen(now, LinkId(link), &packet.describe(headers), fate);
             }
         }
-        if let Taken::First(at) = taken {
-            self.schedule(at, link);
-        }
-        taken != Taken::Dropped
+        is_taken
     }
 
     /// The head of a link has arrived at its other end.
@@ -453,6 +464,7 @@ impl<T: Tap> Network<T> {
         } else {
             self.wheel.remove(&mut self.links, link.0);
             lost = self.links[link.index()].fail(now);
+            lost.extend(self.fail_port(now, link));
             for packet in lost.iter().filter(|packet| packet.slot() == NO_CONNECTION) {
                 self.take_frame(packet);
             }
@@ -483,18 +495,19 @@ impl<T: Tap> Network<T> {
 
     /// All packets so far, but for the events it took.
     pub(crate) fn packet_totals(&self) -> PacketTotals {
-        let sum = |count: fn(&LinkQueue) -> u64| self.links.iter().map(count).sum::<u64>();
+        let links = self.fabric_links();
+        let sum = |count: fn(&LinkQueue) -> u64| links.iter().map(count).sum::<u64>();
         let hops = sum(LinkQueue::delivered_packets);
-        let arrived: u64 = self.links.iter().filter(|link| link.to_host()).map(LinkQueue::delivered_packets).sum();
+        let arrived: u64 = links.iter().filter(|link| link.to_host()).map(LinkQueue::delivered_packets).sum();
         PacketTotals {
             sent: self.totals.sent,
             copied: self.totals.copied,
             delivered: arrived + self.used_up() - self.totals.misdelivered,
             misdelivered: self.totals.misdelivered,
             dropped: self.totals.dropped_at_switches + sum(LinkQueue::dropped_packets),
-            in_flight: sum(LinkQueue::in_flight),
+            in_flight: sum(LinkQueue::in_flight) + self.waiting_at_ports(),
             hops,
-            events: hops,
+            events: hops + self.port_events(),
         }
     }
 }

@@ -52,7 +52,9 @@ pub(crate) fn why_alone_under(needs: &Needs) -> Option<&'static str> {
 impl<T: Tap> Simulation<T> {
     /// Why the run stays on one thread, however many it is given; `None` if it does not.
     pub fn one_thread(&self) -> Option<&'static str> {
-        self.alone.or(self.hosts.keeps_ways.then_some("the ways of flows are recorded"))
+        let ways = self.hosts.keeps_ways.then_some("the ways of flows are recorded");
+        let ports = self.network.has_ports().then_some("ports of switches have several queues or RED");
+        self.alone.or(ways).or(ports)
     }
 
     /// Windows that were simulated on several threads so far.

@@ -170,6 +170,11 @@ pub enum SimError {
         /// Its index.
         flow: usize,
     },
+    /// Two answers to when ports mark.
+    #[error(
+        "red= of the fabric and mark= of the transport both say when ports mark; leave mark= out, or red= (queues= may stay)"
+    )]
+    TwoMarks,
     /// Programs explore paths with the first segment of a connection.
     #[error("switches with programs find paths by the SYN of a connection; leave out handshake=off of --transport")]
     NoHandshake,

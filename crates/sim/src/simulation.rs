@@ -15,7 +15,7 @@ use crate::tap::{NoTap, Tap};
 use crate::time::{to_nanos, to_ps, Ps};
 use crate::transfers::{Plan, Transfers};
 use pathloom_control::{Input, Output};
-use pathloom_model::{Damage, Fabric, Fault, FaultKind, LinkId, LinkState, Nanos};
+use pathloom_model::{Damage, Fabric, Fault, FaultKind, LinkId, LinkState, Nanos, Quality};
 use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
 use std::sync::Arc;
@@ -123,6 +123,9 @@ impl<T: Tap> Simulation<T> {
             }
         }
         let limit = START_MESSAGES_PER_SWITCH * self.fabric.switches().len() as u64;
+        for &(link, per_billion) in self.fabric.clone().lossy_links() {
+            self.network.set_quality(0, link, Quality::Loss { per_billion });
+        }
         let rested = self.control.start(&mut self.network, &mut self.agenda, &self.link_state, limit);
         rested.ok_or(SimError::Restless(limit))?;
         self.start_programs();
@@ -332,15 +335,16 @@ impl<T: Tap> Simulation<T> {
         let elapsed = self.now.max(1) as f64;
         let row = |(index, queue): (usize, &crate::link::LinkQueue)| {
             let busy = self.network.busy(LinkId(index as u32), self.now) as f64;
+            let link = LinkId(index as u32);
             LinkOutcome {
-                link: LinkId(index as u32),
+                link,
                 sent_bytes: queue.sent_bytes,
                 sent_packets: queue.sent_packets(),
                 dropped_packets: queue.dropped_packets(),
-                mean_queue: queue.waited(self.now) as f64 / elapsed,
+                mean_queue: self.network.waited(link, self.now) as f64 / elapsed,
                 utilisation: (busy / elapsed).clamp(0.0, 1.0),
             }
         };
-        self.network.links.iter().enumerate().map(row).collect()
+        self.network.fabric_links().iter().enumerate().map(row).collect()
     }
 }

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from pathloom.errors import bad_input
 from pathloom.fabrics import Fabric
+from pathloom.words import listed
 
 NAMESPACE_PREFIX = "pathloom."
 SWITCHES = "switches"
@@ -107,6 +108,9 @@ class Blueprint:
     @classmethod
     def of(cls, lab: str, fabric: Fabric, daemons: int = 1) -> Self:
         """The blueprint of a fabric in a lab of that name, its switches spread over up to so many daemons."""
+        if keys := fabric.core.simulated_keys():
+            only = "is for the simulator only" if len(keys) == 1 else "are for the simulator only"
+            raise bad_input(f"--fabric: {listed([f'{key}=' for key in keys])} {only}; leave out what the lab cannot do")
         links, nodes = fabric.links, fabric.nodes
         is_host = [node["tier"] == "host" for node in nodes]
         daemon_of = spread(fabric, daemons)

@@ -23,7 +23,7 @@ const fn attribute(domain: &'static str, name: &'static str, kind: &'static str)
 
 /// `cable` keeps the order of cables, and so of ports, and `from` the end a cable starts at: undirected edges keep
 /// neither. `back_…` is what differs in the direction towards `from`.
-const ATTRIBUTES: [Attribute; 15] = [
+const ATTRIBUTES: [Attribute; 17] = [
     attribute("graph", OURS, "int"),
     attribute("graph", "spec", "string"),
     attribute("node", "tier", "string"),
@@ -36,6 +36,8 @@ const ATTRIBUTES: [Attribute; 15] = [
     attribute("edge", "delay_ps", "long"),
     attribute("edge", "buffer_packets", "long"),
     attribute("edge", "failed", "boolean"),
+    attribute("edge", "loss", "double"),
+    attribute("edge", "back_loss", "double"),
     attribute("edge", "back_rate_bps", "long"),
     attribute("edge", "back_delay_ps", "long"),
     attribute("edge", "back_buffer_packets", "long"),
@@ -43,7 +45,8 @@ const ATTRIBUTES: [Attribute; 15] = [
 
 /// The fabric as an undirected multigraph in node-link JSON: `networkx.node_link_graph(data, edges="edges")`.
 ///
-/// Node attributes are `tier`, `pod`, `x`, `y`; edge attributes `rate_bps`, `delay_ps`, `buffer_packets`, `failed`.
+/// Node attributes are `tier`, `pod`, `x`, `y`; edge attributes `rate_bps`, `delay_ps`, `buffer_packets`, `failed`, `loss`.
+/// What ports of switches do ([`Fabric::ports`]) is only in `spec`.
 pub fn to_node_link_json(fabric: &Fabric) -> String {
     let failed: BTreeSet<u32> = fabric.failed_links().iter().map(|link| link.cable()).collect();
     let node = |node: &Node| {
@@ -132,12 +135,26 @@ fn edge_attributes(fabric: &Fabric, link: LinkId, failed: &BTreeSet<u32>) -> Map
     if failed.contains(&link.cable()) {
         object.insert("failed".into(), json!(true));
     }
+    let losses = [link, link.reverse()].map(|link| loss(fabric, link));
+    if losses != [0.0; 2] {
+        object.insert("loss".into(), json!(losses[0]));
+    }
+    if losses[0] != losses[1] {
+        object.insert("back_loss".into(), json!(losses[1]));
+    }
     if back != there {
         object.insert("back_rate_bps".into(), json!(back.rate_bps));
         object.insert("back_delay_ps".into(), json!(back.delay_ps));
         object.insert("back_buffer_packets".into(), json!(back.buffer_packets));
     }
     object
+}
+
+/// Share of packets that a link loses.
+fn loss(fabric: &Fabric, link: LinkId) -> f64 {
+    let lossy = fabric.lossy_links();
+    let place = lossy.binary_search_by_key(&link, |&(lossy, _)| lossy);
+    place.map_or(0.0, |place| f64::from(lossy[place].1) / 1e9)
 }
 
 fn write_data(text: &mut String, attributes: &Map<String, Value>) {

@@ -5,6 +5,7 @@ use super::guesses::{Guess, Guesses};
 use super::rates::{rate_of, RateRead};
 use super::settings::{parse_delay_ps, LinkKeys, Stated, DEFAULT_LINK};
 use super::{check_size, edge_csv, graphml, htsim_topo, node_link};
+use crate::fault::parse_share;
 use crate::spec::{Spec, SpecError};
 use crate::units::rate_text;
 use crate::{Fabric, FabricBuilder, FabricError, LinkId, LinkSettings, LinkState, NodeId, Tier};
@@ -110,7 +111,7 @@ impl Reader<'_> {
             let rate = rate_text(self.keys.host().rate_bps);
             self.notes.push(format!("hosts on links of {rate}, {hosts} at each node of the file; host_rate= sets it"));
         }
-        let mut failed = Vec::new();
+        let (mut failed, mut lossy) = (Vec::new(), Vec::new());
         for cable in &cables {
             let touches_host = is_host[cable.from] || is_host[cable.to];
             let (there, back) = self.settings(cable, touches_host, &names)?;
@@ -119,9 +120,11 @@ impl Reader<'_> {
             if self.is_failed(cable) {
                 failed.push(link);
             }
+            let [there, back] = self.losses(cable, &names)?;
+            lossy.extend([(link, there), (link.reverse(), back)]);
         }
         self.notes.append(&mut self.guesses.notes());
-        Ok(builder.build()?.with_failed(failed))
+        Ok(builder.build()?.with_failed(failed).with_losses(lossy))
     }
 
     fn add_nodes(&self, builder: &mut FabricBuilder, names: &[String]) -> Result<Vec<NodeId>, SpecError> {
@@ -211,6 +214,28 @@ impl Reader<'_> {
         failed.is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1")
     }
 
+    /// Packets of 10^9 that the file says a cable loses, there and back.
+    fn losses(&self, cable: &RawCable, names: &[String]) -> Result<[u32; 2], SpecError> {
+        let read = |edge: usize, name: &str| {
+            let bad = |problem| self.spec.error(format!("{}: {name}: {problem}", self.place(edge, cable, names)));
+            let text = self.graph.edges[edge].attributes.get(name);
+            text.map(|text| parse_share(text).map_err(bad)).transpose()
+        };
+        let there = read(cable.edge, "loss")?;
+        let back = match cable.opposite {
+            Some(edge) => read(edge, "loss")?,
+            None => read(cable.edge, "back_loss")?.or(there),
+        };
+        Ok([there, back].map(Option::unwrap_or_default))
+    }
+
+    /// Where the file states an edge of a cable, for errors.
+    fn place(&self, edge: usize, cable: &RawCable, names: &[String]) -> String {
+        let line = self.graph.edges[edge].attributes.get(LINE);
+        let ends = || format!("edge {:?} - {:?}", names[cable.from], names[cable.to]);
+        line.map_or_else(ends, |line| format!("line {line}"))
+    }
+
     /// Settings there and back: of the specification, else of the file, else of the other direction, else by default.
     fn settings(
         &mut self,
@@ -220,11 +245,8 @@ impl Reader<'_> {
     ) -> Result<(LinkSettings, LinkSettings), SpecError> {
         let keys = if touches_host { self.keys.stated_host } else { self.keys.stated_switch };
         let (from, to) = (&names[cable.from], &names[cable.to]);
-        let bad = |edge: usize, problem: String| {
-            let line = self.graph.edges[edge].attributes.get(LINE);
-            let place = line.map_or_else(|| format!("edge {from:?} - {to:?}"), |line| format!("line {line}"));
-            self.spec.error(format!("{place}: {problem}"))
-        };
+        let bad =
+            |edge: usize, problem: String| self.spec.error(format!("{}: {problem}", self.place(edge, cable, names)));
         let mine = &self.graph.edges[cable.edge].attributes;
         let (there, read) = stated(mine, "", keys).map_err(|problem| bad(cable.edge, problem))?;
         let opposite = cable.opposite.map(|edge| &self.graph.edges[edge].attributes);

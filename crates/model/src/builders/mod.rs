@@ -11,7 +11,9 @@ mod graphml;
 mod guesses;
 mod htsim_topo;
 mod jellyfish;
+mod losses;
 mod node_link;
+mod port_keys;
 mod rates;
 mod settings;
 mod small;
@@ -39,7 +41,9 @@ pub struct FabricKind {
 /// Keys that every fabric takes, with their defaults, for help texts.
 pub const COMMON_KEYS: &str = "rate=1Gbps (host_rate=, switch_rate=)  delay=1us (host_delay=, switch_delay=)  \
      buffer=100 packets (host_buffer=, switch_buffer=)  fail=0 (share of switch-switch cables), fail_seed=1  \
-     degrade=CABLE:RATE (slower cables, as in a0_0-c0:1Gbps/c3:100Mbps)";
+     degrade=CABLE:RATE (slower cables, as in a0_0-c0:1Gbps/c3:100Mbps)  loss=0.001 or CABLE:SHARE (packets lost on their \
+     way, as in a0_0-c0:0.01/c3:0.001)  queues=1 (strict priorities at ports of switches, by DSCP)  red=MIN/MAX (RED there, \
+     in packets), red_p=0.1, red_weight=0.002, red_ecn=off (mark instead of drop)";
 
 /// Every fabric that has a name.
 pub const FABRICS: [FabricKind; 8] = [

@@ -1,10 +1,12 @@
-//! The keys that every fabric takes: rates, delays and buffers of its links, and the share of cables that is down.
+//! The keys that every fabric takes: rates, delays and buffers of its links, what is slow, lossy or down, and what ports do.
 
 use super::degrade::Degraded;
 use super::failures::draw_failures;
+use super::losses::Losses;
+use super::port_keys;
 use crate::spec::{Spec, SpecError};
 use crate::units::PS_PER_S;
-use crate::{Fabric, FabricError, LinkSettings};
+use crate::{Fabric, FabricError, LinkSettings, PortSettings};
 
 /// What a link has when nothing is said about it.
 pub(super) const DEFAULT_LINK: LinkSettings =
@@ -50,6 +52,8 @@ pub(super) struct LinkKeys {
     /// What is stated about links between switches.
     pub(super) stated_switch: Stated,
     degraded: Degraded,
+    losses: Losses,
+    ports: PortSettings,
     fail: Option<f64>,
     fail_seed: u64,
 }
@@ -61,6 +65,8 @@ impl LinkKeys {
             stated_host: stated(spec, "host_rate", "host_delay", "host_buffer")?.or(all),
             stated_switch: stated(spec, "switch_rate", "switch_delay", "switch_buffer")?.or(all),
             degraded: Degraded::read(spec)?,
+            losses: Losses::read(spec)?,
+            ports: port_keys::read(spec)?,
             fail: spec.number("fail", 0.0, 1.0)?,
             fail_seed: spec.count("fail_seed", 0, u64::MAX)?.unwrap_or(1),
         })
@@ -76,9 +82,11 @@ impl LinkKeys {
         self.stated_switch.over(DEFAULT_LINK)
     }
 
-    /// Makes the cables of `degrade=` slower, and takes the share `fail=` of the cables between switches down.
+    /// Makes the cables of `degrade=` slower and those of `loss=` lossy, has ports do what is stated of them, and takes the
+    /// share `fail=` of the cables between switches down.
     pub(super) fn damage(&self, spec: &Spec, fabric: Fabric) -> Result<Fabric, FabricError> {
-        let fabric = self.degraded.apply(spec, fabric)?;
+        let fabric = self.losses.apply(spec, self.degraded.apply(spec, fabric)?)?;
+        let fabric = port_keys::apply(self.ports, spec, fabric)?;
         let Some(share) = self.fail else { return Ok(fabric) };
         match draw_failures(&fabric, share, self.fail_seed) {
             Ok(failed) => Ok(fabric.with_failed(failed)),

@@ -323,6 +323,7 @@ fn same(a: &Fabric, b: &Fabric) {
     assert_eq!(a.nodes(), b.nodes());
     assert_eq!(a.links(), b.links());
     assert_eq!(a.failed_links(), b.failed_links());
+    assert_eq!(a.lossy_links(), b.lossy_links());
     assert_eq!(a.attachments(), b.attachments());
 }
 
@@ -349,7 +350,7 @@ fn exports_keep_positions_names_and_both_directions() {
 /// As networkx hands a graph on: edges in another order, some turned, numbers as floats, `links` for `edges`.
 #[test]
 fn an_export_survives_a_passage_through_networkx() {
-    let fabric = build("fat-tree:k=4,fail=0.1,switch_rate=2Mbps");
+    let fabric = build("fat-tree:k=4,fail=0.1,switch_rate=2Mbps,loss=c0:0.015625");
     let mut value: serde_json::Value = serde_json::from_str(&to_node_link_json(&fabric)).unwrap();
     let mut edges = value["edges"].as_array().unwrap().clone();
     edges.reverse();

@@ -149,6 +149,7 @@ impl<T: Tap + Default> Network<T> {
             lanes: self.lanes.for_part(),
             totals: Default::default(),
             programs: None,
+            ports: None,
             losses: self.losses.part(|link| ends_in[link as usize] == number),
             outbox: outbox(),
             tap: T::default(),

@@ -60,6 +60,9 @@ impl<T: Tap> Network<T> {
     /// What becomes of a packet at the end of a link, where the main loop has found no decision about it: those on lossy
     /// links may be lost, and what is remembered about the others is where only this looks.
     pub(crate) fn arrive_slowly(&mut self, now: Ps, link: u32, packet: Packet) -> Arrival {
+        if self.is_end_of_packet(now, link) {
+            return Arrival::Forwarded;
+        }
         let queue = &mut self.links[link as usize];
         if !queue.is_lossy() {
             return Arrival::Slow(packet);
@@ -95,10 +98,12 @@ impl<T: Tap> Network<T> {
     /// One direction of a cable becomes slow or lossy, or is again what it was.
     pub(crate) fn set_quality(&mut self, now: Ps, link: LinkId, quality: Quality) {
         let own_bps = self.fabric.link(link).settings.rate_bps;
+        let lossy = self.fabric.lossy_links();
+        let own_loss = lossy.binary_search_by_key(&link, |&(lossy, _)| lossy).map_or(0, |place| lossy[place].1);
         let (rate_bps, per_billion) = match quality {
             Quality::Rate { rate_bps } => (Some(rate_bps), None),
             Quality::Loss { per_billion } => (None, Some(per_billion)),
-            Quality::Whole => (Some(own_bps), Some(0)),
+            Quality::Whole => (Some(own_bps), Some(own_loss)),
         };
         if let Some(per_billion) = per_billion {
             self.set_loss(link, per_billion);
@@ -108,13 +113,14 @@ impl<T: Tap> Network<T> {
             if let Some(at) = self.links[link.index()].set_rate(now, rate_bps) {
                 self.schedule(at, link.0);
             }
+            self.set_port_rate(link);
         }
     }
 
     /// How long a link would have taken at the rate of the fabric for what has left it.
     pub(crate) fn busy(&self, link: LinkId, now: Ps) -> Ps {
         let queue = &self.links[link.index()];
-        let (own, backlog) = (ps_per_byte(self.fabric.link(link).settings.rate_bps), queue.backlog(now));
+        let (own, backlog) = (ps_per_byte(self.fabric.link(link).settings.rate_bps), self.backlog(link, now));
         let left = times(queue.sent_bytes, own);
         // What has not left yet waits for as long as the rate of now says.
         left.saturating_sub(queue.at_rate(backlog, own))

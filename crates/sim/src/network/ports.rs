@@ -1,0 +1,180 @@
+//! Links that begin at a port with strict priorities or RED ([`Port`]).
+//!
+//! The ring of such a link holds the packets that are being sent or under way; those that wait are in the port. The end of
+//! each packet is an event: a link of no fabric, whose number lies beyond those of the fabric's links, delivers a packet of no
+//! connection then.
+
+use super::Network;
+use crate::lanes::NO_CONNECTION;
+use crate::link::{LinkQueue, Taken};
+use crate::marks::Marks;
+use crate::packet::Packet;
+use crate::port::{Limits, Offer, Port};
+use crate::tap::Tap;
+use crate::time::Ps;
+use pathloom_model::{Fabric, LinkId, PortSettings};
+
+/// Bytes of a full frame, for RED's view of idle times.
+const FRAME_BYTES: u64 = 1514;
+/// A link has no such port.
+const NO_PORT: u32 = u32::MAX;
+
+/// The ports of a fabric that are no FIFOs.
+pub(super) struct Ports {
+    settings: PortSettings,
+    /// By link of the fabric: which port it begins at.
+    of_link: Vec<u32>,
+    ports: Vec<Port>,
+    /// By port: its link.
+    links: Vec<u32>,
+}
+
+impl Ports {
+    /// The ports of all switches, if they are no FIFOs; adds a link for the events of each to `links`.
+    pub(super) fn new(fabric: &Fabric, marks: Marks, seed: u64, links: &mut Vec<LinkQueue>) -> Option<Box<Ports>> {
+        let settings = fabric.ports();
+        if settings.is_drop_tail() {
+            return None;
+        }
+        let mut all =
+            Ports { settings, of_link: vec![NO_PORT; fabric.links().len()], ports: Vec::new(), links: Vec::new() };
+        for (index, link) in fabric.links().iter().enumerate() {
+            if fabric.is_host(link.from) {
+                continue;
+            }
+            let limits = Limits {
+                buffer: link.settings.buffer_packets,
+                mark_above: marks.threshold(link),
+                hears_marks: marks != Marks::Never,
+                frame_ps: links[index].send_time(FRAME_BYTES),
+            };
+            all.of_link[index] = all.ports.len() as u32;
+            all.ports.push(Port::new(settings, limits, seed, index as u32));
+            all.links.push(index as u32);
+            links[index].leave_queueing_to_port();
+            links.push(LinkQueue::timer(link));
+        }
+        Some(Box::new(all))
+    }
+
+    /// The port that a link begins at.
+    fn of(&self, link: LinkId) -> Option<usize> {
+        self.of_link.get(link.index()).copied().filter(|&port| port != NO_PORT).map(|port| port as usize)
+    }
+}
+
+impl<T: Tap> Network<T> {
+    /// Whether ports of switches are no FIFOs.
+    pub(crate) fn has_ports(&self) -> bool {
+        self.ports.is_some()
+    }
+
+    /// A link has not taken a packet: its port may, if it has one. Tells whether it did.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn offer_to_port(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
+        let Some(port) = self.port_of(LinkId(link)) else { return false };
+        let is_up = self.links[link as usize].is_up();
+        // What comes when a packet ends comes after the choice of the next, whichever event is first.
+        self.choose_next(now, port);
+        let offer = match &mut self.ports {
+            Some(ports) if is_up => {
+                // Frames of no connection keep the network going, so they come first.
+                let highest = usize::from(ports.settings.queues) - 1;
+                let headers = self.lanes.headers(&packet);
+                let queue = headers.map_or(highest, |headers| ports.settings.queue_of(headers.dscp));
+                ports.ports[port].offer(now, queue, packet)
+            }
+            _ => Offer::Dropped,
+        };
+        match offer {
+            Offer::Dropped => self.links[link as usize].count_refused(1),
+            Offer::Waits => {}
+            Offer::Begins(packet) => self.begin(now, port, packet),
+        }
+        offer != Offer::Dropped
+    }
+
+    /// Whether a link is one of no fabric, whose arrivals are the ends of packets at a port; works such an end off.
+    pub(super) fn is_end_of_packet(&mut self, now: Ps, link: u32) -> bool {
+        let Some(port) = (link as usize).checked_sub(self.fabric.links().len()) else { return false };
+        self.choose_next(now, port);
+        true
+    }
+
+    /// If a port has sent its packet, the next one begins.
+    fn choose_next(&mut self, now: Ps, port: usize) {
+        let Some(ports) = self.ports.as_mut().filter(|ports| ports.ports[port].is_over(now)) else { return };
+        let Some((came, packet)) = ports.ports[port].next() else { return };
+        self.links[ports.links[port] as usize].add_waited(now - came);
+        self.begin(now, port, packet);
+    }
+
+    fn begin(&mut self, now: Ps, port: usize, packet: Packet) {
+        let Some(ports) = &mut self.ports else { return };
+        let link = ports.links[port];
+        let (free_at, taken) = self.links[link as usize].send_at_once(now, packet);
+        ports.ports[port].begin(free_at);
+        if let Taken::First(at) = taken {
+            self.schedule(at, link);
+        }
+        let timer = self.fabric.links().len() + port;
+        let nothing = Packet::new((NO_CONNECTION as u32) << 1, 0, 0, 0, 0);
+        if let Taken::First(at) = self.links[timer].push(nothing, free_at) {
+            self.schedule(at, timer as u32);
+        }
+    }
+
+    /// A link has failed: what waits at its port is lost as well.
+    pub(super) fn fail_port(&mut self, now: Ps, link: LinkId) -> Vec<Packet> {
+        let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) else { return Vec::new() };
+        self.links[link.index()].add_waited(ports.ports[port].waited(now));
+        let lost = ports.ports[port].fail(now);
+        self.links[link.index()].count_refused(lost.len() as u64);
+        let timer = self.fabric.links().len() + port;
+        self.wheel.remove(&mut self.links, timer as u32);
+        self.links[timer].stop_timer();
+        lost
+    }
+
+    /// The port of a link, if there is one, sends at the rate of the link from the next packet on.
+    pub(super) fn set_port_rate(&mut self, link: LinkId) {
+        if let (Some(port), Some(ports)) = (self.port_of(link), &mut self.ports) {
+            ports.ports[port].set_frame_time(self.links[link.index()].send_time(FRAME_BYTES));
+        }
+    }
+
+    fn port_of(&self, link: LinkId) -> Option<usize> {
+        self.ports.as_ref()?.of(link)
+    }
+
+    fn port(&self, link: LinkId) -> Option<&Port> {
+        let ports = self.ports.as_ref()?;
+        Some(&ports.ports[ports.of(link)?])
+    }
+
+    /// The links of the fabric.
+    pub(crate) fn fabric_links(&self) -> &[LinkQueue] {
+        &self.links[..self.fabric.links().len()]
+    }
+
+    /// Time that the packets of a link have waited up to now, summed ([`LinkQueue::waited`]).
+    pub(crate) fn waited(&self, link: LinkId, now: Ps) -> Ps {
+        self.links[link.index()].waited(now) + self.port(link).map_or(0, |port| port.waited(now))
+    }
+
+    /// How long until what a link has taken has left its port; without what waits at a port that chooses.
+    pub(super) fn backlog(&self, link: LinkId, now: Ps) -> Ps {
+        self.port(link).map_or_else(|| self.links[link.index()].backlog(now), |port| port.backlog(now))
+    }
+
+    /// Packets that wait at ports that choose.
+    pub(super) fn waiting_at_ports(&self) -> u64 {
+        self.ports.iter().flat_map(|ports| &ports.ports).map(|port| port.waiting() as u64).sum()
+    }
+
+    /// Events that those ports took.
+    pub(super) fn port_events(&self) -> u64 {
+        self.links[self.fabric.links().len()..].iter().map(LinkQueue::delivered_packets).sum()
+    }
+}

@@ -1,0 +1,196 @@
+//! A port that decides at the end of each packet which one comes next: strict priorities, each queue with RED if wanted.
+//!
+//! What a packet waits for is not known when it comes, as packets of a higher queue may come after it. So such a port needs
+//! an event for the end of each packet beside the arrival at the other end; FIFO ports do without ([`crate::link`]).
+
+use crate::packet::{Direction, Packet};
+use crate::red::Red;
+use crate::time::Ps;
+use pathloom_model::PortSettings;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::collections::VecDeque;
+
+/// Tells these draws from others with the same seed.
+const STREAM: u64 = 0x6561_726c_7900;
+
+/// The queues of a port. The packet that is being sent is in none of them.
+pub(crate) struct Port {
+    /// The lowest one first.
+    queues: Vec<Queue>,
+    rng: Pcg64,
+    /// What the queues have in common.
+    limits: Limits,
+    /// Whether a packet is being sent.
+    is_sending: bool,
+    /// When the last packet will have been sent, or was.
+    free_at: Ps,
+}
+
+struct Queue {
+    /// When each packet came.
+    waiting: VecDeque<(Ps, Packet)>,
+    red: Option<Red>,
+}
+
+/// What each queue of a port has, and how long it takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Packets that may wait in each queue.
+    pub(crate) buffer: u32,
+    /// Packets that may wait in a queue without RED before others are marked.
+    pub(crate) mark_above: Option<u32>,
+    /// Whether the transport listens to marks.
+    pub(crate) hears_marks: bool,
+    /// Time to send a full frame.
+    pub(crate) frame_ps: Ps,
+}
+
+/// What becomes of a packet that comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Offer {
+    /// It is dropped.
+    Dropped,
+    /// It waits.
+    Waits,
+    /// Its sending begins.
+    Begins(Packet),
+}
+
+impl Port {
+    pub(crate) fn new(settings: PortSettings, limits: Limits, seed: u64, link: u32) -> Port {
+        let queue = |_| Queue { waiting: VecDeque::new(), red: settings.red.map(Red::new) };
+        Port {
+            queues: (0..settings.queues).map(queue).collect(),
+            rng: Pcg64::seed_from_u64(seed ^ STREAM ^ (u64::from(link) << 20)),
+            limits,
+            is_sending: false,
+            free_at: 0,
+        }
+    }
+
+    /// A packet comes for a queue.
+    pub(crate) fn offer(&mut self, now: Ps, queue: usize, mut packet: Packet) -> Offer {
+        let Limits { buffer, mark_above, hears_marks, frame_ps } = self.limits;
+        let idle_ps = if self.is_sending { 0 } else { now - self.free_at };
+        let queue = &mut self.queues[queue];
+        let waiting = queue.waiting.len();
+        // Acknowledgements are not marked: that bit of theirs is the echo.
+        let markable = hears_marks && packet.direction() == Direction::Data;
+        match &mut queue.red {
+            Some(red) => {
+                if red.acts(waiting, idle_ps / frame_ps.max(1), || self.rng.random_range(0.0..1.0)) {
+                    if !(red.marks() && markable) {
+                        return Offer::Dropped;
+                    }
+                    packet.mark();
+                }
+            }
+            None if markable && self.is_sending && mark_above.is_some_and(|above| waiting >= above as usize) => {
+                packet.mark();
+            }
+            None => {}
+        }
+        if !self.is_sending {
+            return Offer::Begins(packet);
+        }
+        if waiting >= buffer as usize {
+            return Offer::Dropped;
+        }
+        queue.waiting.push_back((now, packet));
+        Offer::Waits
+    }
+
+    /// The sending of a packet begins, and will end at `free_at`.
+    pub(crate) fn begin(&mut self, free_at: Ps) {
+        (self.is_sending, self.free_at) = (true, free_at);
+    }
+
+    /// Whether the packet that was being sent has been sent by now.
+    pub(crate) fn is_over(&self, now: Ps) -> bool {
+        self.is_sending && self.free_at <= now
+    }
+
+    /// The packet that comes next, and when it came; the port is idle if there is none.
+    pub(crate) fn next(&mut self) -> Option<(Ps, Packet)> {
+        let next = self.queues.iter_mut().rev().find_map(|queue| queue.waiting.pop_front());
+        self.is_sending = next.is_some();
+        next
+    }
+
+    /// The link fails: the packets that wait are lost.
+    pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
+        (self.is_sending, self.free_at) = (false, self.free_at.min(now));
+        self.queues.iter_mut().flat_map(|queue| queue.waiting.drain(..)).map(|(_, packet)| packet).collect()
+    }
+
+    /// Sends at another rate from the next packet on.
+    pub(crate) fn set_frame_time(&mut self, frame_ps: Ps) {
+        self.limits.frame_ps = frame_ps;
+    }
+
+    /// Packets that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queues.iter().map(|queue| queue.waiting.len()).sum()
+    }
+
+    /// Time that those packets have waited, summed.
+    pub(crate) fn waited(&self, now: Ps) -> Ps {
+        self.queues.iter().flat_map(|queue| &queue.waiting).map(|&(came, _)| now - came).sum()
+    }
+
+    /// How long until the packet that is being sent has left.
+    pub(crate) fn backlog(&self, now: Ps) -> Ps {
+        self.free_at.saturating_sub(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pathloom_model::RedSettings;
+
+    const LIMITS: Limits = Limits { buffer: 2, mark_above: None, hears_marks: true, frame_ps: 10 };
+
+    fn packet(lane: u32) -> Packet {
+        Packet::new(lane, 0, 0, 1000, 0)
+    }
+
+    #[test]
+    fn the_highest_queue_that_has_a_packet_comes_next_and_each_has_a_buffer_of_its_own() {
+        let mut port = Port::new(PortSettings { queues: 3, red: None }, LIMITS, 1, 0);
+        assert_eq!(port.offer(0, 0, packet(0)), Offer::Begins(packet(0)), "an idle port sends whatever comes");
+        port.begin(10);
+        for (queue, lane) in [(0, 2), (1, 4), (0, 6), (2, 8)] {
+            assert_eq!(port.offer(1, queue, packet(lane)), Offer::Waits);
+        }
+        assert_eq!(port.offer(2, 0, packet(10)), Offer::Dropped, "two wait in the lowest queue");
+        assert_eq!(port.offer(2, 1, packet(12)), Offer::Waits, "the others have room");
+        assert!(!port.is_over(9) && port.is_over(10));
+        assert_eq!((port.waiting(), port.waited(5)), (5, 4 * 4 + 3));
+        let order: Vec<u32> = std::iter::from_fn(|| port.next()).map(|(_, packet)| packet.lane()).collect();
+        assert_eq!(order, [8, 4, 12, 2, 6]);
+        assert_eq!(port.offer(50, 0, packet(14)), Offer::Begins(packet(14)));
+    }
+
+    #[test]
+    fn red_marks_what_hears_marks_and_drops_the_rest() {
+        let red = RedSettings { min_packets: 0, max_packets: 1, most_probability: 1.0, weight: 1.0, ecn: true };
+        let offered = |ecn: bool, hears_marks: bool, lane: u32| {
+            let settings = PortSettings { queues: 1, red: Some(RedSettings { ecn, ..red }) };
+            let mut port = Port::new(settings, Limits { hears_marks, ..LIMITS }, 1, 0);
+            let first = port.offer(0, 0, packet(0));
+            assert_eq!(first, Offer::Begins(packet(0)), "the mean is 0");
+            port.begin(10);
+            assert_eq!(port.offer(0, 0, packet(0)), Offer::Waits);
+            let taken = port.offer(0, 0, packet(lane)) != Offer::Dropped;
+            port.next();
+            taken.then(|| port.next().is_some_and(|(_, packet)| packet.is_marked()))
+        };
+        let (data, acknowledgement) = (2, 3);
+        assert_eq!(offered(true, true, data), Some(true));
+        assert_eq!(offered(true, true, acknowledgement), None);
+        assert_eq!(offered(true, false, data), None);
+        assert_eq!(offered(false, true, data), None);
+    }
+}
