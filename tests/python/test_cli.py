@@ -110,6 +110,13 @@ def test_pcap_and_event_log(cli: Cli, tmp_path: Path) -> None:
     assert [record["at"] for record in records] == sorted(record["at"] for record in records)
 
 
+def test_fabric_show_names_the_time_out_that_fits_where_the_default_is_too_long(cli: Cli) -> None:
+    shown = cli("fabric", "show", "fat-tree:k=4,rate=1Gbps,buffer=20").out
+    words = " ".join(shown.split())
+    assert "min_rto that fits 20ms, four of the longest round trips (--transport newreno:min_rto=20ms; " in words
+    assert "min_rto" not in cli("fabric", "show", "fat-tree:k=4,rate=10Mbps,buffer=150").out
+
+
 def test_fabric_show(cli: Cli) -> None:
     text = cli("fabric", "show", "fat-tree:k=4,host_rate=10Mbps,fail=0.1").out
     for word in ("36 (16 hosts, 8 ToRs, 8 aggregation, 4 cores)", "10 Mbit/s", "1 Gbit/s", "failed cables"):

@@ -12,6 +12,7 @@ from pathloom.cli import completion, console
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
+from pathloom.experiments.timeouts import ROUND_TRIPS, fitting_time
 from pathloom.tiers import TOR, Words, tier_words
 from pathloom.words import rate_text, time_text
 
@@ -85,6 +86,7 @@ def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, 
         ),
         ("longest of them", f"{summary['diameter_hops']} hops between two {tor.many}" if paths else ""),
         ("round trips", _round_trip_text(summary["round_trip_ps"])),
+        ("min_rto that fits", _fitting_rto_text(summary["round_trip_ps"])),
         (f"{tor.one} pairs apart", str(summary["pairs_apart"] or "")),
         ("oversubscription", f"{ratio:g} : 1 at the worst {tor.one}" if ratio is not None else ""),
         ("bisection", _bisection_text(summary["bisection"])),
@@ -102,6 +104,24 @@ def _round_trip_text(round_trip_ps: list[int] | None) -> str:
         return ""
     idle, full = (time_text(ps / 1e12) for ps in round_trip_ps)
     return f"at most {idle} with empty queues, {full} with full ones"
+
+
+def _fitting_rto_text(round_trip_ps: list[int] | None) -> str:
+    """The least time-out that fits a fabric for which the default is too long.
+
+    >>> _fitting_rto_text([24_000_000, 158_000_000])
+    '1ms, four of the longest round trips (--transport newreno:min_rto=1ms; the default is 200 ms)'
+    >>> _fitting_rto_text([24_000_000_000, 158_000_000_000])
+    ''
+    """
+    if round_trip_ps is None:
+        return ""
+    fitting_s, default_s = ROUND_TRIPS * round_trip_ps[1] / 1e12, _core.transport_settings()["min_rto"] / 1e9
+    if fitting_s >= default_s:
+        return ""
+    fitting = fitting_time(fitting_s)
+    keys = f"--transport newreno:min_rto={fitting}; the default is {time_text(default_s)}"
+    return f"{fitting}, four of the longest round trips ({keys})"
 
 
 def _bisection_text(bisection: dict[str, Any] | None) -> str:
