@@ -77,19 +77,16 @@ impl Port {
         let waiting = queue.waiting.len();
         // Acknowledgements are not marked: that bit of theirs is the echo.
         let markable = hears_marks && packet.direction() == Direction::Data;
-        match &mut queue.red {
-            Some(red) => {
-                if red.acts(waiting, idle_ps / frame_ps.max(1), || self.rng.random_range(0.0..1.0)) {
-                    if !(red.marks() && markable) {
-                        return Offer::Dropped;
-                    }
-                    packet.mark();
-                }
-            }
+        let idle_frames = idle_ps / frame_ps.max(1);
+        let draw = || self.rng.random_range(0.0..1.0);
+        let early = queue.red.as_mut().map(|red| (red.acts(waiting, idle_frames, draw), red.marks()));
+        match early {
+            Some((true, true)) if markable => packet.mark(),
+            Some((true, _)) => return Offer::Dropped,
             None if markable && self.is_sending && mark_above.is_some_and(|above| waiting >= above as usize) => {
                 packet.mark();
             }
-            None => {}
+            _ => {}
         }
         if !self.is_sending {
             return Offer::Begins(packet);
