@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-IMPURE_CRATES = {"sim", "controller", "hostd", "switchd", "python", "testkit", "preload", "delay"}
+IMPURE_CRATES = {"sim", "controller", "daemon", "hostd", "switchd", "python", "testkit", "preload", "delay"}
 """`sim` drives and writes files through wrappers; `testkit` is used by tests alone."""
 
 ARROWS = {
@@ -31,8 +31,9 @@ ARROWS = {
     "openflow": {"model"},
     "discovery": {"model"},
     "controller": {"model", "mcf", "scheme", "schemes", "control", "openflow", "discovery"},
-    "hostd": {"model"},
-    "switchd": {"model", "openflow", "switching"},
+    "daemon": set[str](),
+    "hostd": {"model", "daemon"},
+    "switchd": {"model", "openflow", "switching", "daemon"},
     "preload": set[str](),
     "delay": set[str](),
     "faults": {"model", "workload", "transport", "scheme", "schemes", "control", "sim"},

@@ -13,10 +13,12 @@ use crate::namespaces::Namespace;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, RingBuf};
 use aya::programs::links::FdLink;
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Iter, SockOps};
-use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use aya::{Btf, Ebpf, Pod};
+use pathloom_daemon::pins::{self, take_map, Pins};
+use pathloom_daemon::report::one_line;
 use pathloom_model::{FiveTuple, Nanos};
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -84,26 +86,18 @@ pub struct Bpf {
 impl Bpf {
     /// Whether the programs were compiled at all.
     pub fn is_built() -> bool {
-        !PROGRAMS.is_empty()
+        pins::require(PROGRAMS).is_ok()
     }
 
     /// Loads the programs and attaches them in place of those of an earlier agent. The error is one line.
     pub fn start(setup: &Setup, places: &[(u64, u32)]) -> Result<Bpf, String> {
-        if !Bpf::is_built() {
-            return Err("this program was built without clang, so it has no BPF programs".into());
-        }
-        Bpf::try_start(setup, places).map_err(|problem| describe(problem.as_ref()))
+        Bpf::try_start(setup, places).map_err(|problem| one_line(problem.as_ref()))
     }
 
     fn try_start(setup: &Setup, places: &[(u64, u32)]) -> Anyhow<Bpf> {
-        let folder = setup.pins.join(PIN_FOLDER);
-        fs::create_dir_all(&folder).map_err(|problem| format!("{}: {problem}", folder.display()))?;
-        let mut loader = EbpfLoader::new();
-        for name in PINNED {
-            loader.map_pin_path(name, folder.join(name));
-        }
-        let mut ebpf = loader.load(PROGRAMS)?;
-        let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| format!("the programs have no map {name}"));
+        let pins = Pins::new(&setup.pins, PIN_FOLDER);
+        let mut ebpf = pins.load(PROGRAMS, &PINNED)?;
+        let mut map = |name: &str| take_map(&mut ebpf, name);
         let (settings, orders) = (Array::try_from(map("settings_map")?)?, HashMap::try_from(map("orders")?)?);
         let (flows, counters) = (HashMap::try_from(map("flows")?)?, PerCpuArray::try_from(map("counters")?)?);
         let events = RingBuf::try_from(map("events")?)?;
@@ -111,7 +105,7 @@ impl Bpf {
         let _places = write_places(map("places")?, places)?;
         // What an earlier agent has ordered counts on, without a gap.
         let before: Settings = settings.get(&0, 0)?;
-        let links = attach(&mut ebpf, &setup.cgroup, &folder)?;
+        let links = attach(&mut ebpf, &setup.cgroup, &pins)?;
         let mut bpf = Bpf {
             ebpf,
             settings,
@@ -184,7 +178,7 @@ impl Bpf {
             pace: payload_rate(order.pace_bps, mss),
             kick: order.released.into(),
         };
-        self.orders.insert(key, kernel, 0).map_err(|problem| describe(&problem))
+        self.orders.insert(key, kernel, 0).map_err(|problem| one_line(&problem))
     }
 
     /// Removes an order, if it has no effect any more.
@@ -202,7 +196,7 @@ impl Bpf {
         let wanted =
             Settings { orders: orders.into(), holds: holds.into(), alive_until_ns: alive_until.0, ..self.in_force };
         if wanted != self.in_force {
-            self.settings.set(0, wanted, 0).map_err(|problem| describe(&problem))?;
+            self.settings.set(0, wanted, 0).map_err(|problem| one_line(&problem))?;
             self.in_force = wanted;
         }
         Ok(())
@@ -220,7 +214,7 @@ impl Bpf {
             file.read_to_end(&mut Vec::new())?;
             Ok(())
         };
-        walk().map_err(|problem| describe(problem.as_ref()))
+        walk().map_err(|problem| one_line(problem.as_ref()))
     }
 
     /// The counters of the programs by name.
@@ -235,19 +229,7 @@ impl Bpf {
 
 /// Removes the pins of an earlier agent, and with them its programs. Says whether there were any.
 pub fn clean(pins: &Path) -> io::Result<bool> {
-    let folder = pins.join(PIN_FOLDER);
-    let names = LINKS.iter().chain(&PINNED);
-    for name in names {
-        match fs::remove_file(folder.join(name)) {
-            Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
-            _ => {}
-        }
-    }
-    match fs::remove_dir(&folder) {
-        Ok(()) => Ok(true),
-        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(problem) => Err(problem),
-    }
+    Pins::new(pins, PIN_FOLDER).remove(LINKS.iter().chain(&PINNED))
 }
 
 fn first_settings(setup: &Setup, before: &Settings) -> Settings {
@@ -279,7 +261,7 @@ fn write_places(map: Map, places: &[(u64, u32)]) -> Anyhow<HashMap<MapData, Plac
 }
 
 /// Loads and attaches the programs beside those of others (a link is never the only one), then removes the attachments of an earlier agent: no connection goes unseen.
-fn attach(ebpf: &mut Ebpf, cgroup: &Path, folder: &Path) -> Anyhow<[FdLink; 2]> {
+fn attach(ebpf: &mut Ebpf, cgroup: &Path, pins: &Pins) -> Anyhow<[FdLink; 2]> {
     let btf = Btf::from_sys_fs()?;
     let group = File::open(cgroup).map_err(|problem| format!("cgroup {}: {problem}", cgroup.display()))?;
     let sweep: &mut Iter = ebpf.program_mut("sweep").ok_or("there is no program sweep")?.try_into()?;
@@ -292,14 +274,11 @@ fn attach(ebpf: &mut Ebpf, cgroup: &Path, folder: &Path) -> Anyhow<[FdLink; 2]> 
     seen.load()?;
     let id = seen.attach(&group, CgroupAttachMode::Single)?;
     let seen = FdLink::try_from(seen.take_link(id)?)?;
-    Ok([pin(seen, &folder.join(LINKS[0]))?, pin(hold, &folder.join(LINKS[1]))?])
+    Ok([pin(seen, &pins.place(LINKS[0]))?, pin(hold, &pins.place(LINKS[1]))?])
 }
 
 fn pin(link: FdLink, place: &Path) -> Anyhow<FdLink> {
-    match fs::remove_file(place) {
-        Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem.into()),
-        _ => {}
-    }
+    pins::remove_file(place)?;
     Ok(link.pin(place)?.into())
 }
 
@@ -310,18 +289,4 @@ fn read_event(bytes: &[u8]) -> Option<Event> {
     }
     // SAFETY: the length was checked, any bytes make an `Event`, and the read needs no alignment.
     Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
-}
-
-/// One line of an error and its causes.
-fn describe(problem: &(dyn Error + 'static)) -> String {
-    let mut words = problem.to_string();
-    let mut cause = problem.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !words.contains(&said) {
-            words = format!("{words}: {said}");
-        }
-        cause = next.source();
-    }
-    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,8 +1,8 @@
 //! The configuration file (TOML). docs/hostd.example.toml has every setting with its default.
 
 use crate::mptcp::manager::{Pairs, MOST_SUBFLOWS};
+use pathloom_daemon::config::{self, from_toml};
 use serde::Deserialize;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -147,16 +147,12 @@ impl Default for Mptcp {
 
 /// Reads a file. The error names the file, the place and what was expected.
 pub fn read(file: &Path) -> Result<Config, String> {
-    let text = fs::read_to_string(file).map_err(|problem| format!("{}: {problem}", file.display()))?;
-    parse(&text).map_err(|problem| format!("{}: {problem}", file.display()))
+    config::read(file, parse)
 }
 
 /// Reads the text of a configuration.
 pub fn parse(text: &str) -> Result<Config, String> {
-    let config: Config = toml::from_str(text).map_err(|problem| {
-        let line = problem.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        format!("line {line}: {}", problem.message())
-    })?;
+    let config: Config = from_toml(text)?;
     let Controller { unix, address, tls, .. } = &config.controller;
     if unix.is_some() == address.is_some() {
         return Err("controller: either unix or address was expected".into());

@@ -1,5 +1,6 @@
 //! `pathloom-hostd --config FILE`, `check [FILE]` and `clean [FILE]`.
 
+use pathloom_daemon::report::start_log;
 use pathloom_hostd::{bpf, check, config, run};
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,8 +30,7 @@ fn main() -> ExitCode {
 
 fn start(file: &Path) -> Result<ExitCode, String> {
     let config = config::read(file)?;
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|problem| problem.to_string())?;
     tokio::task::LocalSet::new().block_on(&runtime, run::run(config)).map(|()| ExitCode::SUCCESS)

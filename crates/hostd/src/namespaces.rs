@@ -1,5 +1,6 @@
 //! Network namespaces: their cookies, and work that must be done inside one.
 
+use pathloom_daemon::system::{clock_ns, enter};
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
@@ -41,15 +42,6 @@ impl Namespace {
     }
 }
 
-#[allow(unsafe_code)]
-fn enter(namespace: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the call touches no memory.
-    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// The cookie of the namespace that this thread is in.
 #[allow(unsafe_code)]
 fn cookie() -> io::Result<u64> {
@@ -70,10 +62,6 @@ fn cookie() -> io::Result<u64> {
 }
 
 /// Monotonic time in nanoseconds, as BPF programs have it.
-#[allow(unsafe_code)]
 pub fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is written, and the clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    clock_ns(libc::CLOCK_MONOTONIC)
 }

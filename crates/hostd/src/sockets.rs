@@ -2,6 +2,7 @@
 //! processes (pidfd_getfd).
 
 use crate::namespaces::Namespace;
+use pathloom_daemon::netlink::{find, message, messages, number32, Socket, DUMP};
 use pathloom_model::FiveTuple;
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,6 @@ const INET_DIAG_INFO: u16 = 2;
 const DIAG_BYTES: usize = 72;
 /// Place of `tcpi_bytes_acked` in `struct tcp_info` (linux/tcp.h).
 const ACKED_AT: usize = 120;
-const HEADER_BYTES: usize = 16;
 /// All states but LISTEN, SYN_RECV, TIME_WAIT and CLOSE.
 const STATES: u32 = (1 << 1) | (1 << 4) | (1 << 5) | (1 << 8) | (1 << 9) | (1 << 11);
 const PIDFD_GETFD: libc::c_long = 438;
@@ -33,13 +33,15 @@ pub struct Listed {
 /// The socket list of a namespace.
 #[derive(Debug)]
 pub struct SocketList {
-    socket: OwnedFd,
+    socket: Socket,
 }
 
 impl SocketList {
     /// Opens it.
     pub fn open(namespace: &Namespace) -> io::Result<SocketList> {
-        let socket = namespace.inside(open_netlink)??;
+        let socket = namespace.inside(|| Socket::open(libc::NETLINK_SOCK_DIAG, 0, 0))??;
+        // An answer that does not come must not hold the agent up.
+        let _ = socket.set_patience_s(2);
         Ok(SocketList { socket })
     }
 
@@ -53,56 +55,29 @@ impl SocketList {
         Ok(found)
     }
 
-    #[allow(unsafe_code)]
     fn ask(&self, family: u8) -> io::Result<()> {
-        let mut request = Vec::with_capacity(72);
-        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-        request.extend(72_u32.to_ne_bytes());
-        request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        request.extend(flags.to_ne_bytes());
-        request.extend([0; 8]);
-        request.extend([family, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1), 0]);
-        request.extend(STATES.to_ne_bytes());
-        request.extend([0; 48]);
-        // SAFETY: the buffer is valid for its length.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
-        if sent < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        let mut body = vec![family, libc::IPPROTO_TCP as u8, 1 << (INET_DIAG_INFO - 1), 0];
+        body.extend(STATES.to_ne_bytes());
+        body.extend([0; 48]);
+        self.socket.send(&message(SOCK_DIAG_BY_FAMILY, DUMP, 0, &body))
     }
 
     /// Reads a datagram of answers; says whether there are more.
-    #[allow(unsafe_code)]
     fn answers(&self, found: &mut BTreeMap<FiveTuple, Listed>) -> io::Result<bool> {
-        let mut buffer = vec![0_u8; 64 << 10];
-        // SAFETY: the buffer is valid for its length.
-        let got = unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-        if got < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        parse(&buffer[..got as usize], found)
+        parse(self.socket.receive(&mut vec![0_u8; 64 << 10])?, found)
     }
 }
 
 /// Reads the messages of a datagram; says whether more will come.
-fn parse(mut rest: &[u8], found: &mut BTreeMap<FiveTuple, Listed>) -> io::Result<bool> {
-    while rest.len() >= HEADER_BYTES {
-        let length = number32(rest, 0) as usize;
-        if length < HEADER_BYTES || length > rest.len() {
-            break;
+fn parse(datagram: &[u8], found: &mut BTreeMap<FiveTuple, Listed>) -> io::Result<bool> {
+    for message in messages(datagram) {
+        if i32::from(message.kind) == libc::NLMSG_DONE {
+            return Ok(false);
         }
-        let (kind, body) = (u16::from_ne_bytes([rest[4], rest[5]]), &rest[HEADER_BYTES..length]);
-        match i32::from(kind) {
-            libc::NLMSG_DONE => return Ok(false),
-            libc::NLMSG_ERROR => {
-                let number = body.get(..4).map_or(0, |_| number32(body, 0) as i32);
-                return Err(io::Error::from_raw_os_error(-number));
-            }
-            _ => found.extend(connection(body)),
+        match message.answer() {
+            Some(answer) => return Err(io::Error::from_raw_os_error(answer.err().unwrap_or_default())),
+            None => found.extend(connection(message.body)),
         }
-        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
     }
     Ok(true)
 }
@@ -125,45 +100,9 @@ fn connection(body: &[u8]) -> Option<(FiveTuple, Listed)> {
         src_port: u16::from_be_bytes([body[4], body[5]]),
         dst_port: u16::from_be_bytes([body[6], body[7]]),
     };
-    let info = attribute(&body[DIAG_BYTES..], INET_DIAG_INFO)?;
+    let info = find(&body[DIAG_BYTES..], INET_DIAG_INFO)?;
     let acked = info.get(ACKED_AT..ACKED_AT + 8)?.try_into().ok()?;
-    Some((flow, Listed { acked_bytes: u64::from_ne_bytes(acked), inode: number32(body, 68).into() }))
-}
-
-fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
-    while rest.len() >= 4 {
-        let length = usize::from(u16::from_ne_bytes([rest[0], rest[1]]));
-        if length < 4 || length > rest.len() {
-            return None;
-        }
-        if u16::from_ne_bytes([rest[2], rest[3]]) == wanted {
-            return Some(&rest[4..length]);
-        }
-        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
-    }
-    None
-}
-
-fn number32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-#[allow(unsafe_code)]
-fn open_netlink() -> io::Result<OwnedFd> {
-    // SAFETY: the descriptor is owned at once; the option is read from a value of its length.
-    unsafe {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        let number = libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG);
-        if number < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let socket = OwnedFd::from_raw_fd(number);
-        let patience = libc::timeval { tv_sec: 2, tv_usec: 0 };
-        let length = size_of::<libc::timeval>() as libc::socklen_t;
-        let value = std::ptr::from_ref(&patience).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, value, length);
-        Ok(socket)
-    }
+    Some((flow, Listed { acked_bytes: u64::from_ne_bytes(acked), inode: number32(&body[68..])?.into() }))
 }
 
 /// Labels sockets of other processes, unless they have a label of their own. Returns the number that were labelled.

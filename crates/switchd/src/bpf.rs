@@ -7,12 +7,13 @@ use crate::layout::{Flow, Path as KernelPath, Port, Told};
 use aya::maps::{HashMap, MapData, RingBuf};
 use aya::programs::tc::{qdisc_add_clsact, NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle};
 use aya::programs::{SchedClassifier, TcAttachType};
-use aya::{Ebpf, EbpfLoader, Pod};
+use aya::{Ebpf, Pod};
+use pathloom_daemon::pins::{self, take_map, Pins};
+use pathloom_daemon::report::one_line;
 use std::error::Error;
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The compiled program; empty if clang was missing.
 static PROGRAM: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/switch.bpf.o"));
@@ -43,28 +44,24 @@ pub struct Bpf {
     frames: RingBuf<MapData>,
 }
 
-/// Folder of the pins of a switch.
-pub fn folder(bpf_fs: &Path, name: &str) -> PathBuf {
-    bpf_fs.join(format!("{PIN_FOLDER}-{name}"))
+fn pins(bpf_fs: &Path, name: &str) -> Pins {
+    Pins::new(bpf_fs, &format!("{PIN_FOLDER}-{name}"))
+}
+
+/// Fails if there is no compiled program, because clang was missing.
+pub fn require() -> Result<(), String> {
+    pins::require(PROGRAM)
 }
 
 impl Bpf {
     /// Loads the program with the maps of an earlier start, if there are any.
     pub fn load(bpf_fs: &Path, name: &str) -> Result<Bpf, String> {
-        if PROGRAM.is_empty() {
-            return Err("this program was built without clang, so it has no BPF program".into());
-        }
-        Bpf::try_load(&folder(bpf_fs, name)).map_err(|problem| describe(problem.as_ref()))
+        Bpf::try_load(&pins(bpf_fs, name)).map_err(|problem| one_line(problem.as_ref()))
     }
 
-    fn try_load(folder: &Path) -> Anyhow<Bpf> {
-        fs::create_dir_all(folder).map_err(|problem| format!("{}: {problem}", folder.display()))?;
-        let mut loader = EbpfLoader::new();
-        for name in PINNED {
-            loader.map_pin_path(name, folder.join(name));
-        }
-        let mut ebpf = loader.load(PROGRAM)?;
-        let mut map = |name: &str| ebpf.take_map(name).ok_or_else(|| format!("the program has no map {name}"));
+    fn try_load(pins: &Pins) -> Anyhow<Bpf> {
+        let mut ebpf = pins.load(PROGRAM, &PINNED)?;
+        let mut map = |name: &str| take_map(&mut ebpf, name);
         let (paths, ports) = (HashMap::try_from(map("paths")?)?, HashMap::try_from(map("ports")?)?);
         let frames = RingBuf::try_from(map("frames")?)?;
         let program: &mut SchedClassifier = ebpf.program_mut("forward").ok_or("there is no program")?.try_into()?;
@@ -96,7 +93,7 @@ impl Bpf {
             std::mem::forget(program.take_link(id)?);
             Ok(())
         };
-        attach().map_err(|problem| format!("{interface}: {}", describe(problem.as_ref())))
+        attach().map_err(|problem| format!("{interface}: {}", one_line(problem.as_ref())))
     }
 
     /// Gives each frame that waits to `act`, but not more than `most`. Says whether there may be more.
@@ -161,12 +158,12 @@ impl Ways<'_> {
 
 /// Whether an earlier start has left maps.
 pub fn is_pinned(bpf_fs: &Path, name: &str) -> bool {
-    PINNED.iter().all(|map| folder(bpf_fs, name).join(map).exists())
+    pins(bpf_fs, name).has(&PINNED)
 }
 
 /// Flows that the kernel forwards for a switch that does not run.
 pub fn left(bpf_fs: &Path, name: &str) -> Option<usize> {
-    let map = MapData::from_pin(folder(bpf_fs, name).join(PINNED[0])).ok()?;
+    let map = MapData::from_pin(pins(bpf_fs, name).place(PINNED[0])).ok()?;
     let paths: HashMap<MapData, Flow, KernelPath> = HashMap::try_from(aya::maps::Map::HashMap(map)).ok()?;
     Some(paths.keys().flatten().count())
 }
@@ -179,29 +176,5 @@ pub fn clean<'a>(bpf_fs: &Path, name: &str, interfaces: impl Iterator<Item = &'a
             drop(link);
         }
     }
-    let folder = folder(bpf_fs, name);
-    for name in PINNED {
-        match fs::remove_file(folder.join(name)) {
-            Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
-            _ => {}
-        }
-    }
-    match fs::remove_dir(folder) {
-        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(false),
-        done => done.map(|()| true),
-    }
-}
-
-/// One line of an error and its causes.
-fn describe(problem: &(dyn Error + 'static)) -> String {
-    let mut words = problem.to_string();
-    let mut cause = problem.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !words.contains(&said) {
-            words = format!("{words}: {said}");
-        }
-        cause = next.source();
-    }
-    words.split_whitespace().collect::<Vec<_>>().join(" ")
+    pins(bpf_fs, name).remove(&PINNED)
 }

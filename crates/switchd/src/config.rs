@@ -1,11 +1,11 @@
 //! The configuration file (TOML). docs/pathloom-switch.example.toml has every setting with its default.
 
+use pathloom_daemon::config::{self, from_toml};
 use pathloom_model::{Mac, Nanos, PortNo, Tier};
 use pathloom_switching::programs::{ArpPath, Elephants, Identity, LearningSwitch, PortRole, Selection, TcpPath};
 use pathloom_switching::{programs, Program};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The file as it is.
@@ -184,16 +184,12 @@ fn usual_bpf_fs() -> PathBuf {
 
 /// Reads a file. The error names the file, the place and what was expected.
 pub fn read(file: &Path) -> Result<Config, String> {
-    let text = fs::read_to_string(file).map_err(|problem| format!("{}: {problem}", file.display()))?;
-    parse(&text).map_err(|problem| format!("{}: {problem}", file.display()))
+    config::read(file, parse)
 }
 
 /// Reads the text of a configuration.
 pub fn parse(text: &str) -> Result<Config, String> {
-    let config: Config = toml::from_str(text).map_err(|problem| {
-        let line = problem.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        format!("line {line}: {}", problem.message())
-    })?;
+    let config: Config = from_toml(text)?;
     config.check()?;
     Ok(config)
 }

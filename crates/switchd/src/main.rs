@@ -1,5 +1,6 @@
 //! `pathloom-switch --config FILE`, `show FILE… [--json]` and `clean FILE…`.
 
+use pathloom_daemon::report::start_log;
 use pathloom_switchd::{bpf, config, links, run, show, state};
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,8 +32,7 @@ fn main() -> ExitCode {
 
 fn start(file: &Path) -> Result<(), String> {
     let config = config::read(file)?;
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    start_log();
     run::run(config)
 }
 

@@ -3,10 +3,11 @@
 use crate::bpf::{self, Bpf, Ways};
 use crate::config::{Config, Role};
 use crate::layout::{Flow as KernelFlow, Path as KernelPath, Port};
-use crate::links::{clock_ns, enter, index_of, Links, Numbers, Sender};
+use crate::links::{enter, index_of, Links, Numbers, Sender};
 use crate::show::{self, refused_name, PortRow, Report};
 use crate::state::{self, State};
 use crate::switch::{Flow, Ground, Passed, Switch, System, Way};
+use pathloom_daemon::system::clock_ns;
 use pathloom_model::{Nanos, PortNo};
 use std::collections::BTreeMap;
 use std::fs;
@@ -155,6 +156,7 @@ pub fn run(config: Config) -> Result<(), String> {
 
 impl Running {
     fn start(config: Config) -> Result<Running, String> {
+        bpf::require()?;
         if let Some(namespace) = &config.namespace {
             enter(namespace).map_err(|problem| format!("{}: {problem}", namespace.display()))?;
         }

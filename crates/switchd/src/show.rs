@@ -1,6 +1,7 @@
 //! What `pathloom-switch show` prints, and the socket that it asks.
 
 use crate::layout::Port;
+use pathloom_daemon::pins::remove_file;
 use pathloom_model::{FiveTuple, PortNo};
 use pathloom_switching::program::DropCause;
 use pathloom_switching::{Saved, Tables};
@@ -234,10 +235,7 @@ pub fn socket(directory: &Path) -> PathBuf {
 /// Opens the socket, for root alone.
 pub fn listen(directory: &Path) -> io::Result<UnixListener> {
     let place = socket(directory);
-    match std::fs::remove_file(&place) {
-        Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(problem),
-        _ => {}
-    }
+    remove_file(&place)?;
     let listener = UnixListener::bind(&place)?;
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;

@@ -1,5 +1,6 @@
 use super::manager::{Counts, Manager, Pairs, Settings, MOST_CONNECTIONS, MOST_SUBFLOWS};
 use super::wire::{self, Ends, Event, Request};
+use pathloom_daemon::netlink::messages;
 use pathloom_model::Nanos;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -226,7 +227,7 @@ fn events_are_read_as_the_kernel_writes_them() {
 #[test]
 fn requests_are_what_the_kernel_reads() {
     let bytes = create(7, 2, THERE[0]).emit(33, 5);
-    let found: Vec<_> = wire::messages(&bytes).collect();
+    let found: Vec<_> = messages(&bytes).collect();
     assert_eq!((found.len(), found[0].kind, found[0].sequence), (1, 33, 5));
     let local = [attribute(1, &2_u16.to_ne_bytes()), attribute(3, &HERE[1].octets()), attribute(2, &[2])].concat();
     let port = attribute(5, &PORT.to_ne_bytes());
@@ -238,7 +239,7 @@ fn requests_are_what_the_kernel_reads() {
 #[test]
 fn answers_and_families_are_read() {
     let error = |number: i32| message(2, &number.to_ne_bytes());
-    let answer = |bytes: &[u8]| wire::answer(&wire::messages(bytes).next().unwrap());
+    let answer = |bytes: &[u8]| messages(bytes).next().unwrap().answer();
     assert_eq!(answer(&error(0)), Some(Ok(())));
     assert_eq!(answer(&error(-libc::ESRCH)), Some(Err(libc::ESRCH)));
     assert_eq!(answer(&error(i32::MIN)), Some(Err(i32::MIN)));
@@ -265,16 +266,16 @@ fn bytes(seed: u64) -> impl Iterator<Item = u8> {
 fn wrong_bytes_are_harmless() {
     let good = message(30, &established());
     let read = |datagram: &[u8]| {
-        wire::messages(datagram).for_each(|message| {
+        messages(datagram).for_each(|message| {
             wire::event(message.body);
-            wire::answer(&message);
+            message.answer();
             wire::family(message.body, wire::EVENTS);
         });
     };
     // Cut at every place, each byte changed to each value, and plain noise.
     for length in 0..good.len() {
         read(&good[..length]);
-        assert_eq!(wire::messages(&good[..length]).count(), 0);
+        assert_eq!(messages(&good[..length]).count(), 0);
         for value in 0..=255 {
             let mut changed = good.clone();
             changed[length] = value;

@@ -1,6 +1,7 @@
 //! Messages of generic netlink for MPTCP (linux/genetlink.h, linux/mptcp_pm.h): what the kernel tells about connections,
 //! and what it is asked for. All bytes are those of messages; nothing here has a socket.
 
+use pathloom_daemon::netlink::{attributes, find, message, number16, number32, put, ACKNOWLEDGED, NESTED};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// Name of the family of messages.
@@ -10,12 +11,7 @@ pub const EVENTS: &str = "mptcp_pm_events";
 /// Type of messages about families themselves (GENL_ID_CTRL).
 pub const CONTROL: u16 = 16;
 
-const MESSAGE_BYTES: usize = 16;
 const GENERIC_BYTES: usize = 4;
-const ATTRIBUTE_BYTES: usize = 4;
-const TYPE_MASK: u16 = 0x3fff;
-const NESTED: u16 = 0x8000;
-const REQUEST_AND_ACK: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
 const GET_FAMILY: u8 = 3;
 const VERSION: u8 = 1;
 const SIGNAL: u32 = 1;
@@ -101,47 +97,13 @@ pub enum Request {
     },
 }
 
-/// One message of a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Message<'a> {
-    /// Its type: a family's number, or one of netlink's own.
-    pub kind: u16,
-    /// Number of the request that it answers.
-    pub sequence: u32,
-    /// What stands behind the header.
-    pub body: &'a [u8],
-}
-
-/// The messages of a datagram. A message that says it is longer than it is ends them.
-pub fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
-    std::iter::from_fn(move || {
-        let length = number32(datagram)? as usize;
-        let body = datagram.get(MESSAGE_BYTES..length)?;
-        let kind = number16(datagram.get(4..)?)?;
-        let sequence = number32(datagram.get(8..)?)?;
-        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(Message { kind, sequence, body })
-    })
-}
-
-/// What the kernel answers to a request: `Ok` or a number of an error. `None` if this is no such message.
-pub fn answer(message: &Message<'_>) -> Option<Result<(), i32>> {
-    if i32::from(message.kind) != libc::NLMSG_ERROR {
-        return None;
-    }
-    match number32(message.body)? as i32 {
-        0 => Some(Ok(())),
-        number => Some(Err(number.wrapping_neg())),
-    }
-}
-
 /// Numbers of a family and of one of its groups.
 pub fn family(body: &[u8], group: &str) -> Option<(u16, u32)> {
-    let attributes = body.get(GENERIC_BYTES..)?;
-    let number = number16(find(attributes, 1)?)?;
-    let groups = find(attributes, 7)?;
+    let own = body.get(GENERIC_BYTES..)?;
+    let number = number16(find(own, 1)?)?;
+    let groups = find(own, 7)?;
     let of_group = |one: &[u8]| find(one, 1).and_then(|name| name.strip_suffix(b"\0")) == Some(group.as_bytes());
-    let (_, found) = each(groups).find(|(_, one)| of_group(one))?;
+    let (_, found) = attributes(groups).find(|(_, one)| of_group(one))?;
     Some((number, number32(find(found, 2)?)?))
 }
 
@@ -176,9 +138,9 @@ fn ends(attributes: &[u8]) -> Option<Ends> {
 
 /// Asks for the numbers of a family by its name.
 pub fn ask_family(name: &str, sequence: u32) -> Vec<u8> {
-    let mut out = begin(CONTROL, sequence, GET_FAMILY);
-    put(&mut out, 2, &[name.as_bytes(), b"\0"].concat());
-    end(out)
+    let mut body = begin(GET_FAMILY);
+    put(&mut body, 2, &[name.as_bytes(), b"\0"].concat());
+    message(CONTROL, ACKNOWLEDGED, sequence, &body)
 }
 
 impl Request {
@@ -188,8 +150,8 @@ impl Request {
             Request::Announce { token, local } => (8, token, local),
             Request::Create { token, local, .. } => (10, token, local),
         };
-        let mut out = begin(family, sequence, command);
-        put(&mut out, 4, &token.to_ne_bytes());
+        let mut body = begin(command);
+        put(&mut body, 4, &token.to_ne_bytes());
         let mut local = Vec::new();
         put(&mut local, 1, &(libc::AF_INET as u16).to_ne_bytes());
         put(&mut local, 3, &own.octets());
@@ -197,15 +159,15 @@ impl Request {
         if let Request::Announce { .. } = self {
             put(&mut local, 6, &SIGNAL.to_ne_bytes());
         }
-        put(&mut out, 1 | NESTED, &local);
+        put(&mut body, 1 | NESTED, &local);
         if let Request::Create { remote, .. } = self {
             let mut other = Vec::new();
             put(&mut other, 1, &(libc::AF_INET as u16).to_ne_bytes());
             put(&mut other, 3, &remote.ip().octets());
             put(&mut other, 5, &remote.port().to_ne_bytes());
-            put(&mut out, 6 | NESTED, &other);
+            put(&mut body, 6 | NESTED, &other);
         }
-        end(out)
+        message(family, ACKNOWLEDGED, sequence, &body)
     }
 
     /// The connection.
@@ -215,55 +177,13 @@ impl Request {
     }
 }
 
-fn begin(kind: u16, sequence: u32, command: u8) -> Vec<u8> {
-    let mut out = vec![0; 4];
-    out.extend(kind.to_ne_bytes());
-    out.extend(REQUEST_AND_ACK.to_ne_bytes());
-    out.extend(sequence.to_ne_bytes());
-    out.extend([0; 4]);
-    out.extend([command, VERSION, 0, 0]);
-    out
-}
-
-fn end(mut out: Vec<u8>) -> Vec<u8> {
-    let length = out.len() as u32;
-    out[..4].copy_from_slice(&length.to_ne_bytes());
-    out
-}
-
-/// Appends an attribute; its value is of a few bytes.
-fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    out.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    out.extend(value);
-    out.resize(out.len().next_multiple_of(4), 0);
-}
-
-/// Attributes by type. One that says it is longer than it is ends them.
-fn each(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = usize::from(number16(rest)?);
-        let kind = number16(rest.get(2..)?)?;
-        let value = rest.get(ATTRIBUTE_BYTES..length)?;
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind & TYPE_MASK, value))
-    })
-}
-
-fn find(attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    each(attributes).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+/// The header of generic netlink (linux/genetlink.h).
+fn begin(command: u8) -> Vec<u8> {
+    vec![command, VERSION, 0, 0]
 }
 
 fn byte(attributes: &[u8], wanted: u16) -> Option<u8> {
     find(attributes, wanted)?.first().copied()
-}
-
-fn number16(bytes: &[u8]) -> Option<u16> {
-    Some(u16::from_ne_bytes(*bytes.first_chunk()?))
-}
-
-fn number32(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.first_chunk()?))
 }
 
 /// Ports of events have the order of the network, those of requests the machine's.

@@ -1,0 +1,101 @@
+//! The BPF programs of a daemon, and the folder in a BPF file system that keeps their maps while no process has them.
+
+use aya::maps::Map;
+use aya::{Ebpf, EbpfLoader};
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A folder of pins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pins {
+    folder: PathBuf,
+}
+
+/// Fails if a program is missing, because clang was missing when the daemon was built.
+pub fn require(program: &[u8]) -> Result<(), String> {
+    if program.is_empty() {
+        return Err("this program was built without clang, so it has no BPF programs; build it again with clang".into());
+    }
+    Ok(())
+}
+
+/// Takes a map out of loaded programs.
+pub fn take_map(programs: &mut Ebpf, name: &str) -> Result<Map, String> {
+    programs.take_map(name).ok_or_else(|| format!("the BPF programs have no map {name}"))
+}
+
+/// Removes a file, unless it is not there.
+pub fn remove_file(place: &Path) -> io::Result<()> {
+    match fs::remove_file(place) {
+        Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+impl Pins {
+    /// The folder of this name in a mounted BPF file system. Nothing is made yet.
+    pub fn new(bpf_fs: &Path, name: &str) -> Pins {
+        Pins { folder: bpf_fs.join(name) }
+    }
+
+    /// Where something is pinned.
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Whether all of these are there.
+    pub fn has(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.place(name).exists())
+    }
+
+    /// Loads compiled programs. They share the maps with these names with earlier and later processes.
+    pub fn load(&self, programs: &[u8], maps: &[&str]) -> Result<Ebpf, Box<dyn Error>> {
+        require(programs)?;
+        fs::create_dir_all(&self.folder).map_err(|problem| format!("{}: {problem}", self.folder.display()))?;
+        let mut loader = EbpfLoader::new();
+        for name in maps {
+            loader.map_pin_path(name, self.place(name));
+        }
+        Ok(loader.load(programs)?)
+    }
+
+    /// Removes these and the folder. Says whether it was there.
+    pub fn remove<'a>(&self, names: impl IntoIterator<Item = &'a &'a str>) -> io::Result<bool> {
+        names.into_iter().try_for_each(|name| remove_file(&self.place(name)))?;
+        match fs::remove_dir(&self.folder) {
+            Err(problem) if problem.kind() == io::ErrorKind::NotFound => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pins_are_removed_once_and_strangers_stay() {
+        let beside = std::env::temp_dir().join(format!("pathloom-daemon-pins-{}", std::process::id()));
+        let pins = Pins::new(&beside, "switch-1");
+        assert!(!pins.remove(&["paths", "ports"]).unwrap(), "there was none");
+        fs::create_dir_all(beside.join("switch-1")).unwrap();
+        fs::write(pins.place("paths"), b"").unwrap();
+        assert!(pins.has(&["paths"]) && !pins.has(&["paths", "ports"]));
+        assert!(pins.remove(&["paths", "ports"]).unwrap());
+        assert!(!pins.has(&["paths"]) && beside.exists());
+        fs::create_dir_all(beside.join("switch-1")).unwrap();
+        fs::write(pins.place("other"), b"").unwrap();
+        assert!(pins.remove(&["paths"]).is_err());
+        fs::remove_dir_all(&beside).unwrap();
+    }
+
+    #[test]
+    fn a_daemon_without_programs_says_so_and_makes_nothing() {
+        let pins = Pins::new(&std::env::temp_dir(), "pathloom-daemon-never");
+        let problem = pins.load(b"", &["paths"]).unwrap_err().to_string();
+        assert!(problem.contains("without clang") && problem.contains("no BPF programs"), "{problem}");
+        assert!(!pins.place("").exists());
+    }
+}
