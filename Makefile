@@ -107,11 +107,11 @@ bench-ns3: build  ## Run ns-3 beside it: goodput and queues of TCP, and speed (i
 	$(MAKE) -C benches/ns3
 	python benches/ns3/compare.py
 
-wheel: .venv/package/.deps  ## Build a wheel with the controller and the agent of hosts into dist/, for any Linux with glibc 2.17 or later (ARCH=aarch64 for Arm)
+wheel: .venv/package/.deps  ## Build a wheel with all programs into dist/, for any Linux with glibc 2.17 or later (ARCH=aarch64 for Arm)
 	$(call say,Building the wheel (about 10 minutes the first time))
 	scripts/package.sh wheel $(ARCH)
 
-deb: .venv/package/.deps  ## Build Debian packages of the controller and of the agent of hosts into dist/ (ARCH=aarch64 for Arm)
+deb: .venv/package/.deps  ## Build Debian packages of controller, agent of hosts and live switch into dist/ (ARCH=aarch64 for Arm)
 	$(call say,Building the Debian packages)
 	scripts/package.sh deb $(ARCH)
 

@@ -23,25 +23,40 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 [ -n "$version" ] || give_up "Cargo.toml: found no version of the workspace"
 programs=target/$target/release
 
-build_program() {  # build_program pathloom-controller
-    cargo-zigbuild rustc --quiet --release --locked --package "$1" --bin "$1" --target "$target.2.17" -- -Cstrip=debuginfo
+build() {  # build CRATE --bin NAME, or build CRATE --lib
+    cargo-zigbuild rustc --quiet --release --locked --package "$@" --target "$target.2.17" -- -Cstrip=debuginfo
 }
 
 build_programs() {
     scripts/prepare.sh package
-    build_program pathloom-controller
-    # Its BPF programs are for any architecture; clang compiles them, not zig. A package without them would be of little use.
-    PATHLOOM_BPF=required build_program pathloom-hostd
+    # BPF programs are for any architecture; clang compiles them, not zig. Packages without them would be of little use.
+    export PATHLOOM_BPF=required
+    build pathloom-controller --bin pathloom-controller
+    build pathloom-hostd --bin pathloom-hostd
+    build pathloom-switchd --bin pathloom-switch
+    build pathloom-delay --bin pathloom-delay
+    build pathloom-preload --lib
+}
+
+# example FOLDER NAME: the configuration and the unit of a program, as examples.
+example() {
+    install -D -m 644 "docs/$2.example.toml" "$1/$2.toml"
+    install -D -m 644 "docs/pathloom-$2.service" "$1/pathloom-$2.service"
 }
 
 wheel() {
-    # What is in this folder, pip installs beside the Python of the environment. maturin takes it for any build, so it must
-    # not stay: a later `maturin develop` would install this program in place of a newer one.
+    # pip installs what is in this folder into the environment: `scripts` beside its Python, `platlib` beside the package,
+    # `data` under its root. maturin takes the folder for any build, so it must not stay: a later `maturin develop` would
+    # install these programs in place of newer ones.
     trap 'rm -rf pathloom._core.data' EXIT
-    install -D -m 755 -t pathloom._core.data/scripts "$programs/pathloom-controller" "$programs/pathloom-hostd"
-    local examples=pathloom._core.data/data/share/pathloom/examples
-    install -D -m 644 docs/hostd.example.toml "$examples/hostd.toml"
-    install -D -m 644 docs/pathloom-hostd.service "$examples/pathloom-hostd.service"
+    rm -rf pathloom._core.data
+    for name in pathloom-controller pathloom-hostd pathloom-switch pathloom-delay; do
+        install -D -m 755 -t pathloom._core.data/scripts "$programs/$name"
+    done
+    install -D -m 755 -t pathloom._core.data/platlib/pathloom "$programs/libpathloom_preload.so"
+    for short in controller hostd switch; do
+        example pathloom._core.data/data/share/pathloom/examples "$short"
+    done
     maturin build --quiet --release --zig --compatibility manylinux2014 --target "$target" --out dist
 }
 
@@ -83,6 +98,7 @@ deb)
     build_programs
     deb pathloom-controller controller
     deb pathloom-hostd hostd
+    deb pathloom-switch switch
     ;;
 *) give_up "usage: package.sh wheel|deb [x86_64|aarch64]" ;;
 esac

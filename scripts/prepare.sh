@@ -65,7 +65,7 @@ hostd)
         say "going on without clang: the agent of hosts neither paces nor holds, and the live switch does not start"
     ;;
 package)
-    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || need_packages "clang, for BPF programs of the agent of hosts" clang
+    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || need_packages "clang, for BPF programs of the agent of hosts and the live switch" clang
     command -v systemd-analyze >/dev/null || need_packages "systemd-analyze, which judges the units" systemd
     ;;
 web)

@@ -17,7 +17,9 @@ def program(name: str = PROGRAM) -> str:
     """A native program: beside the Python that runs, or on the PATH. Raises `PathloomError` if it is neither."""
     found = find(name)
     if found is None:
-        raise bad_input(f"{name} is neither in {_beside(name).parent} nor on the PATH; `make build` puts it there")
+        raise bad_input(
+            f"{name} is neither in {_beside(name).parent} nor on the PATH; wheels have it, and `make build` builds it"
+        )
     return found
 
 

@@ -17,9 +17,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 EXAMPLE = ROOT / "docs/controller.example.toml"
-NATIVE = ("pathloom-controller", "pathloom-hostd")
-HAS_BPF = b"cgroup_skb/egress"
-"""The name of a section of the BPF programs of the agent of hosts; it is nowhere else in the program."""
+NATIVE = ("pathloom-controller", "pathloom-hostd", "pathloom-switch")
+"""Programs that have a Debian package each."""
+IN_THE_WHEEL = (*NATIVE, "pathloom-delay", "libpathloom_preload.so", "_core.abi3.so")
+HAS_BPF = {"pathloom-hostd": b"cgroup_skb/egress", "pathloom-switch": b"switch_license"}
+"""A name in the BPF programs of each; it is nowhere else in the program."""
+MOST_BYTES = 20_000_000
+"""Of a wheel."""
 MACHINE = platform.machine()
 GLIBC = re.compile(rb"GLIBC_2\.(\d+)")
 
@@ -65,13 +69,41 @@ def test_the_wheel_holds_the_controller(installed: Path, tmp_path: Path) -> None
     assert version in call(installed / "pathloom-controller", "--version", cwd=tmp_path)
 
 
-def test_the_wheel_holds_the_agent_of_hosts_with_its_bpf_programs(installed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", HAS_BPF)
+def test_the_wheel_holds_the_daemons_with_their_bpf_programs(installed: Path, tmp_path: Path, name: str) -> None:
     version = call(installed / "pathloom", "--version", cwd=tmp_path).split()[1]
-    assert call(installed / "pathloom-hostd", "--version", cwd=tmp_path).split() == ["pathloom-hostd", version]
-    assert HAS_BPF in (installed / "pathloom-hostd").read_bytes()
+    assert call(installed / name, "--version", cwd=tmp_path).split() == [name, version]
+    assert HAS_BPF[name] in (installed / name).read_bytes()
+
+
+@pytest.mark.parametrize("short", ["controller", "hostd", "switch"])
+def test_the_wheel_has_an_example_and_a_unit_of_each_program(installed: Path, short: str) -> None:
     examples = installed.parent / "share/pathloom/examples"
-    assert (examples / "hostd.toml").read_bytes() == (ROOT / "docs/hostd.example.toml").read_bytes()
-    assert (examples / "pathloom-hostd.service").is_file()
+    assert (examples / f"{short}.toml").read_bytes() == (ROOT / f"docs/{short}.example.toml").read_bytes()
+    assert (examples / f"pathloom-{short}.service").is_file()
+
+
+def test_the_wheel_gives_programs_the_library_for_paths(installed: Path, tmp_path: Path) -> None:
+    # No controller answers, so the connection is made without a path, and that is said: the library has asked.
+    program = """
+import socket
+door = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(door.getsockname()).close()
+print("connected")
+"""
+    words = [installed / "pathloom", "with-paths", "--controller", "127.0.0.1:9", "--paths", "2", "--verbose", "--"]
+    done = subprocess.run(
+        [*words, installed / "python", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "connected\n"), done.stderr
+    assert "127.0.0.1:9 does not answer" in done.stderr
+
+
+def test_the_wheel_keeps_the_delays_of_long_links_in_a_lab(installed: Path, tmp_path: Path) -> None:
+    asked = "from pathloom.lab.delays import is_kept; print(is_kept(1_000_000_000))"
+    assert call(installed / "python", "-c", asked, cwd=tmp_path) == "True\n"
+    done = subprocess.run([installed / "pathloom-delay"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "pathloom-delay: expected cables such as d10,d11,20000000,20000000\n")
 
 
 def test_the_wheel_has_the_published_figures_and_the_license(installed: Path, tmp_path: Path) -> None:
@@ -85,10 +117,11 @@ def test_the_wheel_has_the_published_figures_and_the_license(installed: Path, tm
 def test_a_wheel_needs_no_later_glibc_than_2_17(wheel: Path) -> None:
     assert "manylinux_2_17" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
-        programs = [name for name in archive.namelist() if name.endswith((".so", *NATIVE))]
-        assert len(programs) == 3
+        programs = [name for name in archive.namelist() if name.endswith((".so", *NATIVE, "pathloom-delay"))]
+        assert {Path(name).name for name in programs} == set(IN_THE_WHEEL)
         for name in programs:
             assert max(int(minor) for minor in GLIBC.findall(archive.read(name))) <= 17, name
+    assert wheel.stat().st_size <= MOST_BYTES
 
 
 @pytest.fixture(params=NATIVE)
@@ -143,7 +176,8 @@ def test_a_program_accepts_its_packaged_configuration(unpacked: tuple[str, Path,
     call(place / "usr/bin" / name, "check", config, cwd=place)
 
 
-def test_the_packaged_agent_has_its_bpf_programs() -> None:
-    package = the_only(f"pathloom-hostd_*_{'amd64' if MACHINE == 'x86_64' else 'arm64'}.deb")
+@pytest.mark.parametrize("name", HAS_BPF)
+def test_a_packaged_daemon_has_its_bpf_programs(name: str) -> None:
+    package = the_only(f"{name}_*_{'amd64' if MACHINE == 'x86_64' else 'arm64'}.deb")
     archive = subprocess.run(["dpkg-deb", "--fsys-tarfile", str(package)], capture_output=True, check=True).stdout
-    assert HAS_BPF in archive
+    assert HAS_BPF[name] in archive

@@ -1,4 +1,4 @@
-//! The configuration file (TOML). docs/pathloom-switch.example.toml has every setting with its default.
+//! The configuration file (TOML). docs/switch.example.toml has every setting with its default.
 
 use pathloom_daemon::config::{self, from_toml};
 use pathloom_model::{Mac, Nanos, PortNo, Tier};
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn the_example_has_every_setting_with_its_default() {
-        let example = parse(include_str!("../../../docs/pathloom-switch.example.toml")).unwrap();
+        let example = parse(include_str!("../../../docs/switch.example.toml")).unwrap();
         let least = parse(&format!("{LEAST}{PORT}")).unwrap();
         assert_eq!((example.timers, example.limits), (least.timers, least.limits));
         assert_eq!((example.elephants, example.bpf_fs), (least.elephants, least.bpf_fs));

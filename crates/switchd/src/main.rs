@@ -1,17 +1,19 @@
-//! `pathloom-switch --config FILE`, `show FILE… [--json]` and `clean FILE…`.
+//! `pathloom-switch --config FILE`, `check FILE…`, `show FILE… [--json]` and `clean FILE…`.
 
 use pathloom_daemon::report::start_log;
 use pathloom_switchd::{bpf, config, links, run, show, state};
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: pathloom-switch --config FILE | show FILE... [--json] | clean FILE... | --version";
+const USAGE: &str =
+    "usage: pathloom-switch --config FILE | check FILE... | show FILE... [--json] | clean FILE... | --version";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["--config", file] => start(Path::new(file)),
+        ["check", files @ ..] if !files.is_empty() => files.iter().try_for_each(|file| check(Path::new(file))),
         ["show", files @ .., "--json"] if !files.is_empty() => report(files, true),
         ["show", files @ ..] if !files.is_empty() => report(files, false),
         ["clean", files @ ..] if !files.is_empty() => files.iter().try_for_each(|file| clean(Path::new(file))),
@@ -34,6 +36,23 @@ fn start(file: &Path) -> Result<(), String> {
     let config = config::read(file)?;
     start_log();
     run::run(config)
+}
+
+/// Checks a configuration and what the program was built with. What is missing on this machine alone is said, too.
+fn check(file: &Path) -> Result<(), String> {
+    let config = config::read(file)?;
+    bpf::require()?;
+    println!("{}: {}, {} ports", config.name, config.protocol.name(), config.ports.len());
+    match &config.namespace {
+        Some(namespace) if namespace.exists() => {}
+        Some(namespace) => println!("  there is no namespace {} yet", namespace.display()),
+        None => {
+            for port in config.ports.iter().filter(|port| links::index_of(&port.interface).is_none()) {
+                println!("  port {}: there is no interface {} yet", port.number, port.interface);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn report(files: &[&str], json: bool) -> Result<(), String> {

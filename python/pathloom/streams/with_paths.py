@@ -248,9 +248,12 @@ def _is_static(head: bytes) -> bool:
 
 
 def find_library() -> str:
-    """Where the library is: beside this Python's own, or among those of the system. Raises `PathloomError`."""
-    places = [Path(sys.prefix) / "lib" / LIBRARY, Path("/usr/lib/pathloom") / LIBRARY]
+    """Where the library is: in this package, beside this Python's own, or in the system. Raises `PathloomError`."""
+    package = Path(__file__).parents[1]
+    places = [folder / LIBRARY for folder in (package, Path(sys.prefix) / "lib", Path("/usr/lib/pathloom"))]
     found = next((str(place) for place in places if place.is_file()), None)
     if found is None:
-        raise bad_input(f"{LIBRARY} is in none of {', '.join(map(str, places))}; `make build` puts it there")
+        raise bad_input(
+            f"{LIBRARY} is in none of {', '.join(map(str, places))}; wheels have it, and `make build` builds it"
+        )
     return found
