@@ -7,6 +7,9 @@ import json
 import re
 import shutil
 import subprocess
+import time
+import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import Any
 import pytest
 
 from pathloom.remote import find_token
-from test_remote import Running
+from test_remote import Running, free_port
 
 FOLDER = Path(__file__).resolve().parents[2] / "packaging/monitoring"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
@@ -73,6 +76,50 @@ def test_each_alarm_is_raised_when_it_should_be() -> None:
     assert [name for name in names if name not in tested] == []
     assert f"{len(names)} rules found" in promtool("check", "rules", "alerts.yml")
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml")
+
+
+def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_path: Path) -> None:
+    one, port = Running(tmp_path), free_port()
+    token = tmp_path / "pathloom-token"
+    token.write_text(find_token(one.tokens))
+    guide = (FOLDER.parents[1] / "docs/guides/monitoring.md").read_text(encoding="utf-8")
+    config = guide.split("```yaml\n", 1)[1].split("```", 1)[0]
+    config = config.replace("/etc/prometheus/pathloom-token", str(token)).replace("127.0.0.1:6680", one.url[7:])
+    (tmp_path / "alerts.yml").write_text(ALERTS)
+    (tmp_path / "prometheus.yml").write_text(f"global: {{scrape_interval: 1s}}\n{config}")
+    command = ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"]
+    with (tmp_path / "prometheus.log").open("w") as log:
+        prometheus = subprocess.Popen([*command, "--storage.tsdb.path=data"], cwd=tmp_path, stderr=log, stdout=log)
+
+    def ask(path: str, **query: str) -> Any:
+        url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)["data"]
+
+    def samples(expression: str) -> list[Any]:
+        try:
+            found: list[Any] = ask("query", query=expression)["result"]
+        except urllib.error.URLError:  # It has not started yet.
+            return []
+        return found
+
+    try:
+        deadline = time.monotonic() + 60
+        # A rate needs two samples.
+        while not samples('rate(pathloom_routes_total{job="pathloom"}[5m])'):
+            assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()
+            time.sleep(0.2)
+        assert samples('up{job="pathloom"}')[0]["value"][1] == "1"
+        rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
+        assert {rule["name"] for rule in rules} == set(re.findall(r"alert: (\w+)", ALERTS))
+        filled = [text.replace("$__rate_interval", "5m").replace("$instance", ".*") for text in EXPRESSIONS]
+        # Without switches and flows, some have no series yet.
+        answered = [expression for expression in filled if samples(expression)]
+        assert len(answered) > len(filled) / 2, set(filled) - set(answered)
+    finally:
+        prometheus.terminate()
+        one.process.terminate()
+        assert (prometheus.wait(30), one.process.wait(10)) == (0, 0)
 
 
 def test_panels_have_places_of_their_own() -> None:
