@@ -190,8 +190,7 @@ pub enum Input {
         /// What is asked for.
         paths: PathRequest,
     },
-    /// An application is about to open a connection and claims the next path of its assignment for it; answered by
-    /// [`Output::Claimed`].
+    /// An application claims the next path of its assignment for a connection; answered by [`Output::Claimed`].
     ClaimPath {
         /// Names the request.
         request: u64,
@@ -199,7 +198,7 @@ pub enum Input {
         owner: Owner,
         /// The assignment.
         assignment: AssignmentId,
-        /// The connection to come.
+        /// The connection: one to come, or one that stands.
         connection: ClaimKey,
         /// Which of the assignment's paths, counted from 0; `None` for the one that the fewest have.
         #[serde(default)]

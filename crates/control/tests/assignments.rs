@@ -59,7 +59,10 @@ impl Applications {
 
     fn claim(&mut self, who: &str, assignment: AssignmentId, src_port: u16) -> Result<Path, AssignError> {
         let FiveTuple { src, dst, .. } = self.world.flow.five_tuple;
-        let connection = ClaimKey { src, dst, src_port };
+        self.claim_as(who, assignment, ClaimKey::to_come(src, dst, src_port))
+    }
+
+    fn claim_as(&mut self, who: &str, assignment: AssignmentId, connection: ClaimKey) -> Result<Path, AssignError> {
         let answer =
             self.ask(|request| Input::ClaimPath { request, owner: owner(who), assignment, connection, path: None });
         let Output::Claimed { answer, .. } = answer else { panic!("{answer:?}") };
@@ -181,6 +184,86 @@ fn connections_take_the_paths_that_were_claimed_for_them() {
         applications.world.flows.truncate(1);
         applications.nothing_is_lost_or_left();
     }
+}
+
+/// Announcements come when a connection is open already, often from the server, whose connections share a port.
+#[test]
+fn connections_that_stand_move_to_the_paths_that_are_claimed_for_them() {
+    for needs in [LABEL, SFMM, SHARED, Needs::NOTHING] {
+        let mut applications = Applications::fat_tree(needs);
+        let FiveTuple { src: client, dst: server, dst_port: service, .. } = applications.world.flow.five_tuple;
+        let ports = [2000, 2001, 2002];
+        for port in ports {
+            applications.open(port);
+        }
+        applications.world.traffic(ms(500));
+        let standing = |port| ClaimKey { src: server, dst: client, src_port: service, dst_port: Some(port) };
+        let request =
+            PathRequest { src: server, dst: client, count: 4, search: PathSearch::BreadthFirst, lifetime: None };
+        let answer = applications.ask(|request_id| Input::AssignPaths {
+            request: request_id,
+            owner: owner("server"),
+            paths: request,
+        });
+        let Output::Assigned { answer: Ok(Assigned { assignment, paths }), .. } = answer else { panic!("{answer:?}") };
+        for (port, path) in ports.into_iter().zip(&paths) {
+            let claimed = applications.claim_as("server", assignment, standing(port));
+            assert_eq!(claimed.as_ref(), Ok(path));
+        }
+        applications.world.traffic(SECOND);
+        for (port, path) in ports.into_iter().zip(&paths) {
+            applications.takes(port, &path.reverse());
+        }
+        // Said again it is the same, and the other end cannot have another path for it.
+        assert_eq!(applications.claim_as("server", assignment, standing(2001)).as_ref(), Ok(&paths[1]));
+        let other = applications.assign("client", 4, PathSearch::BreadthFirst).unwrap().assignment;
+        let again = ClaimKey { src: client, dst: server, src_port: 2000, dst_port: Some(service) };
+        let taken = AssignError::PortTaken { src_port: 2000, id: assignment };
+        assert_eq!(applications.claim_as("client", other, again), Err(taken));
+        let nothing = ClaimKey { dst_port: Some(0), ..again };
+        assert_eq!(applications.claim_as("client", other, nothing), Err(AssignError::Port));
+        // One that is announced and never comes takes no place for ever.
+        applications.claim_as("server", assignment, standing(2999)).unwrap();
+        assert_eq!(applications.bound().len(), 8);
+        applications.close(2000, false);
+        let last = applications.packet(2000);
+        let last = Headers { five_tuple: last.five_tuple.reverse(), tcp_flags: TCP_FIN | TCP_ACK, ..last };
+        applications.world.network.send(last);
+        applications.world.traffic(ms(500));
+        assert_eq!(applications.world.network.controller.assignments().connections(), 3);
+        applications.world.flows.truncate(1);
+        applications.nothing_is_lost_or_left();
+    }
+}
+
+#[test]
+fn a_restart_keeps_connections_that_stood_when_they_were_claimed() {
+    let mut applications = Applications::fat_tree(LABEL);
+    applications.open(2000);
+    applications.open(2001);
+    let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
+    applications.world.traffic(ms(300));
+    let FiveTuple { src, dst, dst_port, .. } = applications.world.flow.five_tuple;
+    let standing = |src_port| ClaimKey { src, dst, src_port, dst_port: Some(dst_port) };
+    applications.claim_as("me", assignment, standing(2000)).unwrap();
+    let snapshot = applications.world.network.controller.snapshot();
+    let text = serde_json::to_string(&snapshot).unwrap();
+    applications.world.traffic(ms(500));
+    applications.world.network.kill_controller();
+    // The new controller is asked before its switches are there.
+    let controller = applications.world.restored(serde_json::from_str(&text).unwrap(), 2).unwrap();
+    applications.world.network.start_controller(controller);
+    let later = AssignError::NotNow { src_port: 2001 };
+    assert_eq!(applications.claim_as("me", assignment, standing(2001)), Err(later));
+    applications.world.connect_all();
+    applications.world.traffic(ms(400));
+    assert_eq!(applications.claim_as("me", assignment, standing(2001)).as_ref(), Ok(&paths[1]));
+    applications.world.traffic(SECOND);
+    for (port, path) in [2000, 2001].into_iter().zip(&paths) {
+        applications.takes(port, path);
+    }
+    applications.world.flows.truncate(1);
+    applications.nothing_is_lost_or_left();
 }
 
 /// Of 10,000 claims, one in ten gets its connection. Some applications release their assignment, the others never do; some

@@ -76,7 +76,7 @@ pub enum AssignError {
         dst: Ipv4Addr,
     },
     /// Port 0 names no connection.
-    #[error("0 is no source port; name the port, 1 to 65535, that the connection will come from")]
+    #[error("0 is no port; name the ports of the connection, 1 to 65535")]
     Port,
     /// The assignment has no path of this number.
     #[error(
@@ -97,6 +97,12 @@ pub enum AssignError {
         src_port: u16,
         /// The assignment.
         id: AssignmentId,
+    },
+    /// A connection that stands cannot be moved at the moment.
+    #[error("the connection from port {src_port} cannot move now: a switch at its ends is away, or a host has too many flows; try again later")]
+    NotNow {
+        /// The port.
+        src_port: u16,
     },
     /// The assignment has its share.
     #[error(

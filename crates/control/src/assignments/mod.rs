@@ -111,20 +111,41 @@ pub struct PathRequest {
     pub lifetime: Option<Nanos>,
 }
 
-/// A connection to come, as an application knows it: the receiver's port does not matter.
+/// A connection as an application knows it. Of one to come the receiver's port does not matter: its first packet tells. One
+/// that stands is named by both ports, from either end, because a server has many connections at one port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ClaimKey {
-    /// Address of the sender, which opens the connection.
+    /// Address of the sender, which opens a connection to come.
     pub src: Ipv4Addr,
     /// Address of the receiver.
     pub dst: Ipv4Addr,
     /// Source port.
     pub src_port: u16,
+    /// Destination port of a connection that stands; `None` for one to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_port: Option<u16>,
 }
 
 impl ClaimKey {
-    fn of(five_tuple: &FiveTuple) -> ClaimKey {
-        ClaimKey { src: five_tuple.src, dst: five_tuple.dst, src_port: five_tuple.src_port }
+    /// A connection to come.
+    pub const fn to_come(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16) -> ClaimKey {
+        ClaimKey { src, dst, src_port, dst_port: None }
+    }
+
+    /// The connection of a first packet.
+    pub(crate) fn of(five_tuple: &FiveTuple) -> ClaimKey {
+        ClaimKey::to_come(five_tuple.src, five_tuple.dst, five_tuple.src_port)
+    }
+
+    /// A connection that stands.
+    fn standing(five_tuple: &FiveTuple) -> ClaimKey {
+        ClaimKey { dst_port: Some(five_tuple.dst_port), ..ClaimKey::of(five_tuple) }
+    }
+
+    /// The five-tuple of a connection that stands.
+    pub(crate) fn five_tuple(&self) -> Option<FiveTuple> {
+        let ClaimKey { src, dst, src_port, dst_port } = *self;
+        Some(FiveTuple { src, dst, src_port, dst_port: dst_port?, proto: PROTO_TCP })
     }
 }
 
@@ -344,7 +365,7 @@ impl Assignments {
         if (key.src, key.dst) != (src, dst) {
             return Err(AssignError::OtherEnds { id, src, dst });
         }
-        if key.src_port == 0 {
+        if key.src_port == 0 || key.dst_port == Some(0) {
             return Err(AssignError::Port);
         }
         Ok((src, dst))
@@ -380,9 +401,24 @@ impl Assignments {
         }
     }
 
-    /// The connection of this first packet has come: these flows are its directions.
-    pub(crate) fn bind(&mut self, five_tuple: &FiveTuple, flow: Option<FlowId>, back: Option<FlowId>) {
-        let key = ClaimKey::of(five_tuple);
+    /// The connection that has a flow, and the assignment of its path.
+    pub(crate) fn holder(&self, flow: FlowId) -> Option<(AssignmentId, ClaimKey)> {
+        let (key, _) = self.flows.get(&flow)?;
+        Some((self.claims.get(key)?.id, *key))
+    }
+
+    /// Whether a claim waits for its connection.
+    pub(crate) fn is_waiting(&self, key: ClaimKey) -> bool {
+        self.claims.get(&key).is_some_and(|claim| matches!(claim.state, Claimed::Waiting { .. }))
+    }
+
+    /// The claim of a connection comes to nothing.
+    pub(crate) fn give_up(&mut self, now: Nanos, key: ClaimKey) {
+        self.end_claim(now, key);
+    }
+
+    /// The connection of a claim is there: these flows are its directions.
+    pub(crate) fn bind(&mut self, key: ClaimKey, flow: Option<FlowId>, back: Option<FlowId>) {
         let Some(claim) = self.claims.get_mut(&key) else { return };
         if let Claimed::Waiting { until } = claim.state {
             self.due.remove(&(until, Due::Claim(key)));

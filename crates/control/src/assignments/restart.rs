@@ -31,6 +31,9 @@ struct SavedAssignment {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct SavedClaim {
     src_port: u16,
+    /// The other port, if the connection stood when its path was claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dst_port: Option<u16>,
     /// Which of the paths.
     slot: usize,
     /// Until when it waits; `None` once its connection has come.
@@ -65,7 +68,8 @@ impl Assignments {
             Claimed::Bound(connection) => (None, connection),
         };
         let Connection { flow, back } = connection;
-        Some(SavedClaim { src_port: key.src_port, slot: claim.slot, until, flow, back })
+        let ClaimKey { src_port, dst_port, .. } = *key;
+        Some(SavedClaim { src_port, dst_port, slot: claim.slot, until, flow, back })
     }
 
     /// Takes back what was saved on this fabric, as far as it makes sense. `stands` tells whether a flow is known and has not
@@ -111,7 +115,7 @@ impl Assignments {
     ) {
         let Some(assignment) = self.assignments.get_mut(&id) else { return };
         let PathRequest { src, dst, .. } = assignment.request;
-        let key = ClaimKey { src, dst, src_port: saved.src_port };
+        let key = ClaimKey { src, dst, src_port: saved.src_port, dst_port: saved.dst_port };
         let [flow, back] = [saved.flow, saved.back].map(|flow| flow.filter(|&flow| stands(flow)));
         let ended = saved.until.is_none() && flow.is_none() && back.is_none();
         let Some(slot) = assignment.slots.get_mut(saved.slot).filter(|_| !ended && !self.claims.contains_key(&key))
@@ -142,8 +146,9 @@ impl Assignments {
             return;
         }
         let reverse = five_tuple.reverse();
-        for (five_tuple, way) in [(five_tuple, Way::Forth), (&reverse, Way::Back)] {
-            let key = ClaimKey::of(five_tuple);
+        let keys = [(five_tuple, Way::Forth), (&reverse, Way::Back)];
+        let keys = keys.map(|(ends, way)| [ClaimKey::of(ends), ClaimKey::standing(ends)].map(|key| (key, way)));
+        for (key, way) in keys.into_iter().flatten() {
             let Some(claim) = self.claims.get_mut(&key) else { continue };
             let mut connection = match claim.state {
                 Claimed::Waiting { until } => {

@@ -41,13 +41,13 @@ impl Setting {
 
     fn claim(&mut self, id: AssignmentId, src_port: u16) -> Result<Path, AssignError> {
         let PathRequest { src, dst, .. } = self.request(1);
-        self.act(|all, at| all.claim(at, &me(), id, ClaimKey { src, dst, src_port }, None))
+        self.act(|all, at| all.claim(at, &me(), id, ClaimKey::to_come(src, dst, src_port), None))
     }
 
     /// The first packet from a port has come, and the connection has two flows.
     fn bind(&mut self, src_port: u16) -> (FlowId, FlowId) {
         let flows = (FlowId(u64::from(src_port)), FlowId(u64::from(src_port) << 16));
-        self.all.bind(&self.syn(src_port), Some(flows.0), Some(flows.1));
+        self.all.bind(ClaimKey::of(&self.syn(src_port)), Some(flows.0), Some(flows.1));
         flows
     }
 
@@ -126,7 +126,7 @@ fn bad_requests_are_named() {
     setting.limits.most = 1;
     let other = setting.act(|all, at| all.assign(at, Owner("other".into()), good));
     assert_eq!(other, Err(AssignError::Full { most: 1 }));
-    let key = ClaimKey { src: good.src, dst: good.dst, src_port: 5 };
+    let key = ClaimKey::to_come(good.src, good.dst, 5);
     let other = Owner("other".into());
     assert_eq!(setting.act(|all, at| all.claim(at, &other, id, key, None)), Err(AssignError::NotYours(id)));
     assert_eq!(setting.all.release(SECOND, &other, id), Err(AssignError::NotYours(id)));
@@ -200,7 +200,7 @@ fn a_claim_may_name_its_path() {
     let Assigned { assignment: id, paths } = setting.assign(setting.request(3)).unwrap();
     let PathRequest { src, dst, .. } = setting.request(1);
     let claim = |setting: &mut Setting, src_port: u16, path: u32| {
-        setting.act(|all, at| all.claim(at, &me(), id, ClaimKey { src, dst, src_port }, Some(path)))
+        setting.act(|all, at| all.claim(at, &me(), id, ClaimKey::to_come(src, dst, src_port), Some(path)))
     };
     assert_eq!(claim(&mut setting, 1, 2), Ok(paths[2].clone()));
     assert_eq!(claim(&mut setting, 2, 2), Ok(paths[2].clone()));

@@ -5,13 +5,13 @@
 //! its scheme's facts. They end together, with the connection's last packet or when nothing comes any more.
 
 use super::Routes;
-use crate::assignments::{self, Assigned, Assignments, SavedAssignments};
+use crate::assignments::{self, AssignError, Assigned, AssignmentId, Assignments, ClaimKey, Owner, SavedAssignments};
 use crate::context::Context;
 use crate::cookies::{bound_id, is_bound};
 use crate::flows::Flow;
 use crate::io::{Input, Output};
 use crate::plan::FlowKey;
-use pathloom_model::{FiveTuple, Headers, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
+use pathloom_model::{FiveTuple, Headers, Path, PROTO_TCP, TCP_ACK, TCP_FIN, TCP_RST, TCP_SYN};
 use pathloom_scheme::FlowId;
 
 /// What the assignments see.
@@ -38,7 +38,10 @@ impl Routes {
                 cx.put(Output::Assigned { request, answer });
             }
             Input::ClaimPath { request, owner, assignment, connection, path } => {
-                let answer = self.with_assignments(cx, |all, at| all.claim(at, &owner, assignment, connection, path));
+                let answer = match connection.five_tuple() {
+                    Some(five_tuple) => self.claim_standing(cx, &owner, assignment, connection, five_tuple, path),
+                    None => self.with_assignments(cx, |all, at| all.claim(at, &owner, assignment, connection, path)),
+                };
                 let answer = answer.map(|path| Assigned { assignment, paths: vec![path] });
                 cx.put(Output::Claimed { request, answer });
             }
@@ -61,18 +64,49 @@ impl Routes {
         if !first || self.assignments.waiting(&five_tuple).is_none() {
             return false;
         }
+        self.bind(cx, ClaimKey::of(&five_tuple), five_tuple)
+    }
+
+    /// Puts a connection on the path that was claimed for it; says whether it could.
+    fn bind(&mut self, cx: &mut Context, key: ClaimKey, five_tuple: FiveTuple) -> bool {
         let flow = self.make_bound(cx, five_tuple);
         let back = flow.and_then(|_| self.make_bound(cx, five_tuple.reverse()));
         if flow.is_none() {
             return false;
         }
         cx.counts.bound += 1;
-        self.assignments.bind(&five_tuple, flow, back);
+        self.assignments.bind(key, flow, back);
         for id in [flow, back].into_iter().flatten() {
             self.lead(cx, id);
             self.count_soon(id);
         }
         true
+    }
+
+    /// Claims a path for a connection that stands, and moves it there at once: no first packet will tell of it. A connection
+    /// has one path, whichever of its ends claims it.
+    fn claim_standing(
+        &mut self,
+        cx: &mut Context,
+        owner: &Owner,
+        assignment: AssignmentId,
+        key: ClaimKey,
+        five_tuple: FiveTuple,
+        wish: Option<u32>,
+    ) -> Result<Path, AssignError> {
+        let holder = self.flows.find(&five_tuple).and_then(|flow| self.assignments.holder(flow));
+        if let Some((id, _)) = holder.filter(|&(_, other)| other != key) {
+            return Err(AssignError::PortTaken { src_port: key.src_port, id });
+        }
+        let path = self.with_assignments(cx, |all, at| all.claim(at, owner, assignment, key, wish))?;
+        if self.assignments.is_waiting(key) {
+            let ready = |address| cx.attachment(address).is_some_and(|at| cx.is_ready(at.tor));
+            if !(ready(key.src) && ready(key.dst) && self.bind(cx, key, five_tuple)) {
+                self.assignments.give_up(cx.now, key);
+                return Err(AssignError::NotNow { src_port: key.src_port });
+            }
+        }
+        Ok(path)
     }
 
     /// Makes a direction of a connection known. A flow that had its five-tuple is over: its rules stay while it drains.

@@ -115,12 +115,26 @@ fn operators_list_claim_and_release_for_any_host_page_by_page() {
     let place = format!("/v1/assignments/{}", ids[0]);
     let (status, claimed) = lab.change("POST", &format!("{place}/claims"), &connection);
     assert_eq!((status, &claimed["switches"]), (201, &all[0]["paths"][0]["switches"]));
+    // One that stands already is named by both ports, and is on its path at once.
+    let standing = |dst_port: Value| {
+        let body = json!({"src": "10.0.0.1", "dst": "10.0.7.1", "src_port": 443, "dst_port": dst_port});
+        lab.change("POST", &format!("{place}/claims"), &body.to_string())
+    };
+    for wrong in [json!(0), json!(70_000), json!(-1), json!("x"), json!(1.5)] {
+        assert_eq!(standing(wrong.clone()).0, 400, "{wrong}");
+    }
+    for port in [5001, 5002] {
+        assert_eq!(standing(json!(port)).0, 201);
+    }
+    let row = lab.get(&place);
+    assert_eq!((&row["waiting"], &row["connections"]), (&json!(1), &json!(2)));
     // One who may look sees all, and changes nothing.
     let looker = |method: &str| lab.call(method, &place, &format!("Bearer {READ}"), "").status;
     assert_eq!((looker("GET"), looker("DELETE")), (200, 403));
     let (status, gone) = lab.change("DELETE", &place, "");
     assert_eq!((status, &gone["released"], &gone["waiting"]), (200, &json!(true), &json!(0)));
-    assert_eq!(lab.change("DELETE", &place, "").0, 404);
+    // Its connections keep their paths until they end.
+    assert_eq!((lab.change("DELETE", &place, "").0, &gone["connections"]), (404, &json!(2)));
     // The same by XML-RPC, with a token.
     let body = xml("ReleaseMultipath", &[&int(ids[1])]);
     let bearer = format!("Bearer {OPERATE}");

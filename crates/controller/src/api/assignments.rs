@@ -150,11 +150,11 @@ impl AssignmentRow {
     }
 }
 
-/// A connection that an application is about to open.
+/// A connection that an application is about to open, or one that stands.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claim {
-    /// Address of the sending host, which opens the connection.
+    /// Address of the sending host, which opens the connection. Of a connection that stands, either end may be named here.
     #[schema(value_type = String, format = Ipv4, example = "10.0.0.1")]
     src: Ipv4Addr,
     /// Address of the receiving host.
@@ -164,6 +164,10 @@ pub(super) struct Claim {
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 65535)]
     src_port: u16,
+    /// The other port, if the connection stands already: it moves to the path at once. Left out for one to come.
+    #[serde(default, deserialize_with = "whole_or_none")]
+    #[schema(minimum = 1, maximum = 65535)]
+    dst_port: Option<u16>,
     /// Which of the assignment's paths, counted from 0; the one that the fewest have if it is left out.
     #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 63)]
@@ -246,9 +250,10 @@ pub(super) async fn assign(
     Ok((StatusCode::CREATED, Json(row)))
 }
 
-/// Claims the next path of an assignment for a connection that is about to be opened.
+/// Claims the next path of an assignment for a connection.
 ///
-/// The first packet of the connection must come within `control.assignments.claim_timeout`.
+/// The first packet of a connection to come must come within `control.assignments.claim_timeout`. With `dst_port`, the
+/// connection stands already.
 #[utoipa::path(post, path = "/v1/assignments/{assignment}/claims", params(AssignmentInPath), request_body = Claim, responses((status = 201, body = ClaimedRow), (status = 409, body = Problem)))]
 pub(super) async fn claim(
     State(api): State<Api>,
@@ -257,9 +262,9 @@ pub(super) async fn claim(
     bytes: Bytes,
 ) -> Result<(StatusCode, Json<ClaimedRow>), Problem> {
     let id = name(path)?;
-    let Claim { src, dst, src_port, path } = body(&bytes)?;
+    let Claim { src, dst, src_port, dst_port, path } = body(&bytes)?;
     let wish = path.map(|path| u32::try_from(path).unwrap_or(u32::MAX));
-    let switches = api.claim(caller, id, ClaimKey { src, dst, src_port }, wish).await?;
+    let switches = api.claim(caller, id, ClaimKey { src, dst, src_port, dst_port }, wish).await?;
     Ok((StatusCode::CREATED, Json(ClaimedRow { switches })))
 }
 
@@ -289,7 +294,7 @@ fn refused(problem: &AssignError) -> Problem {
             (StatusCode::NOT_FOUND, "there is no such thing")
         }
         E::NotYours(_) => (StatusCode::FORBIDDEN, "this is another host's assignment"),
-        E::NoPath { .. } | E::OtherEnds { .. } | E::PortTaken { .. } => {
+        E::NoPath { .. } | E::OtherEnds { .. } | E::PortTaken { .. } | E::NotNow { .. } => {
             (StatusCode::CONFLICT, "it cannot be done as things stand")
         }
         E::OwnerFull { .. } | E::Full { .. } | E::TooManyClaims { .. } => {

@@ -150,7 +150,7 @@ pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(input: D) -> Res
 ///
 /// # Errors
 /// As [`whole`].
-pub(super) fn whole_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
+pub(super) fn whole_or_none<'de, D: Deserializer<'de>, T: TryFrom<u64>>(input: D) -> Result<Option<T>, D::Error> {
     Option::<Number>::deserialize(input)?.as_ref().map(as_whole).transpose()
 }
 

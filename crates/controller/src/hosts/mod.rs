@@ -323,7 +323,7 @@ impl Hosts {
             }
             Said::Claim { request, assignment, src, dst, src_port } => {
                 let (request, owner) = self.application(id, request, src)?;
-                let connection = ClaimKey { src, dst, src_port };
+                let connection = ClaimKey::to_come(src, dst, src_port);
                 Some(Input::ClaimPath { request, owner, assignment, connection, path: None })
             }
             Said::ReleasePaths { request, assignment, src } => {

@@ -122,7 +122,7 @@ impl Hosts {
         let claims: Vec<Input> = (0u32..)
             .zip(all.iter().zip(spread))
             .map(|(index, (ends, path))| {
-                let connection = ClaimKey { src: ends.src.address, dst: ends.dst.address, src_port: ends.src_port };
+                let connection = ClaimKey::to_come(ends.src.address, ends.dst.address, ends.src_port);
                 let (request, path) = (request(transfer, index + 1), Some(path as u32));
                 Input::ClaimPath { request, owner: owner.clone(), assignment, connection, path }
             })
