@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from assigning import Controller
 from pathloom.cli import run
 
 _COMMON = {
@@ -53,3 +54,12 @@ def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
 def tree(folder: Path) -> list[str]:
     """Names of all files and folders below a folder."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    """A controller that is there."""
+    service = Controller()
+    yield service
+    service.server.shutdown()
+    service.server.server_close()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from assigning import Controller
 from pathloom._core import PathloomError
-from pathloom.cli.with_paths import _ratio
+from pathloom.cli.with_paths import ratio_of
 from pathloom.streams.paths import Place
 from pathloom.streams.with_paths import Broker, Wish, find_library, next_path, no_effect, run
 
@@ -31,80 +27,6 @@ for _ in range(int(sys.argv[2])):
             pass
         print(*line.getsockname())
 """
-
-
-ROWS = [
-    {"users": 0, "rate_bps": 100e6, "available_bps": 50e6, "round_trip_s": 0.026},
-    {"users": 0, "rate_bps": 100e6, "available_bps": None, "round_trip_s": 0.120},
-]
-"""What the controller says of its two paths."""
-
-
-class Controller:
-    """The service of a controller, for one assignment after another of two paths."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, str, Any]] = []
-        self.lock = threading.Lock()
-        self.users: dict[int, Counter[int]] = {}
-        self.refusal: tuple[int, str] | None = None
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def answer(self) -> None:
-                length = int(self.headers.get("Content-Length", 0))
-                body = json.loads(self.rfile.read(length)) if length else None
-                status, content = service.serve(self.command, self.path, body)
-                text = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            do_GET = do_POST = do_DELETE = answer  # noqa: N815
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.place = Place("127.0.0.1", self.server.server_port, "token")
-
-    def serve(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        """The answer to a call."""
-        with self.lock:
-            self.calls.append((method, path, body))
-            words = path.split("/")[3:]
-            if self.refusal is not None:
-                return self.refusal[0], {"detail": self.refusal[1]}
-            if method == "POST" and not words:
-                self.users[len(self.users) + 1] = Counter()
-                return 201, {"id": len(self.users), "paths": ROWS}
-            users = self.users.get(int(words[0]))
-            if users is None:
-                return 404, {"detail": "expired"}
-            if method == "GET":
-                return 200, {"paths": [{"users": users[path]} for path in range(2)]}
-            if method == "DELETE":
-                del self.users[int(words[0])]
-                return 200, {}
-            users[body.get("path", 0)] += 1
-            return 201, {"switches": ["e0", "c0", "e1"]}
-
-    def claims(self) -> list[Any]:
-        """The connections that paths were claimed for."""
-        return [body for method, path, body in self.calls if method == "POST" and path.endswith("claims")]
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    """A controller that is there."""
-    service = Controller()
-    yield service
-    service.server.shutdown()
-    service.server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -257,10 +179,10 @@ def test_where_a_controller_is_must_be_an_address_and_a_port() -> None:
 
 def test_the_optimal_policy_takes_what_the_controller_measures(controller: Controller) -> None:
     # n = a B R: 0.001495 times 50 and 26 is 2, times 100 and 120 is 18.
-    broker = Broker(controller.place, Wish(2, ratio=_ratio("optimal", [], 0.001495)), print)
+    broker = Broker(controller.place, Wish(2, ratio=ratio_of("optimal", [], 0.001495)), print)
     assert all(broker.claim("10.0.0.1", "10.0.1.1", port) for port in range(5000, 5020))
     assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 18}
     broker.release()
     for policy, paths, a in (("optimal", [], None), ("max-flow", [], 1.0), ("best", [], 1.0), ("optimal", ["x"], 1.0)):
         with pytest.raises(PathloomError):
-            _ratio(policy, paths, a)
+            ratio_of(policy, paths, a)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pathloom import _core
-from pathloom.cli import console
+from pathloom.cli import console, scitags
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, PathsAddressOption, show_help_if_alone
 from pathloom.errors import ToolError, bad_input
@@ -24,6 +24,8 @@ app = App(
     invoke_without_command=True,
     callback=show_help_if_alone,
 )
+
+app.command("scitags")(scitags.scitags)
 
 MOST_STREAMS = 100_000
 

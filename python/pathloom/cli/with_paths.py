@@ -6,12 +6,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pathloom.cli.options import PathsAddressOption
 from pathloom.errors import bad_input
+
+if TYPE_CHECKING:
+    from pathloom.streams.with_paths import Broker
 
 CONTROLLER = "PATHLOOM_PATHS"
 """Environment variable with the address of the controller, for commands that do not name it."""
@@ -20,51 +23,72 @@ MOST_PATHS = 64
 Ratio = Callable[[Sequence[Mapping[str, Any]]], Sequence[float]]
 
 
+CountOption = Annotated[int, typer.Option("--paths", metavar="N", min=1, max=MOST_PATHS, help="Number of paths.")]
+PolicyOption = Annotated[
+    str, typer.Option("--policy", help="round-robin, single, optimal (with --a) or max-flow (with --path).")
+]
+RouteOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--path", metavar="RATE,LATENCY", help="What a path carries, instead of what the controller measures."
+    ),
+]
+AOption = Annotated[
+    float | None, typer.Option("--a", help="Streams per Mbit/s and ms; `pathloom streams fit` measures it.")
+]
+SearchOption = Annotated[
+    str | None, typer.Option("--search", help="breadth-first or edge-disjoint; default: the controller's.")
+]
+TokenOption = Annotated[
+    Path | None, typer.Option("--token-file", metavar="FILE", help="Token of role operate, for other hosts.")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Say at the end how many had paths.")]
+
+
 def with_paths(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="Command to run.")],
-    paths: Annotated[int, typer.Option("--paths", metavar="N", min=1, max=MOST_PATHS, help="Number of paths.")],
+    paths: CountOption,
     controller: PathsAddressOption = None,
-    policy: Annotated[
-        str, typer.Option("--policy", help="round-robin, single, optimal (with --a) or max-flow (with --path).")
-    ] = "round-robin",
-    path: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--path", metavar="RATE,LATENCY", help="What a path carries, instead of what the controller measures."
-        ),
-    ] = None,
-    a: Annotated[
-        float | None, typer.Option("--a", help="Streams per Mbit/s and ms; `pathloom streams fit` measures it.")
-    ] = None,
-    search: Annotated[
-        str | None, typer.Option("--search", help="breadth-first or edge-disjoint; default: the controller's.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", metavar="FILE", help="Token of role operate, for other hosts.")
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say at the end how many had paths.")] = False,
+    policy: PolicyOption = "round-robin",
+    path: RouteOption = None,
+    a: AOption = None,
+    search: SearchOption = None,
+    token_file: TokenOption = None,
+    verbose: VerboseOption = False,
 ) -> int:
     """Run a command whose TCP connections take assigned paths, one after another.
 
     Example: pathloom with-paths --controller 10.0.0.254:8080 --paths 4 -- globus-url-copy -p 4 ftp://h1/f file:///f
     """
-    from pathloom.streams.paths import Place
-    from pathloom.streams.with_paths import Broker, Wish, find_library, run
+    from pathloom.streams.with_paths import find_library, run
 
-    where = controller or os.environ.get(CONTROLLER)
-    if not where:
-        raise bad_input(f"--controller: is missing, and ${CONTROLLER} is not set; expected ADDRESS:PORT")
-    if search not in (None, "breadth-first", "edge-disjoint"):
-        raise bad_input(f"--search `{search}`: expected breadth-first or edge-disjoint")
-    wish = Wish(paths, search, _ratio(policy, path or [], a))
-    broker = Broker(Place.parse(where, _token(token_file)), wish, _say)
+    broker = make_broker(controller, token_file, (paths, search, ratio_of(policy, path or [], a)), _say)
     code = run(command, find_library(), broker, _say)
     if verbose:
         _say(f"{broker.claimed} connections had a path of their own, {broker.without} had none")
     return code
 
 
-def _ratio(policy: str, paths: list[str], a: float | None) -> Ratio | None:
+def make_broker(
+    controller: str | None,
+    token_file: Path | None,
+    wish: tuple[int, str | None, Ratio | None],
+    say: Callable[[str], None],
+) -> Broker:
+    """What claims paths, from the options of a command. Raises `PathloomError`."""
+    from pathloom.streams.paths import Place
+    from pathloom.streams.with_paths import Broker, Wish
+
+    where = controller or os.environ.get(CONTROLLER)
+    if not where:
+        raise bad_input(f"--controller: is missing, and ${CONTROLLER} is not set; expected ADDRESS:PORT")
+    count, search, ratio = wish
+    if search not in (None, "breadth-first", "edge-disjoint"):
+        raise bad_input(f"--search `{search}`: expected breadth-first or edge-disjoint")
+    return Broker(Place.parse(where, _token(token_file)), Wish(count, search, ratio), say)
+
+
+def ratio_of(policy: str, paths: list[str], a: float | None) -> Ratio | None:
     """In which ratio connections take the paths; None for each path in turn, which the controller sees to."""
     from pathloom.cli.streams import check_a, parse_path, parse_policy
     from pathloom.streams import ratio

@@ -96,9 +96,16 @@ class Paths:
         """An assignment, with the `users` of each path."""
         return self._call("GET", f"/v1/assignments/{assignment}")
 
-    def claim(self, assignment: int, src: str, dst: str, src_port: int, path: int | None = None) -> list[str]:
-        """Claims a path for the connection from this port: the switches on it."""
+    def claim(
+        self, assignment: int, src: str, dst: str, src_port: int, path: int | None = None, dst_port: int | None = None
+    ) -> list[str]:
+        """Claims a path for the connection from this port: the switches on it.
+
+        With `dst_port` the connection stands already, and moves to the path at once.
+        """
         asked: dict[str, Any] = {"src": src, "dst": dst, "src_port": src_port}
+        if dst_port is not None:
+            asked["dst_port"] = dst_port
         if path is not None:
             asked["path"] = path
         return list(self._call("POST", f"/v1/assignments/{assignment}/claims", asked)["switches"])

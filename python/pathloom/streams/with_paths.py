@@ -69,35 +69,36 @@ class Broker:
         self.claimed = 0
         self.without = 0
 
-    def claim(self, src: str, dst: str, src_port: int) -> bool:
-        """Claims a path for a connection; says whether it has one."""
+    def claim(self, src: str, dst: str, src_port: int, dst_port: int | None = None) -> bool:
+        """Claims a path for a connection to come, or for one that stands (`dst_port`); says whether it has one."""
         with self._lock:
             if (src, dst) not in self._pairs:
                 own = None if self._place.token is not None else src
                 self._pairs[src, dst] = Pair(Paths(self._place, own))
             pair = self._pairs[src, dst]
         with pair.lock:
-            done = time.monotonic() >= pair.not_before and self._try(pair, src, dst, src_port)
+            done = time.monotonic() >= pair.not_before and self._try(pair, src, dst, src_port, dst_port)
         with self._lock:
             self.claimed += done
             self.without += not done
         return done
 
-    def _try(self, pair: Pair, src: str, dst: str, src_port: int) -> bool:
+    def _try(self, pair: Pair, src: str, dst: str, src_port: int, dst_port: int | None) -> bool:
         try:
-            self._claim(pair, src, dst, src_port)
+            self._claim(pair, src, dst, src_port, dst_port)
         except Away as error:
             pair.not_before = time.monotonic() + PAUSE_S
             self._warn("away", f"the controller at {self._place} does not answer ({error})")
             return False
         except Refused as error:
-            pair.not_before = time.monotonic() + PAUSE_S
+            if pair.assignment is None:
+                pair.not_before = time.monotonic() + PAUSE_S
             self._warn(f"{src} {dst}", f"no path from {src} to {dst}: {error}")
             return False
         self._said.discard("away")
         return True
 
-    def _claim(self, pair: Pair, src: str, dst: str, src_port: int) -> None:
+    def _claim(self, pair: Pair, src: str, dst: str, src_port: int, dst_port: int | None) -> None:
         """Raises `Away`, `Refused`."""
         for last in (pair.assignment is None, True):
             if pair.assignment is None:
@@ -107,7 +108,7 @@ class Broker:
                 pair.shares = self._wish.ratio(found["paths"]) if self._wish.ratio is not None else ()
             try:
                 path = self._choose(pair) if pair.shares else None
-                pair.line.claim(pair.assignment, src, dst, src_port, path)
+                pair.line.claim(pair.assignment, src, dst, src_port, path, dst_port)
                 return
             except Refused as error:
                 # It has expired, or the controller has been started anew without its state.
@@ -130,11 +131,24 @@ class Broker:
         with self._lock:
             pairs = list(self._pairs.values())
         for pair in pairs:
-            with pair.lock, contextlib.suppress(Away, Refused):
-                if pair.assignment is not None:
-                    pair.line.release(pair.assignment)
-                pair.assignment = None
-                pair.line.close()
+            _release(pair)
+
+    def forget(self, src: str, dst: str) -> None:
+        """Releases the paths between two hosts."""
+        with self._lock:
+            pair = self._pairs.pop((src, dst), None)
+            self._said.discard(f"{src} {dst}")
+        if pair is not None:
+            _release(pair)
+
+
+def _release(pair: Pair) -> None:
+    with pair.lock:
+        with contextlib.suppress(Away, Refused):
+            if pair.assignment is not None:
+                pair.line.release(pair.assignment)
+        pair.assignment = None
+        pair.line.close()
 
 
 def next_path(shares: Sequence[float], users: Sequence[int]) -> int | None:
