@@ -11,8 +11,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from pathloom import compare
 from pathloom._core import PathloomError
 from pathloom.cli.app import carry_out
+from pathloom.reproduction.library import FOLDER
 from pathloom.streams import POLICIES, Measured, Route, apportion, fit, max_flow, optimum, ratio, throughput_bps
 from pathloom.streams.model import parse_rate_bps
 
@@ -27,7 +29,7 @@ FIGURE_5 = {
 """Seconds for 2 GB at 50 Mbit/s by latency in ms, with 1, 2, ... streams."""
 
 TOPOLOGY_B = [
-    Route(15e6, 0.090, {"SW1-SW2": 100e6}),
+    Route(12e6, 0.126, {"SW1-SW2": 100e6}),
     Route(10e6, 0.130, {"SW1-SW2": 100e6}),
     Route(100e6, 0.120),
 ]
@@ -67,6 +69,31 @@ def test_the_wide_area_of_table_2_comes_out() -> None:
 def test_topology_b_has_its_published_ratio_and_peak() -> None:
     assert ratio("optimal", TOPOLOGY_B, 0.001495) == [2, 2, 18]
     assert [apportion([1, 1, 9], streams) for streams in (11, 22, 33)] == [[1, 1, 9], [2, 2, 18], [3, 3, 27]]
+
+
+def test_the_optimal_policy_is_ahead_at_every_number_of_streams_and_best_near_22(
+    tmp_path: Path,
+) -> None:
+    """Fig. 8, simulated: 500 MB over topology B, where a stream has what the model gives it."""
+    (transfer := tmp_path / "transfer.csv").write_text(
+        "start_s,src,dst,size_bytes\n0,A,B,500000000\n", encoding="ascii"
+    )
+    goodput = {}
+    for streams in (6, 9, 18, 22, 26, 33):
+        schemes = [f"parallel-tcp:paths=3,streams={streams}{policy}" for policy in ("", ",policy=round-robin")]
+        result = compare(
+            fabric=str(FOLDER / "traces/topology-b.json"),
+            traffic=f"flows:file={transfer}",
+            schemes=schemes,
+            transport="newreno:sack=on,rwnd=83.6KB",
+            duration="60s",
+            runs=1,
+        )
+        took = dict(result.flows.select("scheme", "fct_s").iter_rows())
+        goodput[streams] = [4000 / took[scheme] for scheme in schemes]
+    assert all(optimal > robin for optimal, robin in goodput.values()), goodput
+    best = max(goodput, key=lambda streams: goodput[streams][0])
+    assert 20 <= best <= 24, goodput
 
 
 def test_without_latency_one_stream_is_enough_and_nothing_can_be_fitted() -> None:
