@@ -25,8 +25,6 @@ app = App(
     callback=show_help_if_alone,
 )
 
-app.command("scitags")(scitags.scitags)
-
 MOST_STREAMS = 100_000
 
 
@@ -220,3 +218,6 @@ def assign(
 
     found, assignment = Service(controller, port).assign(src_ip, src_mac, dst_ip, path_num)
     print(found, assignment)
+
+
+app.command("scitags")(scitags.scitags)
