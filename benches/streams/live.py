@@ -11,9 +11,9 @@ rate of each stream by second (Fig. 7).
 
 fig8: topology B (traces/topology-b.json of the published figures). At a tenth of the rate, a path holds a tenth of the
 bytes. So a stream has a tenth of the window, 6 segments, and `a` is ten times the published one: the numbers of streams
-stay 2, 2 and 18. Buffers keep their 100 packets unless told otherwise, for a busy machine holds packets up longer than ten
-of them last. The controller measures rates and round trips itself. Each transfer takes about S seconds with the optimal
-policy.
+stay 2, 2 and 18. Buffers keep their 100 packets unless told otherwise, for a busy machine holds packets up longer than
+ten of them last. The controller measures rates and round trips itself. Each transfer takes about S seconds with the
+optimal policy.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import pytest
 
 from pathloom.cli.app import carry_out
 from pathloom.native import program
+from pathloom.streams.paths import Paths, Place, Refused
 
 MAC = "02:00:00:00:00:01"
 SRC, DST = "127.0.0.1", "127.0.0.9"
@@ -95,6 +96,22 @@ def test_pythons_own_client_gets_paths_and_the_command_line_too(
         assert carry_out(["assign", "127.0.0.1", str(controller.port), SRC, MAC, "10.9.9.9", "3"]) == 2
         error = capsys.readouterr().err
         assert "no host of the fabric has the address 10.9.9.9" in error and error.count("\n") == 1
+
+
+def test_a_connection_that_stands_is_claimed_by_both_ports_or_refused(tmp_path: Path) -> None:
+    """The switches of this controller are away, so nothing can move."""
+    with running(tmp_path) as controller:
+        _, assignment = controller.call("AssignMultipath", SRC, MAC, DST, 4)
+        line = Paths(Place("127.0.0.1", controller.port), SRC)
+        for wrong in (0, 70_000, -1):
+            with pytest.raises(Refused) as refused:
+                line.claim(assignment, SRC, DST, 40_001, dst_port=wrong)
+            assert refused.value.status == 400, wrong
+        with pytest.raises(Refused, match="a switch at its ends is away") as refused:
+            line.claim(assignment, SRC, DST, 40_001, dst_port=443)
+        assert refused.value.status == 409
+        assert [path["users"] for path in line.assignment(assignment)["paths"]] == [0, 0, 0, 0]
+        line.close()
 
 
 def test_a_killed_controller_keeps_what_it_has_answered(tmp_path: Path) -> None:
