@@ -184,12 +184,7 @@ class Agent:
         end_ns = min(self.now_ns(), self.end_ns)
         for transfer in list(self.open):
             self._close(transfer)
-        for _ in self.sample_ns:
-            self._sample()
-        for step_end_ns in self._step_ends_ns():
-            # A run ends with a step, or within one.
-            if end_ns > step_end_ns - 0.9 * self.step_ns:
-                self._note_step(end_ns, step_end_ns)
+        self._take_last_notes(end_ns)
         rows = [transfer.row() for transfer in self.transfers]
         return {"flows": rows, "end_ns": end_ns, "samples": self.samples, "steps": self.steps}
 
@@ -206,6 +201,14 @@ class Agent:
             self._sample()
         if any(now >= end for end in self._step_ends_ns()):
             self._note_step(now, now // self.step_ns * self.step_ns)
+
+    def _take_last_notes(self, end_ns: int) -> None:
+        """Takes the samples that are left, and the step within which the run ends, if it does not end with one."""
+        for _ in self.sample_ns:
+            self._sample()
+        for step_end_ns in self._step_ends_ns():
+            if end_ns > step_end_ns - 0.9 * self.step_ns:
+                self._note_step(end_ns, step_end_ns)
 
     def _step_ends_ns(self) -> list[int]:
         """When the next step of the series ends; empty without a series."""
