@@ -169,7 +169,11 @@ fn advance_part<T: Tap>(network: &mut Network<T>, number: usize, mut ended: Ps, 
 #[inline(never)]
 fn switch_before<T: Tap>(network: &mut Network<T>, end: Ps) {
     while let Some((now, link)) = network.next_before(end) {
-        match network.arrive(now, link) {
+        let arrival = match network.arrive(now, link) {
+            Arrival::Slow(packet) => network.arrive_slowly(now, link, packet),
+            done => done,
+        };
+        match arrival {
             Arrival::Forwarded => {}
             Arrival::Dropped(lane) => network.note_lost(lane, 1),
             Arrival::Slow(packet) => {

@@ -129,6 +129,11 @@ fn cables_fail_degrade_and_lose_within_a_run() {
 }
 
 #[test]
+fn a_fabric_whose_cables_lose_packets() {
+    check(Case { fabric: "fat-tree:k=4,rate=1Gbps,delay=5us,buffer=20,loss=0.01", ..FAT_TREE });
+}
+
+#[test]
 fn slices_make_no_difference() {
     for (threads, slices) in [(2, 7), (3, 20)] {
         assert_same(&FAT_TREE.alone(NoTap), &FAT_TREE.together::<false>(threads, slices).0, "sliced");
@@ -151,6 +156,7 @@ fn what_needs_one_thread_says_so_and_has_the_same_result() {
         (Case { scheme: "tcp-path", ..FAT_TREE }, "programs"),
         (Case { transport: "mptcp:subflows=2", ..FAT_TREE }, "subflows"),
         (Case { traffic: chained, ..FAT_TREE }, "wait"),
+        (Case { fabric: "fat-tree:k=4,rate=1Gbps,delay=5us,buffer=20,queues=2", ..FAT_TREE }, "queues"),
     ] {
         let mut simulation = case.start(Parted::<false>);
         assert!(simulation.one_thread().is_some_and(|reason| reason.contains(why)), "{case:?}");
