@@ -91,8 +91,8 @@ def test_a_long_cable_is_joined_and_keeps_its_delay(lab: Callable[..., Outcome],
 
 
 # One millisecond is the promise. Twenty switches share two processors here, so the time goes with the machine's speed:
-# of two machines that did nothing else, one took 0.87 ms and one 1.07. The quick test finds what gets slower on both.
-@pytest.mark.parametrize("most_s", [1.5e-3, pytest.param(1e-3, marks=pytest.mark.long)])
+# machines that did nothing else took from 0.87 to 1.30 ms. The quick test finds what gets slower on all of them.
+@pytest.mark.parametrize("most_s", [2.5e-3, pytest.param(1e-3, marks=pytest.mark.long)])
 def test_setting_a_connection_up_takes_a_millisecond(name: str, most_s: float) -> None:
     with programs(name) as one, echo(one, one.hosts[15]):
         within = [
@@ -180,20 +180,27 @@ def test_a_cable_that_falls_silent_one_way_is_given_up_and_used_again(name: str)
             time.sleep(0.5)
             cable = one.cables(talking.source)[1]
             talking.tell()
-            with one.muted(cable):
-                until(lambda: cable not in one.cables(talking.source), "it moves")
+            silent_s = 0.0
+
+            def goes_on() -> bool:
+                nonlocal silent_s
                 sent, back, longest_ns, _, _ = talking.tell()
-                # Both ends have given the cable up, the one that hears nothing and the one that is not heard.
+                silent_s = max(silent_s, longest_ns / 1e9)
+                return sent - back < 100
+
+            with one.muted(cable):
+                # Both ends give the cable up, the one that hears nothing and the one that is not heard.
                 until(lambda: not one.neighbours(cable) and not one.neighbours(cable ^ 1), "both ends give it up")
-                time.sleep(1)
+                # TCP tries again less and less often.
+                until(goes_on, "the connection goes on", 30)
+                assert cable not in one.cables(talking.source)
             until(lambda: one.neighbours(cable) and one.neighbours(cable ^ 1), "it is used again")
             time.sleep(1)
-            sent, back, _, _, _ = talking.tell("end")
-            assert sent - back < 100, "it goes on"
-        figures("a cable that falls silent one way", longest_s=longest_ns / 1e9)
+            assert goes_on()
+        figures("a cable that falls silent one way", longest_s=silent_s)
         with timing():
-            # Until the neighbour is gone, and TCP tries again.
-            assert longest_ns / 1e9 < 8
+            # Until the neighbour is gone, and the next try of TCP.
+            assert silent_s < 10
 
 
 def test_a_switch_that_begins_anew_in_mid_exploration_harms_nobody_for_long(name: str) -> None:
