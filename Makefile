@@ -32,7 +32,7 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 	echo 'c.IPKernelApp.log_level = 40' > .venv/ipython/profile_default/ipython_kernel_config.py
 	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
-test: lint docs test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 15 minutes the first time)
+test: lint docs test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 25 minutes the first time)
 
 test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
 	$(call say,Large fabrics and long runs)
@@ -45,7 +45,7 @@ test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 its
 	pathloom bench faults --seed 1 --schedules 4000
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
 
-lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 7 minutes)
+lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 26 minutes)
 	scripts/prepare.sh lab
 	$(call say,The lab: namespaces and a private Open vSwitch)
 	pytest tests/lab
