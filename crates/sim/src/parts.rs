@@ -13,7 +13,7 @@ use crate::simulation::Simulation;
 use crate::tap::{Parted, Tap};
 use crate::time::{to_ps, Ps, NEVER};
 use crate::transfers::Transfers;
-use exchange::{Attendance, Coming, Exchange, Window};
+use exchange::{Attendance, Coming, Exchange};
 use pathloom_model::Nanos;
 use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
@@ -140,11 +140,11 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
                 starts = self.hosts.transfers.next_starts().map(|start| start.map_or(NEVER, to_ps));
             }
             let coming = Coming { event: self.network.earliest_arrival().min(self.agenda.next_at()), starts };
-            let window = exchange.meet((0, turn, ended), coming, &mut self.network, &mut lost);
+            let end = exchange.meet((0, turn, ended), coming, &mut self.network, &mut lost);
             for (lane, packets) in lost.drain(..) {
                 self.hosts.lose(&mut self.network, lane, packets);
             }
-            let Some(Window { end, .. }) = window else { break };
+            let Some(end) = end else { break };
             self.advance_alone(end);
             ended = end;
             self.windows += 1;
@@ -157,7 +157,7 @@ fn advance_part<T: Tap>(network: &mut Network<T>, number: usize, mut ended: Ps, 
     let _attendance = Attendance(exchange);
     for turn in 0.. {
         let coming = Coming { event: network.earliest_arrival(), starts: [NEVER; 2] };
-        let Some(Window { end, .. }) = exchange.meet((number, turn, ended), coming, network, &mut Vec::new()) else {
+        let Some(end) = exchange.meet((number, turn, ended), coming, network, &mut Vec::new()) else {
             break;
         };
         switch_before(network, end);

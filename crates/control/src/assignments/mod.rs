@@ -412,11 +412,6 @@ impl Assignments {
         self.claims.get(&key).is_some_and(|claim| matches!(claim.state, Claimed::Waiting { .. }))
     }
 
-    /// The claim of a connection comes to nothing.
-    pub(crate) fn give_up(&mut self, now: Nanos, key: ClaimKey) {
-        self.end_claim(now, key);
-    }
-
     /// The connection of a claim is there: these flows are its directions.
     pub(crate) fn bind(&mut self, key: ClaimKey, flow: Option<FlowId>, back: Option<FlowId>) {
         let Some(claim) = self.claims.get_mut(&key) else { return };
@@ -547,7 +542,7 @@ impl Assignments {
     }
 
     /// Takes back what a claim, or its connection, had.
-    fn end_claim(&mut self, now: Nanos, key: ClaimKey) {
+    pub(crate) fn end_claim(&mut self, now: Nanos, key: ClaimKey) {
         let Some(claim) = self.claims.remove(&key) else { return };
         match claim.state {
             Claimed::Waiting { until } => drop(self.due.remove(&(until, Due::Claim(key)))),

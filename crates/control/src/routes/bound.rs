@@ -102,7 +102,7 @@ impl Routes {
         if self.assignments.is_waiting(key) {
             let ready = |address| cx.attachment(address).is_some_and(|at| cx.is_ready(at.tor));
             if !(ready(key.src) && ready(key.dst) && self.bind(cx, key, five_tuple)) {
-                self.assignments.give_up(cx.now, key);
+                self.assignments.end_claim(cx.now, key);
                 return Err(AssignError::NotNow { src_port: key.src_port });
             }
         }

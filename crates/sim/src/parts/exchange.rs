@@ -12,14 +12,6 @@ use std::sync::{Mutex, PoisonError};
 /// A part that waits for longer than so many looks lets others have its core in between.
 const LOOKS: u32 = 2000;
 
-/// A span of simulated time in which no part affects another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Window {
-    pub(super) start: Ps,
-    /// The first instant after it.
-    pub(super) end: Ps,
-}
-
 /// What a part says of the time to come.
 #[derive(Clone, Copy)]
 pub(super) struct Coming {
@@ -61,8 +53,9 @@ impl Exchange {
         }
     }
 
-    /// Lays down what a part has for others, waits for them, takes up what they have for it, and returns the window that
-    /// follows one that ended at `ended`; `None` after the last one. `turn` counts the calls of a part from 0 on.
+    /// Lays down what a part has for others, waits for them, takes up what they have for it, and returns the first instant after
+    /// the window that follows one that ended at `ended`; `None` after the last one. Within a window no part affects
+    /// another. `turn` counts the calls of a part from 0 on.
     /// Packets of lanes that other parts have lost are added to `lost`.
     pub(super) fn meet<T: Tap>(
         &self,
@@ -70,7 +63,7 @@ impl Exchange {
         coming: Coming,
         network: &mut Network<T>,
         lost: &mut Vec<(u32, i32)>,
-    ) -> Option<Window> {
+    ) -> Option<Ps> {
         let set = turn % 2;
         let event = coming.event.min(network.earliest_sent());
         for (place, at) in self.coming[set * self.parts + part].iter().zip([event, coming.starts[0], coming.starts[1]])
@@ -84,7 +77,7 @@ impl Exchange {
         for other in (0..self.parts).filter(|&other| other != part) {
             network.take_up(&mut self.parcel(set, other, part), lost);
         }
-        self.window(set, ended)
+        self.window_end(set, ended)
     }
 
     fn parcel(&self, set: usize, from: usize, to: usize) -> std::sync::MutexGuard<'_, Parcel> {
@@ -92,8 +85,8 @@ impl Exchange {
         self.parcels[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The window after one that ended at `ended`: the same for all parts.
-    fn window(&self, set: usize, ended: Ps) -> Option<Window> {
+    /// The end of the window after one that ended at `ended`: the same for all parts.
+    fn window_end(&self, set: usize, ended: Ps) -> Option<Ps> {
         let coming = &self.coming[set * self.parts..(set + 1) * self.parts];
         let least = |which: usize| coming.iter().map(|of| of[which].load(Ordering::Relaxed)).min().unwrap_or(NEVER);
         let start = least(0).max(ended);
@@ -102,8 +95,7 @@ impl Exchange {
         }
         // Transfers start at the beginning of a window.
         let next_start = if least(1) > start { least(1) } else { least(2) };
-        let end = start.saturating_add(self.look_ahead).min(self.limit).min(next_start);
-        Some(Window { start, end })
+        Some(start.saturating_add(self.look_ahead).min(self.limit).min(next_start))
     }
 
     /// Waits until all parts have come here for the `turn`-th time.
