@@ -3,54 +3,41 @@
 from __future__ import annotations
 
 import time
-from threading import Event, Thread
 
-from pathloom.errors import ToolError
 from pathloom.lab import system
+from pathloom.lab.alongside import Alongside
 from pathloom.lab.blueprint import Blueprint, SwitchPort
 
 
-class FaultSchedule:
+class FaultSchedule(Alongside):
     """Takes cables down and brings them back while a run is under way."""
 
     def __init__(self, blueprint: Blueprint, faults: list[tuple[int, bool, list[int]]]) -> None:
         """`faults`: nanoseconds from time 0 on, whether the cables come back, one link of each."""
+        super().__init__()
         self._faults = faults
         ours = {port.link: port for port in blueprint.switch_ports}
         # A cable to a host has one end among the switches: the host loses its carrier with it.
         self._ends = {
             link: [ours[end] for end in (link, link ^ 1) if end in ours] for _, _, all_ in faults for link in all_
         }
-        self._over = Event()
-        self._failure: ToolError | None = None
-        self._thread: Thread | None = None
 
-    def begin(self, zero_ns: int) -> None:
-        """Time 0 is then, by the monotonic clock."""
-        if self._faults and self._thread is None:
-            self._thread = Thread(target=self._carry_out, args=(zero_ns,), name="faults", daemon=True)
-            self._thread.start()
+    def _carry_out(self, zero_ns: int) -> None:
+        for at_ns, up, cables in self._faults:
+            if self._over.wait(max(zero_ns + at_ns - time.monotonic_ns(), 0) / 1e9):
+                return
+            _set({end: up for cable in cables for end in self._ends[cable]})
 
     def end(self) -> None:
         """Lets no more happen, and leaves all cables as the fabric has them: the next run begins as this one did.
 
         Raises `ToolError` when a fault could not be carried out.
         """
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-            _set({end: end.shape.up for ends in self._ends.values() for end in ends})
-        if self._failure is not None:
-            raise self._failure
-
-    def _carry_out(self, zero_ns: int) -> None:
         try:
-            for at_ns, up, cables in self._faults:
-                if self._over.wait(max(zero_ns + at_ns - time.monotonic_ns(), 0) / 1e9):
-                    return
-                _set({end: up for cable in cables for end in self._ends[cable]})
-        except ToolError as error:
-            self._failure = error
+            super().end()
+        finally:
+            if self._thread is not None:
+                _set({end: end.shape.up for ends in self._ends.values() for end in ends})
 
 
 def _set(states: dict[SwitchPort, bool]) -> None:

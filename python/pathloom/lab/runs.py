@@ -39,6 +39,7 @@ from pathloom.experiments.settings import DRAIN, Job, LabSettings, Settings
 from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
 from pathloom.lab import controller, hostd, hosts, links, rules, system
+from pathloom.lab.alongside import Alongside
 from pathloom.lab.faults import FaultSchedule
 from pathloom.lab.lab import Lab, SwitchTables, departures, uninterrupted
 from pathloom.lab.program_switches import PROGRAM, PROTOCOLS, is_protocol, settings_of
@@ -205,7 +206,7 @@ class LabExecution:
         schedule = FaultSchedule(blueprint, run.cable_faults())
         steps = LinkSteps(blueprint, self.step_s, self.stack.spared_bytes) if self.step_s else None
         with ExitStack() as while_running:
-            parts: list[FaultSchedule | LinkSteps] = [schedule, *([steps] if steps else [])]
+            parts: list[Alongside] = [schedule, *([steps] if steps else [])]
             for part in parts:
                 while_running.callback(part.end)
             plan = self._plan(lab, offered, self.subflows[job.scheme] is not None)

@@ -10,59 +10,39 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 
-from pathloom.errors import ToolError
 from pathloom.fabrics import Fabric
 from pathloom.lab import system
 from pathloom.lab.agent import FlowStep
+from pathloom.lab.alongside import Alongside
 from pathloom.lab.blueprint import Blueprint
 from pathloom.lab.status import link_counters
 
 
-class LinkSteps:
+class LinkSteps(Alongside):
     """Reads the counters of all links at the end of each step, while a run is under way."""
 
     def __init__(self, blueprint: Blueprint, step_s: float, spared_bytes: int) -> None:
         """`spared_bytes`: by how much the lab's frames are shorter than those that they stand for."""
+        super().__init__()
         self._blueprint = blueprint
         self._step_ns = round(step_s * 1e9)
         self._spared_bytes = spared_bytes
         self._ports = {port.interface: port.link for port in blueprint.switch_ports}
         self._uplinks = {port.link for host in blueprint.hosts for port in host.ports}
         self._readings: list[tuple[int, int, dict[int, tuple[int, int, int]]]] = []
-        self._over = Event()
-        self._failure: ToolError | None = None
-        self._thread: Thread | None = None
 
-    def begin(self, zero_ns: int) -> None:
-        """Time 0 is then, by the monotonic clock."""
-        if self._thread is None:
-            self._thread = Thread(target=self._read_all, args=(zero_ns,), name="link-steps", daemon=True)
-            self._thread.start()
-
-    def end(self) -> None:
-        """Reads no more. Raises `ToolError` when counters could not be read."""
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def _read_all(self, zero_ns: int) -> None:
+    def _carry_out(self, zero_ns: int) -> None:
         step = 0
-        try:
-            while not self._over.wait(max(zero_ns + step * self._step_ns - time.monotonic_ns(), 0) / 1e9):
-                counts = self._read()
-                now_ns = time.monotonic_ns() - zero_ns
-                self._readings.append((step, now_ns, counts))
-                # A reading that took longer than a step stands for those that have gone by as well.
-                step = max(step + 1, now_ns // self._step_ns + 1)
-        except ToolError as error:
-            self._failure = error
+        while not self._over.wait(max(zero_ns + step * self._step_ns - time.monotonic_ns(), 0) / 1e9):
+            counts = self._read()
+            now_ns = time.monotonic_ns() - zero_ns
+            self._readings.append((step, now_ns, counts))
+            # A reading that took longer than a step stands for those that have gone by as well.
+            step = max(step + 1, now_ns // self._step_ns + 1)
 
     def _read(self) -> dict[int, tuple[int, int, int]]:
         """By link: bytes sent, packets dropped, and packets waiting."""

@@ -150,27 +150,21 @@ def _settled_rate(run: RunData, takes: Takes) -> float | None:
 
     Only flows that finish before arrivals end count (TCP-Path §V.C, Fig. 11).
     """
+    return _rate_from(run, takes, takes.level or 0.0)
+
+
+def _rate_from(run: RunData, takes: Takes, share: float) -> float | None:
     end_s = run.samples[-1].at_s if run.samples else 0.0
     in_time = pl.col("finished") & (pl.col("start_s") + pl.col("age_s") <= end_s)
-    flows = _flows(run, takes).filter(in_time & (pl.col("start_s") >= (takes.level or 0.0) * end_s))
+    flows = _flows(run, takes).filter(in_time & (pl.col("start_s") >= share * end_s))
     rates = flows.select(rate=8e-6 * pl.col("size_bytes") / pl.col("age_s"))["rate"]
     return mean([float(rate) for rate in rates.drop_nulls().sort()])
 
 
 def _settling(run: RunData, takes: Takes) -> float | None:
     """How much more `settled_rate` is from the share `level` of the run on than from its beginning, in per cent."""
-    late, early = _settled_rate(run, takes), _settled_rate(run, _Whole(takes.below_bytes, takes.from_bytes, takes.flow))
+    late, early = _settled_rate(run, takes), _rate_from(run, takes, 0.0)
     return 100.0 * (late / early - 1.0) if late is not None and early else None
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """The same flows, whenever they start."""
-
-    below_bytes: int | None
-    from_bytes: int | None
-    flow: int | None
-    level: float | None = None
 
 
 def _fct_mean(run: RunData, takes: Takes) -> float | None:

@@ -1,0 +1,42 @@
+"""What a thread does while a run is under way in the lab."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from threading import Event, Thread
+
+from pathloom.errors import ToolError
+
+
+class Alongside(ABC):
+    """Begins when the run does, and ends with it at the latest."""
+
+    def __init__(self) -> None:
+        self._over = Event()
+        """Set when the run ends: nothing more is to be done."""
+        self._failure: ToolError | None = None
+        self._thread: Thread | None = None
+
+    def begin(self, zero_ns: int) -> None:
+        """Time 0 of the run is then, by the monotonic clock. To be told again changes nothing."""
+        if self._thread is None:
+            self._thread = Thread(target=self._run, args=(zero_ns,), name=type(self).__name__, daemon=True)
+            self._thread.start()
+
+    def end(self) -> None:
+        """Does no more. Raises `ToolError` when something could not be done."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self, zero_ns: int) -> None:
+        try:
+            self._carry_out(zero_ns)
+        except ToolError as error:
+            self._failure = error
+
+    @abstractmethod
+    def _carry_out(self, zero_ns: int) -> None:
+        """Does it, until `_over` is set. Raises `ToolError`."""
