@@ -76,6 +76,19 @@ def test_a_scheme_in_python_that_never_acted_is_noted() -> None:
     assert notes(schemes=[Placing]) == []
 
 
+def test_streams_on_paths_that_their_host_claimed_were_given_a_path() -> None:
+    traces = Path(__file__).parents[2] / "experiments/traces"
+    result = pl.compare(
+        fabric=str(traces / "topology-b.json"),
+        traffic=f"flows:file={traces / 'a-to-b-100MB.csv'}",
+        schemes=["parallel-tcp:paths=3,streams=5"],
+        duration="2s",
+        runs=1,
+    )
+    assert not any("never acted" in note for note in result.notes)
+    assert result.outcomes[0].outcome["control"]["routes"] == 5
+
+
 def test_flows_that_never_started_are_noted() -> None:
     (note,) = notes(traffic="all-reduce:size=1MB", runs=1)
     assert note.endswith(" of 480 flows never started and are in no FCT: they were to follow flows that did not finish")

@@ -124,7 +124,7 @@ pub struct ControlOutcome {
     pub messages: u64,
     /// Most rules in any one switch at any time.
     pub rules_max: u64,
-    /// Flows that got a path of their own: moved to one from the default routes.
+    /// Flows that got a path of their own: moved to one from the default routes, or opened on one that their host claimed.
     pub routes: u64,
     /// Flows moved from a path of their own to another.
     pub reroutes: u64,

@@ -90,5 +90,5 @@ impl Scheme for NoCentral {
 
 fn counts(controller: &Controller) -> Counted {
     let counts = controller.counts();
-    [counts.routes, counts.reroutes, counts.polls]
+    [counts.routes + counts.bound, counts.reroutes, counts.polls]
 }
