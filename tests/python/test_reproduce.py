@@ -327,6 +327,8 @@ def test_the_page_keeps_what_was_there(cli: Cli, tmp_path: Path) -> None:
         assert "Picture: pages/" in outcome.out
         assert "Why, " in outcome.out
         assert re.search(rf"^{name}: \d+ runs to do, about .* on \d+ threads?$", outcome.err, re.MULTILINE)
+        took = rf"^{name}: \d+ runs took \d.*, \d.* of processor time; projected: \d.*$"
+        assert re.search(took, outcome.err, re.MULTILINE)
     page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
     assert page.index("## lessor/fig1") < page.index("## ofpt/fig2")
     # A letter leads from a difference to its cause, which begins as a sentence does.

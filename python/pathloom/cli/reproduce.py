@@ -162,7 +162,8 @@ def _results(
     quick, seed, world = how
     plans = [measure.plan(figure, quick, seed, world) for figure in wanted]
     threads = 1 if world == LAB else runner if isinstance(runner, int) else runner.count
-    forecast = Forecast(threads, [(figure, planned) for figure, planned in zip(wanted, plans, strict=True)], memory)
+    pairs = [(figure, planned) for figure, planned in zip(wanted, plans, strict=True)]
+    forecast = Forecast(threads, pairs, memory, here=world != LAB and isinstance(runner, int))
     for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
         with forecast.watched(place), console.progress_bar(figure.id, forecast.runs) as report:
             result = measure.reproduce(figure, planned, quick, runner, memory, report)
@@ -170,13 +171,15 @@ def _results(
 
 
 class Forecast:
-    """Says on stderr, before runs begin, how many there are and about how long they take."""
+    """Says on stderr how many runs there are and about how long they take, and afterwards how long they took."""
 
-    def __init__(self, threads: int, figures: list[tuple[Figure, list[Planned]]], memory: Memory) -> None:
-        """Says it of all figures, where there are several."""
+    def __init__(
+        self, threads: int, figures: list[tuple[Figure, list[Planned]]], memory: Memory, here: bool = True
+    ) -> None:
+        """Says it of all figures, where there are several. `here`: this process carries out the runs."""
         from pathloom.reproduction.estimate import Pace
 
-        self._threads, self._figures, self._memory = threads, figures, memory
+        self._threads, self._figures, self._memory, self._here = threads, figures, memory, here
         self._pace = Pace()
         self.runs = 0
         """Runs of the figure that is carried out now."""
@@ -197,13 +200,20 @@ class Forecast:
 
     @contextmanager
     def watched(self, place: int) -> Iterator[None]:
-        """Says how long a figure is likely to take, and learns from how long it takes."""
+        """Says how long a figure is likely to take and how long it took, and learns from that."""
         self.runs, work = self._to_do([self._figures[place]])
         self._say(self._figures[place][0].id, self.runs, work)
-        begin = time.monotonic()
+        projected_s = self._pace.wall_s(work, self._threads)
+        begin_s, begin_processor_s = time.monotonic(), time.process_time()
         yield
-        if work > 0:
-            self._pace.note(work, (time.monotonic() - begin) * self._threads)
+        if self.runs == 0:
+            return
+        wall_s, processor_s = time.monotonic() - begin_s, time.process_time() - begin_processor_s
+        self._pace.note(work, wall_s * self._threads)
+        # Of runs in the lab and on a cluster, this process sees next to nothing.
+        processor = f", {minutes(processor_s)} of processor time" if self._here else ""
+        took = f"{counted(self.runs, 'run')} took {minutes(wall_s)}{processor}; projected: {minutes(projected_s)}"
+        console.say(f"{self._figures[place][0].id}: {took}")
 
 
 def print_figure(result: Reproduced, image: Path) -> None:
