@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from live import Live, finish, run_on
 
 SNIFF = """
-import socket, sys, time
+import signal, socket, sys
+over = []
+signal.signal(signal.SIGTERM, lambda *_: over.append(True))
 door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 door.bind(("eth0", 0))
 door.settimeout(0.1)
 print("ready", flush=True)
-mark, end, seen = sys.argv[1].encode(), time.time() + float(sys.argv[2]), 0
-while time.time() < end:
+mark, seen = sys.argv[1].encode(), 0
+while True:
     try:
         frame, address = door.recvfrom(4096)
     except TimeoutError:
+        # Whatever had come when it was told to end has been read.
+        if over:
+            break
         continue
     # What the host itself sends comes by here too.
     seen += mark in frame and address[2] != 4
 print(seen)
 """
+"""Counts frames with a mark in them until it is told to end (SIGTERM)."""
 SEND = """
 import socket, sys, time
 door = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -35,6 +44,8 @@ EVERYBODY = b"\xff" * 6
 IPV4, IPV6, ARP, MPLS, VLAN, SERVICE_VLAN = 0x0800, 0x86DD, 0x0806, 0x8847, 0x8100, 0x88A8
 UDP, GRE, ESP, OSPF, SCTP = 17, 47, 50, 89, 132
 SENT = 20
+SETTLE_S = 0.8
+"""After this time, what was sent has come or never will."""
 
 
 def mac_of(live: Live, host: str) -> bytes:
@@ -66,8 +77,25 @@ def frame(target: bytes, source: bytes, kind: int, payload: bytes, *tags: tuple[
 
 def arrivals(live: Live, source: str, sent: bytes, target: str, mark: bytes, count: int = SENT) -> int:
     """Sends a frame so many times from one host, and counts what comes to another with the mark in it."""
-    sniffer = run_on(live, target, SNIFF, mark.decode(), str(count * 0.02 + 1.5))
-    assert sniffer.stdout is not None
-    assert sniffer.stdout.readline() == b"ready\n"
-    finish(run_on(live, source, SEND, sent.hex(), str(count)))
-    return int(finish(sniffer))
+    with sniffing(live, target, mark) as counted:
+        finish(run_on(live, source, SEND, sent.hex(), str(count)))
+        return counted()
+
+
+@contextmanager
+def sniffing(live: Live, host: str, mark: bytes) -> Iterator[Callable[[], int]]:
+    """Looks at what comes to a host; yields what tells how many frames have had the mark in them."""
+    sniffer = run_on(live, host, SNIFF, mark.decode())
+
+    def counted() -> int:
+        time.sleep(SETTLE_S)
+        sniffer.terminate()
+        return int(finish(sniffer))
+
+    try:
+        assert sniffer.stdout is not None
+        assert sniffer.stdout.readline() == b"ready\n"
+        yield counted
+    finally:
+        sniffer.kill()
+        sniffer.communicate()

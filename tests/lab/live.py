@@ -112,7 +112,7 @@ class Live:
         except FileNotFoundError:
             return ""
 
-    def await_log(self, text: str, times: int = 1, since: int = 0, patience_s: float = 30.0) -> str:
+    def await_log(self, text: str, times: int = 1, since: int = 0, patience_s: float = 60.0) -> str:
         """Waits until the controller has said something so many times; returns the lines."""
         deadline = time.monotonic() + patience_s
         while True:
@@ -236,7 +236,7 @@ class Live:
         """Probes between pairs of hosts."""
         return Probes(self.blueprint, self.lab.directory, pairs, **more)  # type: ignore[arg-type]
 
-    def await_paths(self, pairs: Sequence[tuple[str, str]], patience_s: float = 20.0) -> list[list[int]]:
+    def await_paths(self, pairs: Sequence[tuple[str, str]], patience_s: float = 60.0) -> list[list[int]]:
         """Waits until every flow has a path of its own and nothing besides."""
         deadline = time.monotonic() + patience_s
         while True:
@@ -284,19 +284,26 @@ def run_on(live: Live, host: str, code: str, *arguments: str) -> subprocess.Pope
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
 
 
-def finish(process: subprocess.Popen[bytes], patience_s: float = 30.0) -> str:
+def finish(process: subprocess.Popen[bytes], patience_s: float = 60.0) -> str:
     """Waits for a program that ends by itself; returns what it said."""
     said, _ = process.communicate(timeout=patience_s)
     assert process.returncode == 0, said
     return said.decode()
 
 
-def until(condition: Callable[[], bool], what: str, patience_s: float = 20.0) -> None:
+def until(condition: Callable[[], bool], what: str, patience_s: float = 60.0) -> None:
     """Waits for something."""
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
         time.sleep(0.05)
+
+
+def listens(blueprint: Blueprint, host: str, port: int) -> None:
+    """Waits until something listens on a TCP port of a host."""
+    namespace = next(one.namespace for one in blueprint.hosts if one.name == host)
+    command = ["ip", "netns", "exec", namespace, "ss", "-Hltn", f"sport = :{port}"]
+    until(lambda: bool(system.run_tool(command).strip()), f"something listens on port {port} of {host}", 60)
 
 
 HERE = Path(__file__).resolve().parent

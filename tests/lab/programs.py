@@ -138,7 +138,7 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def unanswered(source: Host, targets: list[Host], patience_s: float = 3.0) -> list[str]:
+def unanswered(source: Host, targets: list[Host], patience_s: float = 10.0) -> list[str]:
     """Pings hosts, each once; returns those that do not answer."""
 
     def ping() -> list[str]:
@@ -284,7 +284,7 @@ def _program(lab: Programs, host: Host, text: str, words: list[str]) -> subproce
     return process
 
 
-def wait_for(what: Callable[[], Value], patience_s: float = 10.0) -> Value:
+def wait_for(what: Callable[[], Value], patience_s: float = 60.0) -> Value:
     """Waits until something holds, and returns it."""
     deadline = time.monotonic() + patience_s
     while True:

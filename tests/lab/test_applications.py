@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from live import Live, alive, permutation, run_on, until
+from live import Live, alive, listens, permutation, run_on, until
 from machine import timing
 from pathloom.lab import system
 from support import figures
@@ -54,7 +54,8 @@ def carried_mbps(live: Live, seconds: int, after_s: int, reverse: bool) -> float
     """What eight connections across the fabric carry together from so many seconds on."""
     pairs = permutation(live, 8)
     servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
-    time.sleep(1)
+    for _, target in pairs:
+        listens(live.blueprint, target, 5201)
     more = ["-R"] if reverse else []
     words = ["-t", str(seconds), "-i", "1", *more]
     clients = [iperf3(live, source, "-c", address_of(live, target), *words) for source, target in pairs]
@@ -86,7 +87,7 @@ def test_a_connection_that_was_silent_is_found_again(name: str) -> None:
     with alive(name, K4, "hedera:period=1s", more="[control]\nidle_timeout_s = 3\n[flows]\nsweep = '2s'\n") as live:
         (source, target), *_ = permutation(live, 1)
         sink = run_on(live, target, SINK, "7000")
-        time.sleep(1)
+        listens(live.blueprint, target, 7000)
         talker = run_on(live, source, TALKER, address_of(live, target), "7000", "7")
         own = "tp_dst=7000"
         # It sends for a second, is silent for seven, and sends for eight: a rule that comes later is not found.
@@ -102,7 +103,8 @@ def test_connections_that_stand_are_found_when_a_scheme_is_put_in_charge(name: s
     with alive(name, K4, "ecmp") as live:
         pairs = permutation(live, 4)
         servers = [iperf3(live, target, "-s", "-1") for _, target in pairs]
-        time.sleep(1)
+        for _, target in pairs:
+            listens(live.blueprint, target, 5201)
         clients = [iperf3(live, source, "-c", address_of(live, target), "-t", "12") for source, target in pairs]
         time.sleep(3)
         assert live.rules_of("tcp") == [], "nobody looks for flows"

@@ -111,7 +111,7 @@ bpf = "off"
             yield lambda: self.log(log)
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
     def end(self) -> None:
         for process in self.running:

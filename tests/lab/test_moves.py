@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from live import Live, alive, finish, run_on, spoil
+from live import Live, alive, finish, listens, run_on, spoil
 from machine import timing
 from pathloom.lab.probes import summary
 from support import call, figures
@@ -90,7 +90,7 @@ def tcp(name: str, scheme: str, seconds: float, rate_bytes: int) -> dict[str, in
     """A labelled connection over the diamond for a while; what its kernel counted."""
     with alive(name, DIAMOND, scheme) as live:
         receiver = run_on(live, "h1", RECEIVER)
-        time.sleep(0.5)
+        listens(live.blueprint, "h1", 5001)
         sender = run_on(live, "h0", SENDER, str(seconds), str(rate_bytes))
         row: dict[str, int] = json.loads(finish(sender, seconds + 20))
         receiver.kill()

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from live import Live, alive, finish, run_on, until
+from live import Live, alive, finish, listens, run_on, until
 from machine import timing
 from pathloom.lab import hostd, hosts, system
+from pathloom.lab.lab import Lab
 from support import PATHLOOM, Outcome, call, compared, figures
 
 SIZE = 16_777_216
@@ -201,9 +202,9 @@ def test_ordinary_programs_take_part(name: str, lab: Callable[..., Outcome]) -> 
     assert done.code == 0, done.err
     mine = [*PATHLOOM, "lab", "exec"]
     server = subprocess.Popen([*mine, "h5", "--name", name, "--", "mptcpize", "run", "iperf3", "-s", "-1", "-J"])
-    time.sleep(2)
+    listens(Lab(name).blueprint(), "h5", 5201)
     said = lab("exec", "h0", "--", "mptcpize", "run", "iperf3", "-c", "h5", "-t", "4", "-J")
-    server.wait(30)
+    server.wait(60)
     assert said.code == 0, said.out
     log = lab("exec", "h0", "--", "nstat", "-asz", "MPTcpExtMPJoinSynAckRx")
     joined = int(log.out.split()[-2])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from live import listens
 from machine import timing
 from pathloom.lab.blueprint import mac_of
 from pathloom.lab.lab import Lab
@@ -35,10 +35,10 @@ def test_iperf3_finds_the_rate_of_a_link_and_the_queue_its_length(lab: LabComman
     server = subprocess.Popen(
         [*PATHLOOM, "lab", "exec", "h2", "--name", name, "--", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
     )
-    time.sleep(1)
+    listens(Lab(name).blueprint(), "h2", 5201)
     client = lab("exec", "h0", "--", "iperf3", "--json", "--time", "5", "--client", "h2")
     assert client.code == 0, client.out
-    assert server.wait(10) == 0
+    assert server.wait(60) == 0
     measured = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]
     # Frames of 1514 bytes carry 1448.
     with timing():
@@ -74,7 +74,7 @@ def test_a_host_holds_back_in_its_sockets_what_its_card_has_not_sent(lab: LabCom
     sink = "import socket\ns = socket.create_server(('', 7)).accept()[0]\nwhile s.recv(1 << 16): pass"
     source = "import socket\nsocket.create_connection(('h2', 7), 5).sendall(bytes(2_000_000))"
     server = subprocess.Popen([*PATHLOOM, "lab", "exec", "h2", "--name", name, "--", "python3", "-c", sink])
-    time.sleep(1)
+    listens(Lab(name).blueprint(), "h2", 7)
     client = subprocess.Popen([*PATHLOOM, "lab", "exec", "h0", "--name", name, "--", "python3", "-c", source])
     waiting, backlog_bytes = [], []
     while client.poll() is None:
@@ -83,7 +83,7 @@ def test_a_host_holds_back_in_its_sockets_what_its_card_has_not_sent(lab: LabCom
         waiting.append(row["qlen"])
         backlog_bytes.append(row["backlog"])
     assert client.returncode == 0
-    assert server.wait(10) == 0
+    assert server.wait(60) == 0
     # The answers to SYN and FIN are packets too.
     assert max(waiting) <= 3
     assert max(backlog_bytes) <= 2 * 1514 + 66
@@ -133,10 +133,10 @@ def test_hosts_with_two_ports_use_both(lab: LabCommand, name: str) -> None:
     one, other = blueprint.hosts[0], blueprint.hosts[-1]
     answer = "import socket\ns = socket.create_server(('', 7))\nfor _ in range(4):\n    s.accept()"
     server = subprocess.Popen([*PATHLOOM, "lab", "exec", other.name, "--name", name, "--", "python3", "-c", answer])
-    time.sleep(1)
+    listens(blueprint, other.name, 7)
     for source in one.ports:
         for target in other.ports:
             reach = f"import socket; socket.create_connection(('{target.address}', 7), 5, ('{source.address}', 0))"
             outcome = lab("exec", one.name, "--", "python3", "-c", reach)
             assert outcome.code == 0, (source.address, target.address, outcome.err)
-    assert server.wait(10) == 0
+    assert server.wait(60) == 0

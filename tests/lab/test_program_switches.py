@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from live import until
+from live import listens, until
 from machine import timing
 from pathloom.lab import system
 from pathloom.lab.lab import Lab
@@ -63,7 +63,7 @@ def test_plain_hosts_reach_each_other(lab: Callable[..., Outcome], name: str) ->
                     assert subprocess.run(within, check=False).returncode == 0, (other.name, host.name)
     server = ["ip", "netns", "exec", hosts[15].namespace, "iperf3", "-s", "-1", "-D"]
     subprocess.run(server, check=True)
-    time.sleep(0.3)
+    listens(one.lab.blueprint(), "h15", 5201)
     client = lab("exec", "h0", "--", "iperf3", "-J", "-t", "4", "-c", address(hosts[15]))
     assert client.code == 0, client.err
     rate_bps = json.loads(client.out)["end"]["sum_received"]["bits_per_second"]

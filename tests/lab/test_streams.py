@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from live import Live, until
+from live import Live, listens, until
 from machine import timing
 from pathloom.lab import management, system
 from pathloom.lab.blueprint import Host
@@ -119,12 +119,6 @@ def uplinks(live: Live, host: str) -> list[int]:
     return [one for one, node in enumerate(links["source"]) if node == tor and links["target"][one] not in hosts]
 
 
-def listens(live: Live, host: str, port: int) -> None:
-    """Waits until something listens on a port of a host."""
-    command = ["ip", "netns", "exec", host_of(live, host).namespace, "ss", "-Hltn", f"sport = :{port}"]
-    until(lambda: bool(system.run_tool(command).strip()), f"something listens on port {port} of {host}", 60)
-
-
 def nothing_is_left(live: Live) -> None:
     """No assignment, and no rule of a connection."""
     until(lambda: assignments(live, "h0") == [] and assignments(live, "h1") == [], "no assignment is left", 40)
@@ -136,7 +130,7 @@ def test_streams_of_an_unmodified_program_take_all_paths_and_nothing_is_left(nam
         rates = {}
         for streams, paths in ((4, 1), (4, 4)):
             server = start(live, "h1", "iperf3", "-s", "-1", "--json")
-            listens(live, "h1", 5201)
+            listens(live.blueprint, "h1", 5201)
             before = carried_bytes(live)
             client = with_paths(paths, "iperf3", "-c", "h1", "-P", str(streams), "-t", "8", "--json")
             printed, said = result(start(live, "h0", *client))
@@ -157,7 +151,7 @@ def test_the_first_connection_after_an_assignment_takes_its_path(name: str) -> N
     with serving(name, TOPOLOGY_A, "[control]\nidle_timeout_s = 5\n") as live:
         answers = start(live, "h1", sys.executable, "-c", ANSWER)
         source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
-        listens(live, "h1", 7000)
+        listens(live.blueprint, "h1", 7000)
         bound = 0
         tries = 20
 
@@ -203,7 +197,7 @@ def test_connections_that_are_announced_move_to_paths_of_their_own(name: str, tm
         until(lambda: pipe.exists() or reader.poll() is not None, "the pipe is there", 120)
         assert pipe.exists(), reader.communicate()
         listener = start(live, "h1", "iperf3", "-s", "-1", "--json")
-        listens(live, "h1", port)
+        listens(live.blueprint, "h1", port)
         sender = start(live, "h0", "iperf3", "-c", "h1", "-P", "4", "-t", "16", "--json")
         look = ["ip", "netns", "exec", host_of(live, "h1").namespace, "ss", "-Htn", "state", "established"]
 
@@ -258,7 +252,7 @@ def grid_server(live: Live, host: str, folder: Path, paths: int | None) -> subpr
     ]
     command += ["-restrict-paths", str(folder), "-no-detach", *listening]
     one = start(live, host, *(command if paths is None else with_paths(paths, *command)))
-    listens(live, host, GRID_PORT)
+    listens(live.blueprint, host, GRID_PORT)
     return one
 
 
@@ -375,7 +369,7 @@ def test_whatever_a_program_does_its_paths_return(name: str) -> None:
     more = "[control]\nidle_timeout_s = 3\n[control.assignments]\nclaim_timeout = 3_000_000_000\n"
     with serving(name, TOPOLOGY_A, more) as live:
         answers = start(live, "h1", sys.executable, "-c", ANSWER)
-        listens(live, "h1", 7000)
+        listens(live.blueprint, "h1", 7000)
         source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
 
         def claim(line: Paths) -> None:

@@ -37,8 +37,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     try:
         yield one
     finally:
-        one.process.terminate()
-        assert one.process.wait(10) == 0
+        one.end()
 
 
 def test_schemathesis_finds_nothing_that_is_not_described(controller: Running, tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,27 @@ class Own(Scheme):
             flow = view.flow(event.flow)
             yield Route(flow.id, view.paths(flow.src_tor, flow.dst_tor)[PATH])
 """
-ENDLESS = TOML.replace("10s", "24h").replace("sizes.csv:load=0.5", "long-lived")
+ENDLESS = TOML.replace("10s", "24h").replace("sizes.csv:load=0.5", "long-lived").replace('"ecmp", ', "")
+
+
+PATIENCE_S = 300.0
+
+
+def wait_for(what: Callable[[], Any], meanwhile: subprocess.Popen[Any]) -> Any:
+    """Waits until something is true and returns it. A process must go on running meanwhile."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := what()):
+        assert time.monotonic() < end and meanwhile.poll() is None
+        time.sleep(0.02)
+    return found
+
+
+def written(file: Path) -> Any:
+    """What a file in JSON says, once it is there and whole."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 class DaskCluster:
@@ -49,11 +70,10 @@ class DaskCluster:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-        port = self.address.rpartition(":")[2]
-        self._start("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard")
+        place = folder / "scheduler.json"
+        words = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place), "--no-dashboard")
+        scheduler = self._start("scheduler", *words)
+        self.address: str = wait_for(lambda: written(place), scheduler)["address"]
 
     def worker(self, **environment: str) -> subprocess.Popen[bytes]:
         """Starts a worker of one thread."""
@@ -67,7 +87,7 @@ class DaskCluster:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        self._stack.callback(process.wait, 20)
+        self._stack.callback(process.wait, PATIENCE_S)
         self._stack.callback(process.kill)
         return process
 
@@ -100,7 +120,7 @@ def sweep(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     """Exit code and standard error."""
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, err
 
 
@@ -149,9 +169,11 @@ def test_ctrl_c_frees_the_workers(tmp_path: Path) -> None:
     with cluster_in(tmp_path / "elsewhere") as cluster:
         cluster.worker()
         (tmp_path / "s.toml").write_text(ENDLESS, encoding="utf-8")
+        begun = tmp_path / "begun"
+        telling = SCHEME.replace("        if isinst", f"        open({str(begun)!r}, 'a').close()\n        if isinst")
+        (tmp_path / "schemes/own.py").write_text(telling, encoding="utf-8")
         process = sweep(tmp_path, "--out", "out", "--cluster", cluster.address)
-        time.sleep(6)
-        assert process.poll() is None
+        wait_for(begun.exists, process)
         process.send_signal(signal.SIGINT)
         code, err = ended(process)
         assert (code, err) == (130, "pathloom: interrupted: no run was finished\n")
@@ -189,11 +211,14 @@ def test_a_scheduler_without_workers_or_none_at_all(tmp_path: Path, monkeypatch:
     from pathloom.experiments import cluster as module
 
     monkeypatch.setattr(module, "WORKERS_S", 1.0)
+    monkeypatch.setattr(module, "CONNECT_S", PATIENCE_S)
+    with (
+        cluster_in(tmp_path / "elsewhere") as cluster,
+        pytest.raises(PathloomError, match="has no workers; start some"),
+        module.connected(cluster.address),
+    ):
+        pass
     monkeypatch.setattr(module, "CONNECT_S", 1.0)
-    with cluster_in(tmp_path / "elsewhere") as cluster:
-        time.sleep(3)
-        with pytest.raises(PathloomError, match="has no workers; start some"), module.connected(cluster.address):
-            pass
     with pytest.raises(PathloomError, match="no scheduler of Dask answers"), module.connected("tcp://127.0.0.1:9"):
         pass
 

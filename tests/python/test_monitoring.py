@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from pathloom.remote import find_token
-from test_remote import Running, free_port
+from test_remote import PATIENCE_S, Running
 
 FOLDER = Path(__file__).resolve().parents[2] / "packaging/monitoring"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
@@ -36,8 +36,7 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
         with urllib.request.urlopen(urllib.request.Request(f"{one.url}/metrics", headers=headers)) as answer:
             text = answer.read().decode()
     finally:
-        one.process.terminate()
-        assert one.process.wait(10) == 0
+        one.end()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     assert len(kinds) > 40
     yield {name + suffix for name, kind in kinds.items() for suffix in (["_bucket"] if kind == "histogram" else [""])}
@@ -79,7 +78,7 @@ def test_each_alarm_is_raised_when_it_should_be() -> None:
 
 
 def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_path: Path) -> None:
-    one, port = Running(tmp_path), free_port()
+    one = Running(tmp_path)
     token = tmp_path / "pathloom-token"
     token.write_text(find_token(one.tokens))
     guide = (FOLDER.parents[1] / "docs/guides/monitoring.md").read_text(encoding="utf-8")
@@ -87,13 +86,22 @@ def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_p
     config = config.replace("/etc/prometheus/pathloom-token", str(token)).replace("127.0.0.1:6680", one.url[7:])
     (tmp_path / "alerts.yml").write_text(ALERTS)
     (tmp_path / "prometheus.yml").write_text(f"global: {{scrape_interval: 1s}}\n{config}")
-    command = ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{port}"]
-    with (tmp_path / "prometheus.log").open("w") as log:
+    command = ["prometheus", "--config.file=prometheus.yml", "--web.listen-address=127.0.0.1:0"]
+    deadline = time.monotonic() + PATIENCE_S
+    said = tmp_path / "prometheus.log"
+    with said.open("w") as log:
         prometheus = subprocess.Popen([*command, "--storage.tsdb.path=data"], cwd=tmp_path, stderr=log, stdout=log)
+
+    def listens_at() -> int:
+        """The port that the kernel has chosen, from the log."""
+        while (found := re.search(r'"Listening on" address=\S+:(\d+)', text := said.read_text())) is None:
+            assert time.monotonic() < deadline and prometheus.poll() is None, text
+            time.sleep(0.1)
+        return int(found[1])
 
     def ask(path: str, **query: str) -> Any:
         url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return json.load(answer)["data"]
 
     def samples(expression: str) -> list[Any]:
@@ -104,10 +112,10 @@ def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_p
         return found
 
     try:
-        deadline = time.monotonic() + 60
+        port = listens_at()
         # A rate needs two samples.
         while not samples('rate(pathloom_routes_total{job="pathloom"}[5m])'):
-            assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()
+            assert time.monotonic() < deadline, said.read_text()
             time.sleep(0.2)
         assert samples('up{job="pathloom"}')[0]["value"][1] == "1"
         rules = [rule for group in ask("rules")["groups"] for rule in group["rules"]]
@@ -118,8 +126,8 @@ def test_prometheus_collects_what_the_guide_says_and_answers_the_dashboard(tmp_p
         assert len(answered) > len(filled) / 2, set(filled) - set(answered)
     finally:
         prometheus.terminate()
-        one.process.terminate()
-        assert (prometheus.wait(30), one.process.wait(10)) == (0, 0)
+        one.end()
+        assert prometheus.wait(PATIENCE_S) == 0
 
 
 def test_panels_have_places_of_their_own() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import stat
@@ -22,40 +23,39 @@ from pathloom.remote import Controller, find_token, make_token
 Ask = Callable[..., tuple[int, str, str]]
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+PATIENCE_S = 60.0
+_PORT = re.compile(r"the API listens.*?127\.0\.0\.1:(\d+)")
+_COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 class Running:
-    """A controller without switches."""
+    """A controller without switches. The kernel chooses the port of its API, and its log names it."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.tokens = place, place / "tokens"
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
         make_token("looker", "read", self.tokens)
         make_token("doer", "operate", self.tokens)
         (place / "controller.toml").write_text(
             f'fabric = {{ spec = "fat-tree:k=4,rate=10Mbps" }}\nlisten = {{ unix = "{place}/openflow" }}\n'
-            f'discovery = {{ links = "off" }}\n[api]\naddress = "127.0.0.1:{self.port}"\ntokens = "tokens"\n'
+            f'discovery = {{ links = "off" }}\n[api]\naddress = "127.0.0.1:0"\ntokens = "tokens"\n'
         )
         command = [program(), "--config", str(place / "controller.toml")]
         with (place / "log").open("w") as log:
             self.process = subprocess.Popen(command, stderr=log)
-        self.controller = Controller(self.url, find_token(self.tokens))
-        self._wait()
+        self.url = f"http://127.0.0.1:{self._port()}"
+        Controller(self.url, find_token(self.tokens)).ask("GET", "/v1/state")
 
-    def _wait(self) -> None:
-        end = time.monotonic() + 30
-        while True:
-            try:
-                self.controller.ask("GET", "/v1/state")
-                return
-            except ToolError:
-                assert time.monotonic() < end, (self.place / "log").read_text()
-                time.sleep(0.05)
+    def _port(self) -> int:
+        end = time.monotonic() + PATIENCE_S
+        while (found := _PORT.search(_COLOURS.sub("", log := (self.place / "log").read_text()))) is None:
+            assert time.monotonic() < end and self.process.poll() is None, log
+            time.sleep(0.05)
+        return int(found[1])
+
+    def end(self) -> None:
+        """Ends it as an operator does."""
+        self.process.terminate()
+        assert self.process.wait(PATIENCE_S) == 0
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     try:
         yield one
     finally:
-        one.process.terminate()
-        assert one.process.wait(10) == 0
+        one.end()
         shutil.rmtree(place, ignore_errors=True)
 
 
@@ -141,8 +140,9 @@ def test_a_token_says_what_its_bearer_may_do(running: Running) -> None:
         reader.ask("POST", "/v1/scheme/fall-back")
     with pytest.raises(PathloomError, match="no token like this"):
         Controller(running.url, "x" * 40).ask("GET", "/v1/state")
-    with pytest.raises(ToolError, match="does the controller run"):
-        Controller(f"http://127.0.0.1:{free_port()}", "x").ask("GET", "/v1/state")
+    with socket.socket() as nobody, pytest.raises(ToolError, match="does the controller run"):
+        nobody.bind(("127.0.0.1", 0))
+        Controller(f"http://127.0.0.1:{nobody.getsockname()[1]}", "x").ask("GET", "/v1/state")
 
 
 def test_tokens_go_into_a_file_that_nobody_else_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

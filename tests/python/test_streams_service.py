@@ -66,7 +66,7 @@ def running(folder: Path) -> Iterator[Running]:
 
 def port_in(log: Path) -> int:
     """The port that the log names."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         text = log.read_text()
         for line in text.splitlines():

@@ -42,7 +42,7 @@ def address() -> str:
 
 def accepted(door: socket.socket, count: int) -> list[int]:
     """The source ports of connections that were made, which are closed."""
-    door.settimeout(10)
+    door.settimeout(60)
     ports = []
     for _ in range(count):
         one, peer = door.accept()
