@@ -133,7 +133,9 @@ def test_agent_and_controller_killed_together_leave_nothing_held_or_paced(name: 
                 # An agent that comes back without its controller does not prolong the pace.
                 time.sleep(max(lost + 8 - time.monotonic(), 0))
                 hostd.start(lab.blueprint(), lab.directory)
-            watch.await_full_speed(lab, lost)
+            # The other turn's pace ends as after the death of the agent alone, which the short version leaves to that.
+            if turn % 2 == 0 or times > 2:
+                watch.await_full_speed(lab, lost)
             assert label(lab, "h0") == 8
             if turn % 2:
                 hostd.start(lab.blueprint(), lab.directory)

@@ -133,7 +133,7 @@ def test_fragments_and_other_protocols_ride_the_default_routes(name: str) -> Non
         # All fragments of a datagram, the first too: Open vSwitch tells the ports of none. Before, they seemed to be a
         # flow between two ports 0, and each came to the controller until that had a path.
         with live.probes([("h0", "h15")], rate_hz=100, payload_bytes=4000) as probes:
-            time.sleep(3)
+            time.sleep(2)
             assert live.flow_rules() == {}
             (track,) = probes.stop()
         assert track.sent > 100

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,12 @@ def nothing_is_left(live: Live) -> None:
     until(lambda: live.rules_of("tcp") == [], "no rule is left", 40)
 
 
+IDLE = "[control]\nidle_timeout_s = 3\n"
+"""Rules of connections that are over are gone soon."""
+
+
 def test_streams_of_an_unmodified_program_take_all_paths_and_nothing_is_left(name: str) -> None:
-    with serving(name, TOPOLOGY_A) as live:
+    with serving(name, TOPOLOGY_A, IDLE) as live:
         rates = {}
         for streams, paths in ((4, 1), (4, 4)):
             server = start(live, "h1", "iperf3", "-s", "-1", "--json")
@@ -146,14 +150,14 @@ def test_streams_of_an_unmodified_program_take_all_paths_and_nothing_is_left(nam
             assert rates[4] > 3.8 * rates[1]
 
 
-def test_the_first_connection_after_an_assignment_takes_its_path(name: str) -> None:
+@pytest.mark.parametrize("tries", [6, pytest.param(20, marks=pytest.mark.long)])
+def test_the_first_connection_after_an_assignment_takes_its_path(name: str, tries: int) -> None:
     """Packets between the hosts pass before, so that the switches have cached what to do with them."""
     with serving(name, TOPOLOGY_A, "[control]\nidle_timeout_s = 5\n") as live:
         answers = start(live, "h1", sys.executable, "-c", ANSWER)
         source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
         listens(live.blueprint, "h1", 7000)
         bound = 0
-        tries = 20
 
         def connect(line: Paths) -> bool:
             def port() -> tuple[socket.socket, int]:
@@ -191,7 +195,7 @@ def test_the_first_connection_after_an_assignment_takes_its_path(name: str) -> N
 def test_connections_that_are_announced_move_to_paths_of_their_own(name: str, tmp_path: Path) -> None:
     """The server announces them when they stand, as storage services do; all of them have its port."""
     pipe, port = tmp_path / "announcements", 5201
-    with serving(name, TOPOLOGY_A, scheme="spt") as live:
+    with serving(name, TOPOLOGY_A, IDLE, scheme="spt") as live:
         client, server = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
         reader = start(live, "h1", str(PATHLOOM), "streams", "scitags", "--pipe", str(pipe), "--paths", "4", "-v")
         until(lambda: pipe.exists() or reader.poll() is not None, "the pipe is there", 120)
@@ -273,11 +277,11 @@ def copied(live: Live, host: str, paths: int | None, *words: str) -> float:
 
 
 def test_gridftp_takes_all_paths_for_get_put_and_copies_between_servers(name: str, tmp_path: Path) -> None:
-    size = 12_000_000
+    size = 8_000_000
     least_s = size * 8 / 1e7 * 1514 / 1448
     """What one path takes."""
     (tmp_path / "data").write_bytes(os.urandom(size))
-    with serving(name, TOPOLOGY_A) as live:
+    with serving(name, TOPOLOGY_A, IDLE) as live:
         first, second = (f"ftp://{host_of(live, one).ports[0].address}:{GRID_PORT}{tmp_path}" for one in ("h0", "h1"))
         took = {}
         for paths in (1, 4):
@@ -300,7 +304,7 @@ def test_gridftp_takes_all_paths_for_get_put_and_copies_between_servers(name: st
             assert all("had a path of their own, 0 had none" in one for one in said), said
             nothing_is_left(live)
         figures(
-            "GridFTP, 12 MB in 4 streams, s",
+            "GridFTP, 8 MB in 4 streams, s",
             **{f"{what} over {paths}": round(s, 1) for (what, paths), s in took.items()},
         )
         assert all(took[what, 1] > least_s for what in ("get", "put", "third-party"))
@@ -364,8 +368,12 @@ def test_four_paths_are_worth_four_and_each_stream_fills_its_own(name: str, tmp_
         assert len([one for one in rates if 9 < one < 10.2]) == 4, rates
 
 
-def test_whatever_a_program_does_its_paths_return(name: str) -> None:
-    """It dies, connects from another port, opens fewer connections than it claimed paths for, or never releases."""
+@pytest.mark.parametrize("expires", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_whatever_a_program_does_its_paths_return(name: str, expires: bool) -> None:
+    """It dies, connects from another port, opens fewer connections than it claimed paths for, or never releases.
+
+    What a killed `with-paths` leaves expires after a minute (`expires`), or its host releases it before that.
+    """
     more = "[control]\nidle_timeout_s = 3\n[control.assignments]\nclaim_timeout = 3_000_000_000\n"
     with serving(name, TOPOLOGY_A, more) as live:
         answers = start(live, "h1", sys.executable, "-c", ANSWER)
@@ -394,15 +402,20 @@ def test_whatever_a_program_does_its_paths_return(name: str) -> None:
             for victim in [*children, str(process.pid)][:victims]:
                 os.kill(int(victim), signal.SIGKILL)
             process.communicate(timeout=60)
-            if victims == 2:
-                # Nobody releases it: it expires 60 s after its last use.
+            if victims == 2 and expires:
                 until(lambda: assignments(live, "h0") == [], "the assignment has expired", 90)
+            elif victims == 2:
+                until(lambda: not any(one["connections"] for one in assignments(live, "h0")), "nobody uses it")
+                (left,) = assignments(live, "h0")
+                ask(live, "h0", lambda line, left=left: line.release(left["id"]))
             nothing_is_left(live)
         answers.kill()
         answers.communicate()
 
 
-def test_the_controller_measures_what_paths_carry_and_how_long_they_are(name: str) -> None:
+# A millisecond is the promise. The quick test finds what gets worse on all machines.
+@pytest.mark.parametrize("within_s", [2.5e-3, pytest.param(1e-3, marks=pytest.mark.long)])
+def test_the_controller_measures_what_paths_carry_and_how_long_they_are(name: str, within_s: float) -> None:
     spec = "parallel-paths:rates=10Mbps/5Mbps,delays=20ms/60ms,buffer=100,host_rate=100Mbps"
     with serving(name, spec) as live:
         source, target = (host_of(live, host).ports[0].address for host in ("h0", "h1"))
@@ -413,7 +426,14 @@ def test_the_controller_measures_what_paths_carry_and_how_long_they_are(name: st
 
         ready = "all links have been probed, and the counters read twice"
         until(lambda: all(row["round_trip_measured"] and row["available_bps"] is not None for row in rows()), ready, 60)
-        time.sleep(10)  # The first probes go out while much else is done.
+
+        def settled() -> bool:
+            trips_s = [row["round_trip_s"] for row in rows()]
+            return trips_s == pytest.approx([0.040, 0.120], abs=within_s)
+
+        # The first probes go out while much else is done. Whether it has come true is judged below.
+        with suppress(AssertionError):
+            until(settled, "what is measured is right", 20)
         found = rows()
         assert [row["rate_bps"] for row in found] == [10_000_000, 5_000_000]
         assert all(row["available_bps"] <= row["rate_bps"] for row in found)
@@ -422,5 +442,5 @@ def test_the_controller_measures_what_paths_carry_and_how_long_they_are(name: st
         advice = json.loads(result(start(live, "h0", *command))[0])
         assert [row["streams"] for row in advice["paths"]] == [8, 12]
         with timing():
-            assert [row["round_trip_s"] for row in found] == pytest.approx([0.040, 0.120], abs=0.001)
+            assert [row["round_trip_s"] for row in found] == pytest.approx([0.040, 0.120], abs=within_s)
             assert [row["available_bps"] for row in found] == pytest.approx([10e6, 5e6], rel=0.01)

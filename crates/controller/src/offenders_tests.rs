@@ -75,8 +75,8 @@ fn goes_on(lab: &Lab, src_port: u16, sessions: u64) {
     assert_eq!(status, 202, "{answer}");
     let flow = answer["flow"]["id"].as_str().unwrap().to_owned();
     wait("a flow of others is on its path", || lab.get(&format!("/v1/flows/{flow}"))["phase"] == "own path");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert_eq!(lab.get("/v1/state")["sessions"], sessions);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    wait("so many sessions stand", || lab.get("/v1/state")["sessions"] == sessions);
 }
 
 /// A connection to the controller that does what a switch does when it is asked to.
@@ -139,7 +139,7 @@ impl Rogue {
 
     /// Serves until the controller has its session.
     fn stand(&mut self) {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(30);
         while self.fake.common.standing.get() == 0 {
             assert!(self.serve() && Instant::now() < end, "the handshake");
         }
@@ -271,7 +271,7 @@ fn a_switch_whose_messages_cannot_be_read_does_not_fill_the_log() {
 fn an_answer_without_end_is_cut_off() {
     let lab = standing(&[TOR]);
     let mut rogue = Rogue::connect(&lab, TOR, 4);
-    let (peer, end) = (rogue.peer(), Instant::now() + Duration::from_secs(10));
+    let (peer, end) = (rogue.peer(), Instant::now() + Duration::from_secs(30));
     let port = |number: u32| Port { number, name: "p".into(), ..Port::default() };
     let mut buffer = [0; 1 << 16];
     loop {
@@ -311,7 +311,7 @@ fn a_second_switch_of_the_same_name_is_sent_away_and_named() {
     for _ in 0..2 {
         let mut rogue = Rogue::connect(&lab, 3, 4);
         peers.push(rogue.peer());
-        assert!(rogue.is_sent_away(Duration::from_secs(20)));
+        assert!(rogue.is_sent_away(Duration::from_secs(60)));
     }
     wait("it is named", || logged(&[&peers[0], "a connection is closed", "is connected from"]).len() == 1);
     assert_eq!(logged(&[&peers[1], "a connection is closed"]), [""; 0], "the same again is only counted");
@@ -327,7 +327,7 @@ fn a_switch_whose_place_was_taken_has_no_part_in_the_session_that_comes_next() {
     old.stand();
     old.stop_reading();
     let mut heir = Rogue::connect(&lab, TOR, 4);
-    let (peer, end) = (old.peer(), Instant::now() + Duration::from_secs(20));
+    let (peer, end) = (old.peer(), Instant::now() + Duration::from_secs(30));
     while logged(&[&peer, "took its place"]).is_empty() {
         assert!(heir.serve() && Instant::now() < end, "it is not replaced");
     }
@@ -336,7 +336,7 @@ fn a_switch_whose_place_was_taken_has_no_part_in_the_session_that_comes_next() {
     let mut next = Rogue::connect(&lab, 2, 4);
     next.stand();
     wait("both stand", || lab.get("/v1/state")["sessions"] == 20);
-    assert!(old.is_sent_away(Duration::from_secs(10)), "the old connection is ended as soon as it is replaced");
+    assert!(old.is_sent_away(Duration::from_secs(30)), "the old connection is ended as soon as it is replaced");
     drop(old);
     assert!(next.serve_for(Duration::from_millis(300)) && heir.serve_for(Duration::from_millis(300)));
     goes_on(&lab, 1000, 20);
@@ -404,7 +404,7 @@ fn who_shows_no_token_is_named_ever_more_seldom() {
 /// Connects, says something, and returns what was answered before the connection was closed.
 fn turned_away(lab: &Lab, said: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", lab.openflow)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut answer = Vec::new();
     // It may be closed before it speaks.
     let _ = stream.write_all(said);

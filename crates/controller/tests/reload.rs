@@ -63,7 +63,7 @@ impl Running {
     fn says(&self, words: &str) -> String {
         let mut heard = Vec::new();
         loop {
-            match self.log.recv_timeout(Duration::from_secs(20)) {
+            match self.log.recv_timeout(Duration::from_secs(60)) {
                 Ok(line) if line.contains(words) => return line,
                 Ok(line) => heard.push(line),
                 Err(problem) => panic!("{words}: {problem}; {heard:#?}"),

@@ -263,8 +263,8 @@ fn one_who_sends_too_much_or_too_slowly_is_told_so() {
     );
     slow.write_all(head.as_bytes()).unwrap();
     assert_eq!(read_answer(slow).status, 408);
-    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
-    assert!(metrics.contains("pathloom_api_requests_total{status=\"413\"} 1"), "{metrics}");
+    let metrics = || lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+    wait("it is counted", || metrics().contains("pathloom_api_requests_total{status=\"413\"} 1"));
     let mut junk = lab.connect();
     junk.write_all(&[0x16, 0x03, 0x01, 0xff, 0xff, 0, 1, 2, 3]).unwrap();
     let mut rest = Vec::new();
@@ -274,18 +274,19 @@ fn one_who_sends_too_much_or_too_slowly_is_told_so() {
 
 #[test]
 fn headers_that_come_byte_by_byte_have_a_few_seconds() {
-    let lab = standing("timeout = \"10s\"\nheader_timeout = \"1s\"");
+    let lab = standing("timeout = \"60s\"\nheader_timeout = \"1s\"");
     let begun = Instant::now();
     let mut slow = lab.connect();
-    let head = format!("GET /v1/state HTTP/1.1\r\nHost: x\r\nX-Slow: {}", "x".repeat(200));
+    let head = format!("GET /v1/state HTTP/1.1\r\nHost: x\r\nX-Slow: {}", "x".repeat(1000));
     let sent = head.bytes().take_while(|&byte| {
         std::thread::sleep(Duration::from_millis(50));
         slow.write_all(&[byte]).is_ok()
     });
-    assert!(sent.count() < 100, "it was cut off while it spoke");
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
-    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
-    assert!(metrics.contains("pathloom_api_connections_closed_total{why=\"no_token_in_time\"} 1"), "{metrics}");
+    assert!(sent.count() < 1000, "it was cut off while it spoke");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let metrics = || lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+    let counted = "pathloom_api_connections_closed_total{why=\"no_token_in_time\"} 1";
+    wait("it is counted", || metrics().contains(counted));
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn idle_connections_of_one_address_lock_out_no_request_of_it() {
     idle.iter_mut().skip(30).for_each(|stream| drop(stream.write_all(b"GET /v1/state HTTP/1.1\r\nHost: x\r\n")));
     let begun = Instant::now();
     (0..20).for_each(|_| drop(lab.get("/v1/state")));
-    assert!(begun.elapsed() < Duration::from_secs(2), "20 requests took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "20 requests took {:?}", begun.elapsed());
     // Connections that were used once and are kept, as a proxy keeps them, hold nobody up either; nor do those without
     // a token.
     let asked = format!("GET /v1/scheme HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {READ}\r\n\r\n");
@@ -312,11 +313,13 @@ fn idle_connections_of_one_address_lock_out_no_request_of_it() {
     (0..20).for_each(|_| drop(lab.get("/v1/state")));
     let strangers: Vec<_> = (0..30).map(|_| lab.call("GET", "/v1/state", "", "").status).collect();
     assert!(strangers.iter().all(|&status| status == 401), "{strangers:?}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
-    let made_room =
-        metrics.lines().find_map(|line| line.strip_prefix("pathloom_api_connections_closed_total{why=\"made_room\"} "));
-    assert!(made_room.unwrap().parse::<u64>().unwrap() >= 60, "{metrics}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let made_room = || {
+        let metrics = lab.call("GET", "/metrics", &format!("Bearer {READ}"), "").body;
+        let why = "pathloom_api_connections_closed_total{why=\"made_room\"} ";
+        metrics.lines().find_map(|line| line.strip_prefix(why)).map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    wait("they are counted", || made_room() >= 60);
     drop((idle, kept));
 }
 
@@ -339,7 +342,7 @@ fn as_many_as_there_are_seats_for_may_ask_at_a_time() {
 
 #[test]
 fn requests_of_one_token_leave_room_for_those_of_another() {
-    let lab = standing("timeout = \"4s\"\nconnections = 8");
+    let lab = standing("timeout = \"8s\"\nconnections = 8");
     // Bodies that do not come: each takes a place until its time is over.
     let head = format!(
         "POST /v1/flows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {OPERATE}\r\nContent-Length: 90\r\n\r\n{{"
@@ -349,7 +352,7 @@ fn requests_of_one_token_leave_room_for_those_of_another() {
     wait("the token has its share", || lab.change("POST", "/v1/scheme/dry-run", "{}").0 == 429);
     let begun = Instant::now();
     (0..10).for_each(|_| drop(lab.get("/v1/state")));
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     let answers: Vec<u16> = slow.into_iter().map(|stream| read_answer(stream).status).collect();
     assert_eq!(answers, [408; 4]);
     assert_eq!(lab.change("POST", "/v1/scheme/dry-run", "{}").0, 400);
