@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import re
 import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +11,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from conftest import Tab, axe, wait
-from pathloom.errors import ToolError
 from pathloom.native import program
 from pathloom.remote import Controller, find_token, make_token
 
@@ -25,39 +24,35 @@ class Live(NamedTuple):
     asked: Controller
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+API = re.compile(r"the API listens.*?127\.0\.0\.1:(\d+)")
+COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     place = tmp_path_factory.mktemp("controller")
-    port, openflow = free_port(), free_port()
     read = make_token("looker", "read", place / "tokens").split()[-1]
     make_token("doer", "operate", place / "tokens")
     (place / "controller.toml").write_text(
-        f'fabric = {{ spec = "fat-tree:k=4,rate=10Mbps" }}\nlisten = {{ address = "127.0.0.1:{openflow}" }}\n'
-        f'discovery = {{ links = "off" }}\n[api]\naddress = "127.0.0.1:{port}"\ntokens = "tokens"\n',
+        'fabric = { spec = "fat-tree:k=4,rate=10Mbps" }\nlisten = { address = "127.0.0.1:0" }\n'
+        'discovery = { links = "off" }\n[api]\naddress = "127.0.0.1:0"\ntokens = "tokens"\n',
         encoding="utf-8",
     )
     with (place / "log").open("w") as log:
         process = subprocess.Popen([program(), "--config", str(place / "controller.toml")], stderr=log)
     operate = find_token(place / "tokens")
-    asked = Controller(f"http://127.0.0.1:{port}", operate)
 
-    def answers() -> bool:
-        try:
-            asked.ask("GET", "/v1/state")
-        except ToolError:
-            return False
-        return True
+    def port() -> str | None:
+        """The port that the kernel has chosen for the API."""
+        found = API.search(COLOURS.sub("", (place / "log").read_text()))
+        return found and found[1]
 
-    wait("the controller answers", answers)
-    yield Live(f"http://127.0.0.1:{port}/", operate, read, asked)
+    wait("the API listens", port)
+    url = f"http://127.0.0.1:{port()}"
+    asked = Controller(url, operate)
+    yield Live(f"{url}/", operate, read, asked)
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 @pytest.fixture
