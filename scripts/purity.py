@@ -1,4 +1,4 @@
-"""Proves that the pure crates are pure and that the arrows between crates run one way.
+"""Proves that the pure crates are pure, that the arrows between crates run one way, and that every test is run.
 
 A pure crate has no socket, file, thread or clock, draws only from a generator that is passed in, and iterates over
 nothing whose order depends on a hash. Run by `make lint`; exits 1 with one line per finding.
@@ -119,10 +119,21 @@ def wrong_arrows() -> Iterator[str]:
                 yield f"crates/{crate}/Cargo.toml: must not depend on {target}: arrows run the other way"
 
 
+def unlisted_tests() -> Iterator[str]:
+    """Files of tests that no program of tests includes."""
+    for listing in sorted((ROOT / "crates").glob("*/tests/all.rs")):
+        crate = listing.parent.parent
+        listed = set(re.findall(r"^mod (\w+);", listing.read_text(encoding="utf-8"), re.MULTILINE))
+        listed |= set(re.findall(r'path = "tests/(\w+)\.rs"', (crate / "Cargo.toml").read_text(encoding="utf-8")))
+        for path in sorted(listing.parent.glob("*.rs")):
+            if path.stem not in listed:
+                yield f"{path.relative_to(ROOT)}: is never run; add `mod {path.stem};` to {listing.relative_to(ROOT)}"
+
+
 def main() -> int:
     """Prints what is wrong; returns the exit code."""
     crates = [path for path in sorted((ROOT / "crates").iterdir()) if path.name not in IMPURE_CRATES]
-    findings = [*(line for crate in crates for line in impurities(crate)), *wrong_arrows()]
+    findings = [*(line for crate in crates for line in impurities(crate)), *wrong_arrows(), *unlisted_tests()]
     for line in findings:
         print(line, file=sys.stderr)
     if not findings:

@@ -2,15 +2,13 @@
 //! not what it might wish for. The world of `support` insists meanwhile that it asks for nothing the contract forbids.
 //! docs/schemes.md says the same as a table.
 
-mod support;
-
+use crate::support::World;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{fabric_from_spec, Fabric, FabricBuilder, LinkId, LinkSettings, Nanos, NodeId, Tier};
 use pathloom_scheme::{Action, Event, FlowId, Rejection, View};
 use pathloom_schemes::Registry;
 use pathloom_testkit::schemes::{central, fast, Tested};
 use std::sync::Arc;
-use support::World;
 
 /// Polling period of the schemes that are polled.
 const ROUND: Nanos = Nanos::from_secs(5);

@@ -1,10 +1,8 @@
 //! Where many flows stand, ofpt gives one that comes its path at once and works out paces for all that came together.
 
-mod support;
-
+use crate::support::World;
 use pathloom_model::{Nanos, NodeId};
 use pathloom_scheme::{Action, Event, FlowId};
-use support::World;
 
 /// From so many flows on.
 const MANY: u64 = 1024;

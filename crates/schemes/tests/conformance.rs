@@ -1,13 +1,11 @@
 //! Recorded cases under `tests/conformance/<scheme>` of the repository: same events, same actions.
-//! `PATHLOOM_BLESS=1 cargo test -p pathloom-schemes --test conformance` rewrites them; read the difference before you
+//! `PATHLOOM_BLESS=1 cargo test -p pathloom-schemes --test all conformance` rewrites them; read the difference before you
 //! commit it.
 
-mod support;
-
+use crate::support::record::{replay, scheme_of};
 use pathloom_schemes::Registry;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::record::{replay, scheme_of};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")

@@ -1,11 +1,9 @@
 //! In what order OFPT and LESSOR ask for paths when several are due at once (OFPT §5.2, Alg. 3).
 
-mod support;
-
+use crate::support::World;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{Nanos, NodeId, Path};
 use pathloom_scheme::{Action, Event, FlowId, Rejection};
-use support::World;
 
 const MB: u64 = 1_000_000;
 

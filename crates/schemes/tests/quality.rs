@@ -2,10 +2,9 @@
 //! long-lived flows on a k=8 FatTree with equal links, the mean over ten seeds. Hedera Global First Fit is known to
 //! reach 0.79 there and ECMP 0.48.
 //!
-//! `cargo test -p pathloom-schemes --test quality -- --nocapture` prints the figures.
+//! `cargo test -p pathloom-schemes --test all quality -- --nocapture` prints the figures.
 
-mod support;
-
+use crate::support::World;
 use pathloom_mcf::{max_min, FlowSet};
 use pathloom_model::search::RouteTable;
 use pathloom_model::{LinkId, Nanos, NodeId};
@@ -13,7 +12,6 @@ use pathloom_scheme::{Event, FlowId, FlowView, View};
 use rand::seq::SliceRandom;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use support::World;
 
 const FABRIC: &str = "fat-tree:k=8,rate=1Gbps";
 const PERIOD: Nanos = Nanos::from_secs(5);

@@ -1,14 +1,12 @@
 //! Whatever happens in whatever order, a scheme asks only for what the contract allows (the world of `support` insists
 //! on it), does the same when it happens again, and goes on after a restart.
 
-mod support;
-
+use crate::support::World;
 use pathloom_model::rules::Refusal;
 use pathloom_model::{LinkId, Nanos, Path};
 use pathloom_scheme::{Action, Event, FlowId, Rejection, State};
 use pathloom_testkit::schemes::{self, Tested};
 use proptest::prelude::*;
-use support::World;
 
 const FABRICS: [&str; 7] = [
     "fat-tree:k=4,rate=10Mbps",

@@ -1,13 +1,11 @@
 //! With sizes announced, OFPT lets flows wait for shorter ones (OFPT §5.2). None of them waits for a flow that does not use
 //! its share: one whose host waits for a retransmission time-out, say, or whose application has nothing to send.
 
-mod support;
-
+use crate::support::World;
 use pathloom_model::Nanos;
 use pathloom_scheme::{Action, Event, FlowId};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use support::World;
 
 /// Hosts are what binds: the links between switches are far faster.
 const FABRIC: &str = "leaf-spine:spines=2,leaves=3,hosts=3,host_rate=10Mbps,switch_rate=1Gbps";

@@ -1,6 +1,5 @@
 //! A world for one scheme: a view, and a controller in miniature that keeps it up to date. It does at once what the
 //! real one takes messages for, and it insists on what the contract asks of a scheme.
-#![allow(dead_code)] // every test binary uses a part of it
 
 pub mod record;
 

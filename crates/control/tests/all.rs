@@ -1,0 +1,18 @@
+//! All tests of the controller in one program, which compiles and links sooner than one for each file.
+
+mod assignments;
+mod defaults;
+mod detection;
+mod drain;
+mod dry_run;
+mod faults;
+mod limits;
+mod moves;
+mod places;
+mod restarts;
+mod returns;
+mod review;
+mod sfmm;
+mod sharing;
+mod standing;
+mod storms;
