@@ -4,9 +4,10 @@ import { scale, STEPS, stepOf, styled, wayColour } from "./colours";
 import { h } from "./dom";
 import { layout, type Layout } from "./layout";
 import { linkName, type Fabric, type Frame, type LinkState, type Selection, type Way } from "./model";
+import { pixelOf, Raster } from "./raster";
 
 const MOST_ZOOM = 40;
-/** Pixels of the picture of links, at most, where there are many: lines over many pixels take long to draw. */
+/** Pixels of the picture of links, at most, where there are many: the browser copies all of them for each picture. */
 const MOST_PIXELS = 1_500_000;
 const MANY_LINKS = 1500;
 /** How far from a node or a link a pointer may be, in CSS pixels. */
@@ -21,7 +22,8 @@ export class FabricCanvas {
   private readonly under = h("canvas", { "aria-hidden": "true" });
   private readonly canvas = h("canvas", { tabindex: 0, role: "application", class: "over" });
   /** All links without load, to draw the others on. */
-  private readonly idle = h("canvas");
+  private idle = new Raster(1, 1);
+  private links = new Raster(1, 1);
   private stale = true;
   private readonly tip = h("div", { class: "tip", hidden: true });
   private readonly places: Layout;
@@ -222,10 +224,12 @@ export class FabricCanvas {
     const many = this.fabric.links.source.length > MANY_LINKS;
     const coarse = many ? Math.min(ratio, Math.sqrt(MOST_PIXELS / Math.max(1, box.width * box.height))) : ratio;
     [this.width, this.height] = [box.width, box.height];
-    for (const [canvas, pixels] of [[this.canvas, ratio], [this.under, coarse], [this.idle, coarse]] as const) {
+    for (const [canvas, pixels] of [[this.canvas, ratio], [this.under, coarse]] as const) {
       canvas.width = Math.round(box.width * pixels);
       canvas.height = Math.round(box.height * pixels);
     }
+    const [width, height] = [Math.max(1, this.under.width), Math.max(1, this.under.height)];
+    [this.idle, this.links] = [new Raster(width, height), new Raster(width, height)];
     this.left = this.places.rows.length && this.width > 700 ? 12 + 5 * rootSize() : 14;
     this.keepInside();
     this.stale = this.overDue = true;
@@ -278,12 +282,8 @@ export class FabricCanvas {
   private paint(): void {
     if (this.width === 0) return;
     const places = this.fabric.nodes.map((_, node) => this.at(node));
-    if (this.stale) this.paintIdle(places);
-    const under = this.under.getContext("2d")!;
-    under.setTransform(1, 0, 0, 1, 0, 0);
-    under.clearRect(0, 0, this.under.width, this.under.height);
-    if (this.idle.width > 0) under.drawImage(this.idle, 0, 0);
-    this.scaleTo(under);
+    const under = this.under.getContext("2d", { alpha: false })!;
+    if (this.stale) this.paintIdle(under, places);
     this.paintLinks(under, places);
     if (this.overDue) {
       const over = this.canvas.getContext("2d")!;
@@ -307,10 +307,18 @@ export class FabricCanvas {
     return Math.max(1, Math.min(2.2, this.width / 900)) * (this.pitch() > 24 ? 1 : 0.6);
   }
 
-  /**
-   * Draws the halves of links near their starts, each by a stroke of its own. Where there is no graphics card, one path of
-   * many crossing lines takes twice as long: it is filled as one shape, and not as simple ones.
-   */
+  /** Draws the halves of links near their starts. */
+  private lines(on: Raster, places: [number, number][], links: Iterable<number>, width: number, colour: number): void {
+    const { source, target } = this.fabric.links;
+    const ratio = this.under.width / this.width;
+    for (const link of links) {
+      const [fromX, fromY] = places[source[link]!]!;
+      const [toX, toY] = places[target[link]!]!;
+      on.line(fromX * ratio, fromY * ratio, ((fromX + toX) / 2) * ratio, ((fromY + toY) / 2) * ratio, width * ratio, colour);
+    }
+  }
+
+  /** The same by the canvas, which knows dashes. */
   private stroke(context: CanvasRenderingContext2D, places: [number, number][], links: Iterable<number>): void {
     const { source, target } = this.fabric.links;
     for (const link of links) {
@@ -323,14 +331,9 @@ export class FabricCanvas {
     }
   }
 
-  private paintIdle(places: [number, number][]): void {
-    const context = this.idle.getContext("2d")!;
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, this.idle.width, this.idle.height);
-    this.scaleTo(context);
-    context.strokeStyle = scale()[0]!;
-    context.lineWidth = this.unit() * 0.6;
-    this.stroke(context, places, this.fabric.links.source.keys());
+  private paintIdle(context: CanvasRenderingContext2D, places: [number, number][]): void {
+    this.idle.fill(pixelOf(context, styled("--ground")));
+    this.lines(this.idle, places, this.fabric.links.source.keys(), this.unit() * 0.6, pixelOf(context, scale()[0]!));
   }
 
   private paintLinks(context: CanvasRenderingContext2D, places: [number, number][]): void {
@@ -345,11 +348,12 @@ export class FabricCanvas {
     }
     const colours = scale();
     const unit = this.unit();
+    this.links.copy(this.idle);
     for (let step = 1; step < STEPS; step++) {
-      context.strokeStyle = colours[step]!;
-      context.lineWidth = unit * (1 + step * 0.28);
-      this.stroke(context, places, steps[step]!);
+      this.lines(this.links, places, steps[step]!, unit * (1 + step * 0.28), pixelOf(context, colours[step]!));
     }
+    context.putImageData(this.links.image, 0, 0);
+    this.scaleTo(context);
     for (const [links, colour, dash] of [[down, styled("--down"), [6, 4]], [out, styled("--drained"), [2, 3]]] as const) {
       if (links.length === 0) continue;
       // The gaps of dashes show the ground, and not the idle link.
