@@ -13,22 +13,22 @@ use crate::trusted::fetch;
 use pathloom_model::{LinkId, NodeId};
 use pathloom_switching::RuleRef;
 
-/// One remembered decision.
+/// One remembered decision, and how many frames were forwarded by it.
+///
+/// Half a cache line, and never in two: on a fabric that does not fit the caches, a hop waits for each line it touches.
 #[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(32))]
 pub(crate) struct Entry {
-    /// Flags and tag that a packet must have, of those bits that the mask says.
-    marks: u64,
-    mask: u64,
+    /// Flags and tag that a packet must have, as in [`Packet::marks`].
+    marks: u32,
     /// Link that packets come in by; one that loses packets with [`ON_LOSSY_LINK`].
     in_link: u32,
     /// Link they leave by.
     pub out_link: u32,
-    /// Tag they leave with.
-    pub out_tag: TagBits,
-    /// Frames forwarded from the cache and not credited yet.
-    packets: u32,
-    bytes: u64,
+    /// Tag they leave with ([`TagBits::number`]), and [`ANY_FLAGS`].
+    out: u32,
+    /// Frames forwarded from the cache and not credited yet in the upper bits, their bytes in the lower [`BYTE_BITS`].
+    passed: u64,
     /// When the last of them passed.
     last: Ps,
 }
@@ -39,28 +39,55 @@ pub(crate) const ON_LOSSY_LINK: u32 = 1 << 31;
 /// No link has this number, so an empty entry matches nothing.
 const NO_LINK: u32 = u32::MAX;
 /// Bits of [`Packet::marks`] that are flags; the others are the tag.
-const FLAG_BITS: u64 = 0xFF;
+const FLAG_BITS: u32 = 0xFF;
+/// Bit of [`Entry::out`]: the decision holds for packets with any flags.
+const ANY_FLAGS: u32 = 1 << 31;
+/// Bits of [`Entry::passed`] that count bytes: room for [`Entry::MOST_FRAMES`] of the longest frames.
+const BYTE_BITS: u32 = 40;
 
 impl Entry {
+    /// An entry counts at most so many frames. Then it holds for no packet, so the switch is asked again, the frames are
+    /// credited, and the entry is made anew.
+    const MOST_FRAMES: u64 = 1 << 23;
+
     /// A decision about a packet: it leaves by `out_link`. `any_flags` says that no rule looked at TCP flags, so that it
     /// holds for SYN and FIN as well.
     pub(crate) fn new(in_link: u32, packet: &Packet, any_flags: bool, out_link: u32, out_tag: TagBits) -> Entry {
-        let mask = if any_flags { !FLAG_BITS } else { u64::MAX };
-        Entry { marks: packet.marks() & mask, mask, in_link, out_link, out_tag, packets: 0, bytes: 0, last: 0 }
+        let any = if any_flags { ANY_FLAGS } else { 0 };
+        let marks = packet.marks() & if any_flags { !FLAG_BITS } else { u32::MAX };
+        Entry { marks, in_link, out_link, out: out_tag.number() | any, passed: 0, last: 0 }
     }
 
     /// Whether it speaks of this packet.
     #[inline(always)]
     pub(crate) fn holds(&self, in_link: u32, packet: &Packet) -> bool {
-        self.in_link == in_link && packet.marks() & self.mask == self.marks
+        let ignored = if self.out & ANY_FLAGS == 0 { 0 } else { FLAG_BITS };
+        self.in_link == in_link
+            && packet.marks() & !ignored == self.marks
+            && self.passed < Entry::MOST_FRAMES << BYTE_BITS
+    }
+
+    /// Tag that packets leave with.
+    #[inline(always)]
+    pub(crate) fn out_tag(&self) -> TagBits {
+        TagBits::from_number(self.out & !ANY_FLAGS)
     }
 
     /// Counts a packet that it was used for.
     #[inline(always)]
     pub(crate) fn count(&mut self, now: Ps, packet: &Packet) {
-        self.packets += 1;
-        self.bytes += packet.wire();
+        self.passed += (1 << BYTE_BITS) + packet.wire();
         self.last = now;
+    }
+
+    /// Frames counted and not credited yet.
+    fn packets(&self) -> u64 {
+        self.passed >> BYTE_BITS
+    }
+
+    /// Their bytes.
+    fn bytes(&self) -> u64 {
+        self.passed & ((1 << BYTE_BITS) - 1)
     }
 }
 
@@ -197,7 +224,7 @@ impl Cache {
         let lane = self.lane(place);
         let entry = &mut self.entries[place];
         let owed = credit(lane, entry, &self.backing[place].rules);
-        let packets = entry.packets;
+        let packets = entry.packets();
         *entry = empty();
         (packets > 0).then(|| (self.backing[place].switch, owed))
     }
@@ -235,9 +262,9 @@ impl Cache {
             if backing.switch != switch {
                 return false;
             }
-            if entry.packets > 0 {
+            if entry.packets() > 0 {
                 give(credit(lane, entry, &backing.rules));
-                (entry.packets, entry.bytes) = (0, 0);
+                entry.passed = 0;
             }
             backing.listed = entry.in_link != NO_LINK;
             backing.listed
@@ -304,12 +331,45 @@ fn empty() -> Entry {
 }
 
 fn credit(lane: u32, entry: &Entry, rules: &[Option<RuleRef>; Backing::RULES]) -> Credit {
-    Credit { lane, rules: *rules, packets: u64::from(entry.packets), bytes: entry.bytes, last: entry.last }
+    Credit { lane, rules: *rules, packets: entry.packets(), bytes: entry.bytes(), last: entry.last }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_is_half_a_cache_line() {
+        assert_eq!((size_of::<Entry>(), align_of::<Entry>()), (32, 32));
+    }
+
+    #[test]
+    fn an_entry_holds_for_its_link_and_marks_and_gives_its_tag() {
+        let (plain, syn) = (Packet::new(2, 0, 100, 154, 0), Packet::new(2, 0, 0, 54, 2));
+        for tag in [None, Some(0), Some(u16::MAX)] {
+            let tag = TagBits::of(tag);
+            let tagged = plain.after(1, tag);
+            let (strict, lax) = (Entry::new(7, &tagged, false, 9, tag), Entry::new(7, &tagged, true, 9, tag));
+            let holds = |entry: &Entry, packet: &Packet| entry.holds(7, packet);
+            assert!(holds(&strict, &tagged) && holds(&lax, &tagged) && !lax.holds(8, &tagged));
+            assert_eq!([&strict, &lax].map(|entry| holds(entry, &syn.after(1, tag))), [false, true]);
+            assert!(!holds(&lax, &plain.after(1, TagBits::of(Some(5)))));
+            assert_eq!([strict.out_tag(), lax.out_tag()], [tag, tag]);
+        }
+    }
+
+    #[test]
+    fn an_entry_that_can_count_no_more_frames_holds_for_none_and_owes_all() {
+        let packet = Packet::new(2, 0, 32_000, 32_767, 0);
+        let mut entry = Entry::new(7, &packet, true, 9, TagBits::of(None));
+        for _ in 0..Entry::MOST_FRAMES {
+            assert!(entry.holds(7, &packet));
+            entry.count(5, &packet);
+        }
+        assert!(!entry.holds(7, &packet));
+        let owed = credit(2, &entry, &[None; Backing::RULES]);
+        assert_eq!((owed.packets, owed.bytes, owed.last), (1 << 23, 32_767 << 23, 5));
+    }
 
     #[test]
     fn no_lane_reaches_beyond_the_rows_reserved() {

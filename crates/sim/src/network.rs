@@ -259,7 +259,7 @@ impl<T: Tap> Network<T> {
             return Arrival::Slow(packet);
         }
         entry.count(now, &packet);
-        packet.pass(entry.out_tag);
+        packet.pass(entry.out_tag());
         let out = entry.out_link;
         if self.enqueue(now, out, packet) {
             Arrival::Forwarded

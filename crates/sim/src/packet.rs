@@ -121,8 +121,8 @@ impl Packet {
 
     /// Flags and tag in one word, as cache entries are matched.
     #[inline(always)]
-    pub(crate) fn marks(&self) -> u64 {
-        self.state >> 8
+    pub(crate) fn marks(&self) -> u32 {
+        (self.state >> 8) as u32
     }
 
     /// The switch has passed it on with this tag: one more switch passed.
@@ -146,6 +146,17 @@ pub(crate) struct TagBits(u64);
 impl TagBits {
     pub(crate) fn of(tag: Option<u16>) -> TagBits {
         TagBits(tag.map_or(0, |tag| u64::from(tag) + 1) << 16)
+    }
+
+    /// The tag plus one, 0 for none: 17 bits.
+    pub(crate) fn number(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    /// What [`TagBits::number`] was taken of.
+    #[inline(always)]
+    pub(crate) fn from_number(number: u32) -> TagBits {
+        TagBits(u64::from(number) << 16)
     }
 }
 
