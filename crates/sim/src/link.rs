@@ -67,6 +67,11 @@ const CROSSING: u32 = 64;
 /// The shortest frame: an acknowledgement without options.
 const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
 
+/// Places of the smallest ring that holds packets.
+const LEAST_RING: usize = 8;
+/// A ring of which only one place in so many is taken is given up for a smaller one.
+const ROOMY: usize = 8;
+
 /// Time to send a byte at a rate, in units of 2^-20 ps.
 pub(crate) fn ps_per_byte(rate_bps: u64) -> u64 {
     ((8_000_000_000_000u128 << FRACTION) / u128::from(rate_bps.max(1))) as u64
@@ -207,6 +212,10 @@ impl LinkQueue {
         // It has been delivered. Without a time it is three words, which stay in registers on their way to the next ring.
         let packet = item(&self.ring, self.head as usize & mask).due(0);
         self.head += 1;
+        if self.head as usize & mask == 0 && self.is_roomy() {
+            self.shrink();
+        }
+        let mask = self.ring.len() - 1;
         let next = (self.head != self.tail).then(|| item(&self.ring, self.head as usize & mask).deliver_at);
         (packet, next)
     }
@@ -241,14 +250,28 @@ impl LinkQueue {
 
     #[cold]
     fn grow(&mut self) {
-        let empty = Packet::new(0, 0, 0, 0, 0);
+        self.move_to_ring((self.ring.len() * 2).max(LEAST_RING));
+    }
+
+    /// Whether the ring has many more places than packets.
+    #[inline(always)]
+    fn is_roomy(&self) -> bool {
+        self.ring.len() > LEAST_RING && (self.tail - self.head) as usize * ROOMY <= self.ring.len()
+    }
+
+    /// The queue was long, and is short again: packets that go round in the large ring touch all of its cache lines. Half of
+    /// the places of the smaller ring stay free, so that it does not grow again at once.
+    #[cold]
+    fn shrink(&mut self) {
+        self.move_to_ring((self.ring.len() / 4).max(LEAST_RING));
+    }
+
+    /// Moves the packets to a ring of so many places, a power of two.
+    fn move_to_ring(&mut self, places: usize) {
         let old_mask = self.ring.len().wrapping_sub(1);
-        let mut ring = vec![empty; (self.ring.len() * 2).max(8)].into_boxed_slice();
-        let mask = ring.len() - 1;
-        let mut at = self.head;
-        while at != self.tail {
-            ring[at as usize & mask] = self.ring[at as usize & old_mask];
-            at += 1;
+        let mut ring = vec![Packet::new(0, 0, 0, 0, 0); places].into_boxed_slice();
+        for at in self.head..self.tail {
+            ring[at as usize & (places - 1)] = self.ring[at as usize & old_mask];
         }
         self.ring = ring;
     }
@@ -630,6 +653,24 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_becomes_small_again_when_its_queue_is_short() {
+        let mut l = link(1_000_000_000, 1_000_000, 200);
+        (0..200).for_each(|seq| assert_ne!(l.enqueue(0, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped));
+        assert_eq!(l.ring.len(), 256);
+        let mut taken = Vec::new();
+        for seq in 200..1000 {
+            let now = 8_000_000 * (seq + 1);
+            while head(&l).is_some_and(|at| at <= now && l.in_flight() > 1) {
+                taken.push(l.dequeue().0.seq);
+            }
+            assert_ne!(l.enqueue(now, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped);
+        }
+        assert_eq!((l.ring.len(), l.in_flight()), (LEAST_RING, 2));
+        taken.extend((0..2).map(|_| l.dequeue().0.seq));
+        assert!(taken.into_iter().eq(0..1000), "in order, and each once");
+    }
+
+    #[test]
     fn odd_rates_keep_their_fraction() {
         let l = link(3_000_000_000, 0, 1);
         assert_eq!(l.send_time(1514 * 1_000_000), 4_037_333_332_370);
@@ -650,13 +691,21 @@ mod tests {
         /// The precommitted queue drops and delivers just as one that is simulated departure by departure.
         #[test]
         fn agrees_with_a_queue_kept_step_by_step(
-            delay in 0u64..20_000_000, buffer in 1u32..12,
-            arrivals in prop::collection::vec((0u64..16_000_000, 64u16..1514), 1..300),
+            delay in 0u64..20_000_000, buffer in 1u32..100,
+            arrivals in prop::collection::vec((0u64..16_000_000, 64u16..1514, 1usize..6), 1..300),
         ) {
             let mut l = link(1_000_000_000, delay, buffer);
             let mut departures: VecDeque<Ps> = VecDeque::new();
             let (mut now, mut delivered, mut expected) = (0, Vec::new(), Vec::new());
-            for (gap, wire) in arrivals {
+            // Bursts, with a long one and a pause every now and then: the ring grows and shrinks.
+            let bursts = arrivals.into_iter().enumerate().map(|(index, (gap, wire, packets))| match index % 50 {
+                0 => (gap, wire, packets * 20),
+                1 => (gap * 40, wire, 1),
+                2..25 => (gap, wire, 1),
+                _ => (gap, wire, packets / 3),
+            });
+            let packets = bursts.flat_map(|(gap, wire, packets)| (0..packets).map(move |n| (if n == 0 { gap } else { 0 }, wire)));
+            for (gap, wire) in packets {
                 now += gap;
                 while let Some(at) = head(&l).filter(|&at| at <= now) {
                     delivered.push(at);
