@@ -1,8 +1,9 @@
-//! What hosts do: they start transfers, send and take packets, keep their timers, and follow what the controller tells
-//! them about their subflows (hold, release, pace).
+//! What hosts do: they start transfers, send and take packets, keep their timers, and follow the controller's orders
+//! ([`orders`]).
 
 mod arp;
 mod multipath;
+mod orders;
 mod resolver;
 mod streams;
 mod subflow_log;
@@ -491,76 +492,6 @@ impl Hosts {
         }
     }
 
-    /// The subflow whose data have this five-tuple, unless its sender is done or its host has no agent.
-    fn find<T: Tap>(&mut self, network: &Network<T>, five_tuple: &FiveTuple) -> Option<(usize, &mut Subflow)> {
-        let slot = network.lanes.slot(five_tuple)?;
-        let subflow = self.subflows.get(slot);
-        let has_agent = self.agents.at(self.transfers.spec(subflow.transfer).src);
-        (has_agent && !subflow.closed).then_some((slot, subflow))
-    }
-
-    /// The controller wants a subflow sent at this rate, or as fast as it can.
-    pub(crate) fn pace<T: Tap>(
-        &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
-        five_tuple: &FiveTuple,
-        rate_bps: Option<u64>,
-    ) {
-        if let Some((slot, subflow)) = self.find(network, five_tuple) {
-            subflow.sender.set_pace(to_nanos(now), rate_bps);
-            self.pump(now, network, agenda, slot);
-        }
-    }
-
-    /// The controller wants a subflow that has not been answered yet to wait until it is released or the lease is over.
-    pub(crate) fn hold<T: Tap>(
-        &mut self,
-        now: Ps,
-        network: &Network<T>,
-        agenda: &mut Agenda,
-        five_tuple: &FiveTuple,
-        lease: Nanos,
-    ) {
-        let Some((slot, subflow)) = self.find(network, five_tuple) else { return };
-        let until = now.saturating_add(to_ps(lease)).max(1);
-        subflow.held_until = until;
-        subflow.sender.set_hold(true);
-        agenda.push(until, Event::LeaseOver { slot: slot as u32, use_count: subflow.use_count });
-    }
-
-    /// A lease is over; a later hold may have a longer one.
-    pub(crate) fn lease_over<T: Tap>(
-        &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
-        (slot, use_count): (u32, u32),
-    ) {
-        if self.subflows.current(slot, use_count).is_some_and(|subflow| subflow.held_until <= now) {
-            self.end_hold(now, network, agenda, slot as usize);
-        }
-    }
-
-    /// The controller lets a subflow go.
-    pub(crate) fn let_go<T: Tap>(
-        &mut self,
-        now: Ps,
-        network: &mut Network<T>,
-        agenda: &mut Agenda,
-        five_tuple: &FiveTuple,
-    ) {
-        if let Some((slot, _)) = self.find(network, five_tuple) {
-            self.end_hold(now, network, agenda, slot);
-        }
-    }
-
-    /// Subflows that the controller keeps from sending.
-    pub(crate) fn held(&self) -> usize {
-        self.subflows.live().filter(|(_, subflow)| !subflow.closed && subflow.held_until > 0).count()
-    }
-
     /// Time before which some transfer does not finish, however little is in its way: what is missing of it has to arrive by a
     /// link of its host's rate.
     pub(crate) fn least_time_left(&self) -> Ps {
@@ -572,14 +503,6 @@ impl Hosts {
             times(missing.saturating_sub(Packet::MOST_PAYLOAD), ps_per_byte(rate_bps))
         });
         left.max().unwrap_or(0)
-    }
-
-    fn end_hold<T: Tap>(&mut self, now: Ps, network: &mut Network<T>, agenda: &mut Agenda, slot: usize) {
-        let subflow = self.subflows.get(slot);
-        if std::mem::replace(&mut subflow.held_until, 0) > 0 {
-            subflow.sender.set_hold(false);
-            self.pump(now, network, agenda, slot);
-        }
     }
 
     /// Arrivals stop, and long-lived transfers end.
