@@ -164,16 +164,19 @@ impl Cache {
         self.entries.get_mut(place)
     }
 
-    /// Asks for the cache line of an entry. Changes nothing but time.
+    /// Asks for the cache line of the entry for a packet, and tells its place, which may be beyond the rows reserved. Changes
+    /// nothing but time.
     #[inline(always)]
-    pub(crate) fn fetch(&self, packet: &Packet) {
-        fetch(&self.entries, packet.lane() as usize * self.stride + usize::from(packet.hop()));
+    pub(crate) fn fetch(&self, packet: &Packet) -> usize {
+        let place = packet.lane() as usize * self.stride + usize::from(packet.hop());
+        fetch(&self.entries, place);
+        place
     }
 
-    /// Link that an entry sends packets to, if there is such an entry; without meaning if it is empty.
+    /// Link that an entry sends packets to; without meaning if it is empty or there is none in this place.
     #[inline(always)]
-    pub(crate) fn out_link(&self, packet: &Packet) -> Option<u32> {
-        self.entries.get(self.place(packet.lane(), packet.hop())?).map(|entry| entry.out_link)
+    pub(crate) fn out_link(&self, place: usize) -> u32 {
+        self.entries.get(place).map_or(NO_LINK, |entry| entry.out_link)
     }
 
     /// Remembers a decision. What the entry held before must have been taken by [`Cache::take`].

@@ -117,6 +117,12 @@ impl Hosts {
         }
     }
 
+    /// A packet will reach a host soon: asks for what that will touch. Changes nothing but time.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, packet: &Packet) {
+        self.subflows.fetch(packet.slot());
+    }
+
     /// A packet has reached a host by this interface.
     #[inline(always)]
     pub(crate) fn deliver<T: Tap>(

@@ -181,12 +181,13 @@ impl<T: Tap> Network<T> {
         }
     }
 
-    /// Time of the next arrival and its link, if that is before `limit`.
+    /// Time of the next arrival and its link, if that is before `limit`. On a large fabric `at_host` is told of packets that
+    /// will reach a host soon, so that it can ask for what it needs then.
     #[inline(always)]
-    pub(crate) fn next_before(&mut self, limit: Ps) -> Option<(Ps, u32)> {
+    pub(crate) fn next_before(&mut self, limit: Ps, at_host: impl Fn(&Packet)) -> Option<(Ps, u32)> {
         if T::LARGE {
             let (links, cache) = (&self.links, &self.cache);
-            return self.wheel.pop_large(limit, |due| ahead::ask_ahead(links, cache, due));
+            return self.wheel.pop_large(limit, |due| ahead::ask_ahead(links, cache, due, &at_host));
         }
         self.wheel.pop_before(&self.links, limit)
     }

@@ -168,7 +168,7 @@ fn advance_part<T: Tap>(network: &mut Network<T>, number: usize, mut ended: Ps, 
 /// Works off all arrivals of a part of switches before `end`.
 #[inline(never)]
 fn switch_before<T: Tap>(network: &mut Network<T>, end: Ps) {
-    while let Some((now, link)) = network.next_before(end) {
+    while let Some((now, link)) = network.next_before(end, |_| {}) {
         let arrival = match network.arrive(now, link) {
             Arrival::Slow(packet) => network.arrive_slowly(now, link, packet),
             done => done,

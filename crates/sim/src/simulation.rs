@@ -186,7 +186,9 @@ impl<T: Tap> Simulation<T> {
     pub(crate) fn advance_before(&mut self, limit: Ps) {
         loop {
             // At one instant the agenda comes before arrivals; when the run is over, it says so by a time of 0.
-            if let Some((at, link)) = self.network.next_before(self.agenda.next_at().min(limit)) {
+            let hosts = &self.hosts;
+            let first = self.agenda.next_at().min(limit);
+            if let Some((at, link)) = self.network.next_before(first, |packet| hosts.fetch(packet)) {
                 self.now = at;
                 self.arrive(at, link);
             } else if !self.agenda.is_halted() && self.agenda.next_at() < limit {

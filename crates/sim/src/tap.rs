@@ -70,8 +70,8 @@ impl Tap for NoTap {
 pub struct LargeFabric;
 
 impl LargeFabric {
-    /// Links from which on packet-hops wait for memory most of the time: k=24 and up.
-    pub const LINKS: usize = 20_000;
+    /// Links from which on packet-hops wait for memory most of the time: k=16 and up.
+    pub const LINKS: usize = 5_000;
 }
 
 impl Tap for LargeFabric {

@@ -57,6 +57,11 @@ impl LinksDue<'_> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + Clone + '_ {
         self.0.iter().rev().map(|&key| key as u32)
     }
+
+    /// The same links in groups of so many, the first ones first.
+    pub(crate) fn groups(&self, most: usize) -> impl Iterator<Item = LinksDue<'_>> {
+        self.0.rchunks(most).map(LinksDue)
+    }
 }
 
 pub(crate) struct Wheel {
@@ -355,7 +360,11 @@ mod tests {
 
     fn pop(wheel: &mut Wheel, links: &[Due], limit: Ps, large: bool) -> Option<(Ps, u32)> {
         if large {
-            wheel.pop_large(limit, |due| assert!(due.iter().all(|link| (link as usize) < links.len())))
+            wheel.pop_large(limit, |due| {
+                assert!(due.iter().all(|link| (link as usize) < links.len()));
+                let grouped: Vec<u32> = due.groups(5).flat_map(|group| group.iter().collect::<Vec<_>>()).collect();
+                assert_eq!(grouped, due.iter().collect::<Vec<_>>());
+            })
         } else {
             wheel.pop_before(links, limit)
         }

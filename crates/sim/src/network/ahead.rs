@@ -6,28 +6,50 @@
 
 use crate::cache::Cache;
 use crate::link::LinkQueue;
+use crate::packet::Packet;
 use crate::trusted::{fetch, fetch_byte, item};
 use crate::wheel::LinksDue;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
+/// Links whose arrivals are asked for together: more than the usual batch has.
+const TOGETHER: usize = 32;
 
-/// Asks for what the arrivals at the ends of these links will touch. Changes nothing but time.
+/// Asks for what the arrivals at the ends of these links will touch; `at_host` for what a host will touch that gets a packet.
+/// Changes nothing but time.
 #[inline(never)]
-pub(super) fn ask_ahead(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>) {
-    due.iter().for_each(|link| fetch_link(links, link));
-    let queues = || due.iter().map(|link| item(links, link as usize));
-    queues().for_each(LinkQueue::fetch_head);
-    let forwarded = || queues().filter(|queue| !queue.to_host()).filter_map(LinkQueue::head);
-    forwarded().for_each(|packet| cache.fetch(packet));
-    let out_links = || forwarded().filter_map(|packet| cache.out_link(packet));
-    out_links().for_each(|link| fetch_link(links, link));
-    out_links().filter_map(|link| links.get(link as usize)).for_each(LinkQueue::fetch_tail);
+pub(super) fn ask_ahead(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
+    due.groups(TOGETHER).for_each(|group| ask_together(links, cache, group, &at_host));
+}
+
+#[inline(always)]
+fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
+    // A delivery needs the first cache line of its link alone.
+    due.iter().for_each(|link| fetch(links, link as usize));
+    due.iter().for_each(|link| item(links, link as usize).fetch_head());
+    let (mut numbers, mut count) = ([0; TOGETHER], 0);
+    for queue in due.iter().map(|link| item(links, link as usize)) {
+        match queue.head() {
+            Some(packet) if queue.to_host() => at_host(packet),
+            Some(packet) => {
+                numbers[count] = cache.fetch(packet);
+                count += 1;
+            }
+            None => {}
+        }
+    }
+    for number in &mut numbers[..count] {
+        *number = cache.out_link(*number) as usize;
+        fetch_link(links, *number);
+    }
+    for &link in &numbers[..count] {
+        links.get(link).into_iter().for_each(LinkQueue::fetch_tail);
+    }
 }
 
 /// Asks for both cache lines of a link.
 #[inline(always)]
-fn fetch_link(links: &[LinkQueue], link: u32) {
-    fetch(links, link as usize);
-    fetch_byte(links, link as usize, LINE);
+fn fetch_link(links: &[LinkQueue], link: usize) {
+    fetch(links, link);
+    fetch_byte(links, link, LINE);
 }
