@@ -19,7 +19,7 @@ use pathloom_switching::RuleRef;
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
 pub(crate) struct Entry {
-    /// Flags and tag that a packet must have, as in [`Packet::marks`].
+    /// Flags and tag that a packet must have, as in [`Packet::marks`]; without flags where any will do.
     marks: u32,
     /// Link that packets come in by; one that loses packets with [`ON_LOSSY_LINK`].
     in_link: u32,
@@ -61,10 +61,15 @@ impl Entry {
     /// Whether it speaks of this packet.
     #[inline(always)]
     pub(crate) fn holds(&self, in_link: u32, packet: &Packet) -> bool {
-        let ignored = if self.out & ANY_FLAGS == 0 { 0 } else { FLAG_BITS };
         self.in_link == in_link
-            && packet.marks() & !ignored == self.marks
+            && (self.marks == packet.marks() || self.holds_whatever_flags(packet.marks()))
             && self.passed < Entry::MOST_FRAMES << BYTE_BITS
+    }
+
+    /// Whether it holds for marks that are not its own: it does if they differ in flags alone, and no rule looked at these.
+    #[cold]
+    fn holds_whatever_flags(&self, marks: u32) -> bool {
+        self.out & ANY_FLAGS != 0 && self.marks == marks & !FLAG_BITS
     }
 
     /// Tag that packets leave with.

@@ -212,10 +212,9 @@ impl LinkQueue {
         // It has been delivered. Without a time it is three words, which stay in registers on their way to the next ring.
         let packet = item(&self.ring, self.head as usize & mask).due(0);
         self.head += 1;
-        if self.head as usize & mask == 0 && self.is_roomy() {
-            self.shrink();
+        if self.head as usize & mask == 0 {
+            return (packet, self.come_round());
         }
-        let mask = self.ring.len() - 1;
         let next = (self.head != self.tail).then(|| item(&self.ring, self.head as usize & mask).deliver_at);
         (packet, next)
     }
@@ -253,17 +252,16 @@ impl LinkQueue {
         self.move_to_ring((self.ring.len() * 2).max(LEAST_RING));
     }
 
-    /// Whether the ring has many more places than packets.
-    #[inline(always)]
-    fn is_roomy(&self) -> bool {
-        self.ring.len() > LEAST_RING && (self.tail - self.head) as usize * ROOMY <= self.ring.len()
-    }
-
-    /// The queue was long, and is short again: packets that go round in the large ring touch all of its cache lines. Half of
-    /// the places of the smaller ring stay free, so that it does not grow again at once.
+    /// The head has come round to the ring's first place. If the queue was long and is short again, it gets a smaller ring:
+    /// packets that go round in the large one touch all of its cache lines. Half of the places of the smaller ring stay
+    /// free, so that it does not grow again at once. Tells when the next packet is due.
     #[cold]
-    fn shrink(&mut self) {
-        self.move_to_ring((self.ring.len() / 4).max(LEAST_RING));
+    #[inline(never)]
+    fn come_round(&mut self) -> Option<Ps> {
+        if self.ring.len() > LEAST_RING && self.in_flight() as usize * ROOMY <= self.ring.len() {
+            self.move_to_ring((self.ring.len() / 4).max(LEAST_RING));
+        }
+        self.next_due()
     }
 
     /// Moves the packets to a ring of so many places, a power of two.
