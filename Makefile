@@ -32,7 +32,7 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 	echo 'c.IPKernelApp.log_level = 40' > .venv/ipython/profile_default/ipython_kernel_config.py
 	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
-test: lint docs test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 25 minutes the first time)
+test: lint docs test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 22 minutes the first time, on two cores)
 
 test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
 	$(call say,Large fabrics and long runs)
@@ -45,7 +45,7 @@ test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 its
 	pathloom bench faults --seed 1 --schedules 4000
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
 
-lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 26 minutes)
+lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 20 minutes)
 	scripts/prepare.sh lab
 	$(call say,The lab: namespaces and a private Open vSwitch)
 	pytest tests/lab
@@ -85,7 +85,8 @@ lint-web:  ## Check that the page that is checked in is what web/ gives
 
 test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 	$(call say,Rust tests)
-	cargo test --workspace --exclude pathloom-python --quiet
+	cargo test --workspace --exclude pathloom-python --quiet --lib --bins --tests
+	cargo test --workspace --exclude pathloom-python --quiet --doc
 
 test-python: build .venv/judges/.deps  ## Run the tests of Python, and the simulator against what was recorded from ns-3
 	scripts/prepare.sh judges
@@ -159,15 +160,11 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 .venv/.built: .venv/.deps $(RUST) pyproject.toml
 	$(call say,Building the simulator (a few minutes the first time))
 	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --release --quiet
-	$(call say,Building the controller)
-	cargo build --release --quiet --package pathloom-controller
-	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench $(BIN)/
-	$(call say,Building what gives programs paths$(comma) and the long links of the lab)
-	cargo build --release --quiet --package pathloom-preload --package pathloom-delay
-	install -m 755 target/release/pathloom-delay $(BIN)/
+	$(call say,Building the programs: controller$(comma) agent of hosts$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
+	programs=(controller preload delay); \
+	if scripts/prepare.sh hostd; then programs+=(hostd switchd); else echo 'pathloom: going on without pathloom-hostd and pathloom-switch' >&2; fi; \
+	cargo build --release --quiet "$${programs[@]/#/--package=pathloom-}"
+	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench target/release/pathloom-delay $(BIN)/
 	install -m 755 target/release/libpathloom_preload.so .venv/lib/
-	$(call say,Building the agent of hosts)
-	if scripts/prepare.sh hostd; then cargo build --release --quiet --package pathloom-hostd && install -m 755 target/release/pathloom-hostd $(BIN)/; else echo 'pathloom: going on without pathloom-hostd' >&2; fi
-	$(call say,Building the live switch)
-	if scripts/prepare.sh hostd; then cargo build --release --quiet --package pathloom-switchd && install -m 755 target/release/pathloom-switch $(BIN)/; else echo 'pathloom: going on without pathloom-switch' >&2; fi
+	for one in pathloom-hostd pathloom-switch; do if test -x target/release/$$one; then install -m 755 target/release/$$one $(BIN)/; fi; done
 	touch $@

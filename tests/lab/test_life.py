@@ -193,8 +193,21 @@ def test_a_kernel_that_lacks_something_is_reported_and_leaves_nothing(lab: LabCo
     assert left_of(name) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("after_s", [0.0, 0.2, 0.5])
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("number", "after_s"),
+    [
+        (signal.SIGINT, 0.0),
+        (signal.SIGTERM, 0.2),
+        (signal.SIGINT, 0.5),
+        *(
+            pytest.param(*one, marks=LONG)
+            for one in ((signal.SIGTERM, 0.0), (signal.SIGINT, 0.2), (signal.SIGTERM, 0.5))
+        ),
+    ],
+)
 def test_an_interrupted_start_cleans_up(name: str, number: signal.Signals, after_s: float) -> None:
     process = start(name)
     while not Lab(name).directory.exists():
