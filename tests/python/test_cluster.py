@@ -167,10 +167,12 @@ def _links_to(link: Path, folder: Path) -> bool:
 
 def test_ctrl_c_frees_the_workers(tmp_path: Path) -> None:
     with cluster_in(tmp_path / "elsewhere") as cluster:
-        cluster.worker()
+        worker = cluster.worker()
         (tmp_path / "s.toml").write_text(ENDLESS, encoding="utf-8")
-        begun = tmp_path / "begun"
-        telling = SCHEME.replace("        if isinst", f"        open({str(begun)!r}, 'a').close()\n        if isinst")
+        begun = tmp_path / f"begun-{worker.pid}"
+        # The scheme is tried on this machine as well, so it names the process that it runs in.
+        tell = f"open({str(tmp_path)!r} + f'/begun-{{os.getpid()}}', 'a').close()"
+        telling = "import os\n" + SCHEME.replace("        if isinst", f"        {tell}\n        if isinst")
         (tmp_path / "schemes/own.py").write_text(telling, encoding="utf-8")
         process = sweep(tmp_path, "--out", "out", "--cluster", cluster.address)
         wait_for(begun.exists, process)
