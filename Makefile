@@ -91,7 +91,7 @@ test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 test-python: build .venv/judges/.deps  ## Run the tests of Python, and the simulator against what was recorded from ns-3
 	scripts/prepare.sh judges
 	$(call say,Python tests$(comma) and the simulator against what was recorded from ns-3)
-	pytest
+	pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 	python benches/ns3/compare.py --recorded
 
 bench: build .venv/judges/.deps  ## Measure the simulator (packet-hops, instructions, memory) and the controller, beside others
