@@ -1,4 +1,4 @@
-"""Pathloom and ns-3 side by side: `.venv/bin/python benches/ns3/compare.py --help` says how.
+"""Pathloom and ns-3 (and for speed htsim) side by side: `.venv/bin/python benches/ns3/compare.py --help` says how.
 
 Exits with 1 if Pathloom misses a bar, 2 if the comparison cannot be made.
 """
@@ -8,44 +8,49 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from setups import ACCESS_BPS, ACCESS_BUFFER, ACCESS_DELAY_NS, DUMBBELLS, Dumbbell, FatTree
+import htsim
+from running import HERE, ROOT, CannotCompareError, build_ns3, run
+from setups import ACCESS_BPS, ACCESS_BUFFER, ACCESS_DELAY_NS, DUMBBELLS, Dumbbell
+from speed import compare_speed
 
-HERE: Final = Path(__file__).resolve().parent
-ROOT: Final = HERE.parent.parent
-BUILD: Final = ROOT / "target" / "ns3"
 RECORD: Final = HERE / "recorded.json"
 
 MOST_GOODPUT_ERROR: Final = 0.03
 MOST_QUEUE_ERROR: Final = 3.0
-MOST_WORK_ERROR: Final = 0.2
-"""How far apart goodput on the FatTree may be for the same work; each side draws paths and starts of its own."""
-
-LONGEST_S: Final = 300
-"""No run of ns-3 takes as long as this, even on a busy machine."""
-
-
 Judge = Callable[[Dumbbell, int], dict[str, Any]]
 """The figures of `ours.run_dumbbell`, by ns-3, for a set-up and a seed."""
 
 
-class CannotCompareError(Exception):
-    """ns-3 is missing or fails. Its text is one line."""
-
-
 def main() -> int:
     """Reads the command line, runs what it asks for, says how it went."""
+    arguments = read_arguments()
+    table = sys.stderr if arguments.json == "-" else sys.stdout
+    try:
+        figures = compare(arguments, table)
+    except CannotCompareError as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return 2
+    if arguments.json == "-":
+        print(json.dumps(figures, indent=2))
+    elif arguments.json is not None:
+        Path(arguments.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return verdict(figures, table)
+
+
+def read_arguments() -> argparse.Namespace:
+    """The command line; `what` is then what to compare."""
     parser = argparse.ArgumentParser(description="Compare Pathloom's packet simulator with ns-3.")
     parser.add_argument("what", nargs="*", help="dumbbell, speed; both if nothing is said")
     parser.add_argument("--instructions", action="store_true", help="count instructions per hop too; takes minutes")
+    parser.add_argument(
+        "--htsim", metavar="DIR", type=Path, help="compare the speed with htsim too: a checkout of its sources"
+    )
     parser.add_argument("--record", action="store_true", help=f"write what ns-3 gives to {RECORD.relative_to(ROOT)}")
     parser.add_argument(
         "--recorded",
@@ -60,31 +65,31 @@ def main() -> int:
     unknown = set(arguments.what) - {"dumbbell", "speed"}
     if unknown:
         parser.error(f"{min(unknown)}: expected dumbbell or speed")
-    what = arguments.what or ["dumbbell", "speed"]
     if arguments.recorded is not None:
-        if arguments.record or "speed" in arguments.what:
-            parser.error("--recorded goes with dumbbell alone, and not with --record")
-        what = ["dumbbell"]
-    table = sys.stderr if arguments.json == "-" else sys.stdout
-    try:
-        judge = ns3_dumbbell if arguments.recorded is None else recorded_dumbbell(Path(arguments.recorded))
-        if arguments.recorded is None:
-            build()
-        figures: dict[str, Any] = {}
-        if "dumbbell" in what:
-            figures["dumbbell"] = compare_dumbbells(table, judge, arguments.jobs)
-            if arguments.record:
-                RECORD.write_text(record_of(figures["dumbbell"]), encoding="utf-8")
-        if "speed" in what:
-            figures["speed"] = compare_speed(table, arguments.instructions)
-    except CannotCompareError as error:
-        print(f"compare: {error}", file=sys.stderr)
-        return 2
-    if arguments.json == "-":
-        print(json.dumps(figures, indent=2))
-    elif arguments.json is not None:
-        Path(arguments.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    return verdict(figures, table)
+        if arguments.record or arguments.htsim or "speed" in arguments.what:
+            parser.error("--recorded goes with dumbbell alone, and not with --record or --htsim")
+        arguments.what = ["dumbbell"]
+    arguments.what = arguments.what or ["dumbbell", "speed"]
+    if arguments.htsim is not None and "speed" not in arguments.what:
+        parser.error("--htsim goes with speed")
+    return arguments
+
+
+def compare(arguments: argparse.Namespace, table: TextIO) -> dict[str, Any]:
+    """Runs the comparisons, prints them as tables, and gives their figures."""
+    judge = ns3_dumbbell if arguments.recorded is None else recorded_dumbbell(Path(arguments.recorded))
+    if arguments.htsim is not None:
+        htsim.require(arguments.htsim)
+    if arguments.recorded is None:
+        build_ns3()
+    figures: dict[str, Any] = {}
+    if "dumbbell" in arguments.what:
+        figures["dumbbell"] = compare_dumbbells(table, judge, arguments.jobs)
+        if arguments.record:
+            RECORD.write_text(record_of(figures["dumbbell"]), encoding="utf-8")
+    if "speed" in arguments.what:
+        figures["speed"] = compare_speed(table, arguments.instructions, arguments.htsim)
+    return figures
 
 
 def verdict(figures: dict[str, Any], table: TextIO) -> int:
@@ -93,32 +98,6 @@ def verdict(figures: dict[str, Any], table: TextIO) -> int:
     failed += [figures["speed"]] if figures.get("speed", {}).get("problems") else []
     print(f"\n{'FAILED: ' + str(len(failed)) + ' of the comparisons' if failed else 'All bars are met.'}", file=table)
     return 1 if failed else 0
-
-
-def build() -> None:
-    """Builds the ns-3 programs."""
-    if shutil.which("make") is None or not Path("/usr/include/ns3/core-module.h").exists():
-        raise CannotCompareError("ns-3 is not installed; install it with `apt-get install make g++ libns3-dev`")
-    done = subprocess.run(
-        ["make", "--directory", str(HERE), f"BUILD={BUILD}"], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise CannotCompareError(f"the ns-3 programs do not build: {last}")
-
-
-def ns3(program: str, *options: str, under: list[str] | None = None) -> tuple[dict[str, Any], str]:
-    """Runs one of the programs; gives its figures and what it wrote to stderr."""
-    command = [*(under or []), str(BUILD / program), *options]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotCompareError(f"{program}: {error}") from None
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise CannotCompareError(f"{program} ended with {done.returncode}: {last}")
-    figures: dict[str, Any] = json.loads(done.stdout)
-    return figures, done.stderr
 
 
 def ns3_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
@@ -143,7 +122,7 @@ def ns3_dumbbell(setup: Dumbbell, seed: int) -> dict[str, Any]:
         options["mark"] = setup.mark
     if setup.ssthresh_bytes is not None:
         options["ssthresh"] = setup.ssthresh_bytes
-    row, _ = ns3("dumbbell", *(f"--{name}={value}" for name, value in options.items()))
+    row, _ = run("dumbbell", *(f"--{name}={value}" for name, value in options.items()))
     return {
         "goodput_bps": row["goodput_bps"],
         "mean_queue": row["mean_queue"],
@@ -216,63 +195,6 @@ def record_of(rows: list[dict[str, Any]]) -> str:
     """What ns-3 gave, as the text of a file that tests read where there is no ns-3."""
     record = [{"setup": row["setup"], **row["ns3"]} for row in rows]
     return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in record) + "\n]\n"
-
-
-def compare_speed(table: TextIO, instructions: bool) -> dict[str, Any]:
-    """The FatTree on both, one after the other, so that neither slows the other down."""
-    work = FatTree()
-    theirs = ns3_fat_tree(work)
-    command = [sys.executable, "-m", "pathloom", "bench", "sim", "--json", "-", "--fabric", work.fabric]
-    command += ["--transport", work.transport, "--duration", f"{work.duration_ms}ms"]
-    command += ["--instructions"] if instructions else []
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CannotCompareError(f"pathloom bench sim: {done.stderr.strip()}")
-    ours = json.loads(done.stdout)
-    if instructions:
-        theirs["instructions_per_hop"] = ns3_instructions_per_hop(work)
-    off = ours["goodput_bps"] / theirs["goodput_bps"] - 1
-    problems = [f"goodput differs by {off:+.0%}: not the same work"] if abs(off) > MOST_WORK_ERROR else []
-    ratio = ours["hops_per_cpu_s"] / theirs["hops_per_cpu_s"]
-    lines = [
-        ("packet-hops", f"{ours['hops']:,}", f"{theirs['hops']:,}"),
-        ("goodput, Gbit/s", f"{ours['goodput_bps'] / 1e9:.1f}", f"{theirs['goodput_bps'] / 1e9:.1f}"),
-        ("CPU time, s", f"{ours['cpu_s']:.3f}", f"{theirs['cpu_s']:.1f}"),
-        ("million packet-hops per CPU second", *(f"{x['hops_per_cpu_s'] / 1e6:.3f}" for x in (ours, theirs))),
-        ("peak memory, MB", f"{ours['peak_rss_mb']:.0f}", f"{theirs['peak_rss_mb']:.0f}"),
-    ]
-    if instructions:
-        lines.append(("instructions per packet-hop", *(f"{x['instructions_per_hop']:,.0f}" for x in (ours, theirs))))
-    print(f"\n{work.fabric}, stride(N/2), ecmp, {work.transport}, {work.duration_ms} ms simulated", file=table)
-    for label, a, b in [("", "Pathloom", "ns-3"), *lines]:
-        print(f"{label:37}{a:>14}{b:>14}", file=table)
-    print(f"Pathloom is {ratio:.0f} times as fast. {'; '.join(problems)}", file=table, flush=True)
-    return {"pathloom": ours, "ns3": theirs, "ratio": ratio, "problems": problems}
-
-
-def ns3_fat_tree(work: FatTree, duration_ms: float | None = None, under: list[str] | None = None) -> dict[str, Any]:
-    """Figures of ns-3 on the FatTree, as `pathloom bench sim --json` names them."""
-    return _fat_tree(work, duration_ms or work.duration_ms, under)[0]
-
-
-def _fat_tree(work: FatTree, duration_ms: float, under: list[str] | None) -> tuple[dict[str, Any], str]:
-    options = [f"--k={work.k}", f"--duration-s={duration_ms / 1000}", f"--buffer={work.buffer}"]
-    return ns3("fat_tree", *options, f"--rwnd={work.receive_window_bytes}", under=under)
-
-
-def ns3_instructions_per_hop(work: FatTree) -> float:
-    """Instructions of a longer run less those of a shorter one, over the difference of their packet-hops."""
-    if shutil.which("valgrind") is None:
-        raise CannotCompareError("--instructions needs valgrind; install it with `apt-get install valgrind`")
-    counts = []
-    for duration_ms in (2.0, 3.0):
-        row, printed = _fat_tree(work, duration_ms, ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        found = re.search(r"Collected : (\d+)", printed)
-        if found is None:
-            raise CannotCompareError("valgrind did not print a count of instructions; see `valgrind --version`")
-        counts.append((int(found.group(1)), int(row["hops"])))
-    (short, short_hops), (long, long_hops) = counts
-    return (long - short) / (long_hops - short_hops)
 
 
 if __name__ == "__main__":

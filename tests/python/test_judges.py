@@ -55,3 +55,11 @@ def test_ns3_gives_what_is_recorded(tmp_path: Path) -> None:
     recorded = json.loads((NS3 / "recorded.json").read_text(encoding="utf-8"))
     rows = json.loads(figures.read_text(encoding="utf-8"))["dumbbell"]
     assert [{"setup": row["setup"], **row["ns3"]} for row in rows] == recorded
+
+
+def test_sources_of_htsim_that_are_not_there_are_named(tmp_path: Path) -> None:
+    done = compare("speed", "--htsim", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"compare: --htsim {tmp_path}: no sim/tcp.h")
+    assert len(done.stderr.splitlines()) == 1
+    assert "--htsim goes with speed" in compare("dumbbell", "--htsim", str(tmp_path)).stderr
