@@ -45,7 +45,7 @@ test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 its
 	pathloom bench faults --seed 1 --schedules 4000
 	if [ "$$(id -u)" = 0 ]; then scripts/prepare.sh lab; pytest -m long tests/lab; else echo 'not root: the long lab tests are left out' >&2; fi
 
-lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 20 minutes)
+lab-test: build  ## Test the lab, as root: namespaces and Open vSwitch (installs what it needs; about 23 minutes)
 	scripts/prepare.sh lab
 	$(call say,The lab: namespaces and a private Open vSwitch)
 	pytest tests/lab
