@@ -36,7 +36,8 @@ class Running:
         make_token("looker", "read", self.tokens)
         make_token("doer", "operate", self.tokens)
         (place / "controller.toml").write_text(
-            f'fabric = {{ spec = "fat-tree:k=4,rate=10Mbps" }}\nlisten = {{ unix = "{place}/openflow" }}\n'
+            'fabric = { spec = "fat-tree:k=4,rate=10Mbps" }\n'
+            f'listen = {{ unix = "{place}/openflow", address = "127.0.0.1:0" }}\n'
             f'discovery = {{ links = "off" }}\n[api]\naddress = "127.0.0.1:0"\ntokens = "tokens"\n'
         )
         command = [program(), "--config", str(place / "controller.toml")]
