@@ -4,11 +4,9 @@
 // Prints one line of JSON: packet-hops (links crossed), CPU time of the simulation proper, goodput, peak memory.
 
 #include "common.h"
+#include "used.h"
 
 #include <array>
-#include <ctime>
-#include <sys/resource.h>
-
 using namespace ns3;
 using namespace pathloom;
 
@@ -291,22 +289,6 @@ class FatTree
     InternetStackHelper m_internet;
     std::vector<Ptr<NetDevice>> m_devices;
 };
-
-double
-CpuSeconds()
-{
-    timespec time;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return time.tv_sec + time.tv_nsec / 1e9;
-}
-
-double
-PeakMegabytes()
-{
-    rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss * 1024 / 1e6;
-}
 
 } // namespace
 

@@ -9,12 +9,10 @@
 #include "queue.h"
 #include "route.h"
 #include "tcp.h"
-
-#include <sys/resource.h>
+#include "used.h"
 
 #include <cstdint>
 #include <cstdlib>
-#include <ctime>
 #include <iostream>
 #include <memory>
 #include <random>
@@ -193,22 +191,6 @@ struct Flow
     std::unique_ptr<TcpSink> sink = std::make_unique<TcpSink>();
     Route data, acknowledgements;
 };
-
-double
-CpuSeconds()
-{
-    timespec time;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return time.tv_sec + time.tv_nsec / 1e9;
-}
-
-double
-PeakMegabytes()
-{
-    rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss * 1024 / 1e6;
-}
 
 } // namespace
 

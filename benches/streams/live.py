@@ -9,11 +9,11 @@ of the counters of switches, from the first hundredth of the file to the last, w
 table1: topology A, four paths of 10 Mbit/s. Four streams, on one path and on four. Prints the time of each, and the
 rate of each stream by second (Fig. 7).
 
-fig8: topology B (traces/topology-b.json of the published figures). At a tenth of the rate, a path holds a tenth of the
-bytes. So a stream has a tenth of the window, 6 segments, and `a` is ten times the published one: the numbers of streams
-stay 2, 2 and 18. Buffers keep their 100 packets unless told otherwise, for a busy machine holds packets up longer than
-ten of them last. The controller measures rates and round trips itself. Each transfer takes about S seconds with the
-optimal policy.
+fig8: topology B (traces/topology-b-tenth.json of the published figures). At a tenth of the rate, a path holds a tenth
+of the bytes. So a stream has a tenth of the window, 6 segments, and `a` is ten times the published one: the numbers of
+streams stay 2, 2 and 18. Buffers keep their 100 packets unless told otherwise, for a busy machine holds packets up
+longer than ten of them last. The controller measures rates and round trips itself. Each transfer takes about S seconds
+with the optimal policy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from pathloom.lab.status import link_counters
 from pathloom.lab.switches import OpenVSwitch
 
 TOPOLOGY_A = "parallel-paths:rates=10Mbps/10Mbps/10Mbps/10Mbps,delays=1us,host_rate=100Mbps,buffer=100"
-TOPOLOGY_B = Path(__file__).parents[2] / "python/pathloom/published/traces/topology-b.json"
+TOPOLOGY_B = Path(__file__).parents[2] / "python/pathloom/published/traces/topology-b-tenth.json"
 TENTH = 10
 A = 0.001495 * TENTH
 MSS_BYTES = 1448
@@ -187,11 +187,10 @@ def by_second(samples: Sequence[tuple[float, dict[int, int]]]) -> dict[str, list
     return rates
 
 
-def tenth_of_b(folder: Path, buffer_packets: int) -> Fabric:
+def topology_b(folder: Path, buffer_packets: int) -> Fabric:
     """Topology B at a tenth of its rates, with such buffers in its switches."""
     content = json.loads(TOPOLOGY_B.read_text(encoding="utf-8"))
     for link in content["edges"]:
-        link["rate_bps"] //= TENTH
         if not {link["source"], link["target"]} & {"A", "B"}:
             link["buffer_packets"] = buffer_packets
     (folder / "topology-b.json").write_text(json.dumps(content), encoding="utf-8")
@@ -205,7 +204,7 @@ def fig8(counts: Sequence[int], seconds: float, buffer_packets: int) -> Iterator
     receive = 2 * WINDOW_SEGMENTS * MSS_BYTES
     buffers = {"net.ipv4.tcp_moderate_rcvbuf": "0", "net.ipv4.tcp_rmem": f"4096 {receive} {receive}"}
     stack = replace(plain, sysctls={**plain.sysctls, **buffers})
-    with tempfile.TemporaryDirectory() as name, site(tenth_of_b(Path(name), buffer_packets), stack) as own:
+    with tempfile.TemporaryDirectory() as name, site(topology_b(Path(name), buffer_packets), stack) as own:
         names = {f"{one}-{other}": _link(own, one, other) for one, other in PATHS_B}
         for streams in counts:
             size = min(int(seconds * STREAM_BPS * min(streams, 21) / 8), SIZE_A_BYTES)

@@ -162,7 +162,7 @@ def _results(
     quick, seed, world = how
     plans = [measure.plan(figure, quick, seed, world) for figure in wanted]
     threads = 1 if world == LAB else runner if isinstance(runner, int) else runner.count
-    pairs = [(figure, planned) for figure, planned in zip(wanted, plans, strict=True)]
+    pairs = list(zip(wanted, plans, strict=True))
     forecast = Forecast(threads, pairs, memory, here=world != LAB and isinstance(runner, int))
     for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
         with forecast.watched(place), console.progress_bar(figure.id, forecast.runs) as report:

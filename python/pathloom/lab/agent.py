@@ -42,10 +42,7 @@ UNSENT_BYTES = 1 << 16
 """What a socket may hold unsent where the controller may tell its flow to wait: that much goes out all the same."""
 WELCOME_S = 10.0
 PACES_KEPT_NS = 14_500_000_000
-"""How long a lost controller's paces are kept: one that starts again finds the flows as they were.
-
-None lasts longer than 15 s, and the agent looks every `DIAL_NS`.
-"""
+"""How long a lost controller's paces are kept. None lasts longer than 15 s, as it looks every `DIAL_NS`."""
 DIAL_NS = 500_000_000
 """How often a lost controller is looked for."""
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
