@@ -3,67 +3,74 @@
 //! A FIFO with a fixed rate knows at enqueue when a packet will have left it, so a packet-hop costs one event, its arrival
 //! at the other end. The ring holds every packet that is waiting, being sent or under way, in that order.
 
+mod speeds;
+
 use crate::packet::{Direction, Packet};
 use crate::settings::Handover;
 use crate::time::{Ps, NEVER};
 use crate::trusted::{fetch, item, item_mut};
 use crate::wheel::{Due, Scheduled};
 use pathloom_model::Link;
+use speeds::{Speed, SpeedNumber};
+
+pub(crate) use speeds::Speeds;
 
 /// Fraction bits of [`LinkQueue::ps_per_byte`].
 const FRACTION: u32 = 20;
 
-/// Two cache lines: with 128 bytes a link is found by a shift. What a delivery needs stands in the first, and sorting
-/// the links of a slot fetches it early.
+/// Two cache lines: with 128 bytes a link is found by a shift. A packet that enters an idle link or leaves one needs the first
+/// alone, one that has to wait both.
 #[repr(C, align(64))]
 pub(crate) struct LinkQueue {
     /// A power of two of places; those from `head` up to `tail` (wrapping) are taken.
     ring: Box<[Packet]>,
     head: u64,
     tail: u64,
-    /// Place in the wheel.
-    due: Due,
     /// First packet that had not left the port when this was last brought up to date; had not begun to, where packets
     /// are handed on then.
     waiting: u64,
-    /// Bits: see [`HANDS_TO_HOST`] and those after it.
-    kind: u32,
-    buffer: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down, or leaves that to a port.
     busy_until: Ps,
+    /// Bytes of the packets taken.
+    pub(crate) sent_bytes: u64,
     /// Packets from `waiting` on that the port takes without looking any closer: up to the buffer, or to where it begins to
     /// mark, and, if it counts, the one being sent; 0 while the link is down, or leaves that to a port.
     room: u32,
+    /// Bits: see [`HANDS_TO_HOST`] and those after it.
+    kind: u16,
+    /// Number of its rate and delay among the speeds of the network.
+    speed: SpeedNumber,
+    /// Sum over packets of the time they wait before being sent, also of those that wait still.
+    waited: Ps,
+    /// Place in the wheel.
+    due: Due,
     /// Packets that may wait before those that come are marked; [`UNMARKED`] if none are.
     mark_above: u32,
+    buffer: u32,
     /// Time to send a byte, in units of 2^-20 ps.
     ps_per_byte: u64,
     delay: Ps,
-    /// Bytes of the packets taken.
-    pub(crate) sent_bytes: u64,
     /// Packets that found no room.
     refused: u64,
     /// Packets that were lost with the link.
     lost: u64,
-    /// Sum over packets of the time they wait before being sent, also of those that wait still.
-    waited: Ps,
 }
 
 /// The link hands its packets to a host: its other end is one, and it loses none of them. The main loop looks at this bit
 /// of [`LinkQueue::kind`] alone. A packet of a lossy link finds no decision, so it goes the slow way.
-const HANDS_TO_HOST: u32 = 1;
+const HANDS_TO_HOST: u16 = 1;
 /// Packets are handed on when sending begins.
-const HANDS_ON_AT_BEGIN: u32 = 2;
+const HANDS_ON_AT_BEGIN: u16 = 2;
 /// Packets may be lost on their way.
-const LOSSY: u32 = 4;
+const LOSSY: u16 = 4;
 /// The other end is a host.
-const TO_HOST: u32 = 8;
+const TO_HOST: u16 = 8;
 /// The link takes nothing by itself: a port beside it ([`crate::port`]) decides which packet begins next.
-const AT_PORT: u32 = 16;
+const AT_PORT: u16 = 16;
 /// The link is down.
-const DOWN: u32 = 32;
+const DOWN: u16 = 32;
 /// The other end is in another part of the network.
-const CROSSING: u32 = 64;
+const CROSSING: u16 = 64;
 /// The shortest frame: an acknowledgement without options.
 const LEAST_WIRE: u64 = pathloom_transport::HEADER_BYTES as u64;
 
@@ -120,6 +127,7 @@ impl LinkQueue {
             ps_per_byte: ps_per_byte(settings.rate_bps),
             // Whatever is sent arrives later than it was.
             delay: settings.delay_ps.max(u64::from(begin)),
+            speed: SpeedNumber::OWN,
             kind: if begin { HANDS_ON_AT_BEGIN } else { 0 } | if to_host { TO_HOST | HANDS_TO_HOST } else { 0 },
             buffer: settings.buffer_packets,
             sent_bytes: 0,
@@ -130,10 +138,12 @@ impl LinkQueue {
         }
     }
 
-    /// Asks for the cache line of the packet that is due next. Changes nothing but time.
+    /// Asks for the cache line of the packet that is due next, and of the one after it. Changes nothing but time.
     #[inline(always)]
     pub(crate) fn fetch_head(&self) {
-        fetch(&self.ring, self.head as usize & self.ring.len().wrapping_sub(1));
+        let place = self.head as usize & self.ring.len().wrapping_sub(1);
+        fetch(&self.ring, place);
+        fetch(&self.ring, place + 1);
     }
 
     /// Asks for the cache line that the next packet taken will go to. Changes nothing but time.
@@ -154,9 +164,15 @@ impl LinkQueue {
         times(bytes, self.ps_per_byte)
     }
 
-    /// Takes a packet, or drops and counts it when the buffer is full.
+    /// Rate and delay, as it has them itself.
     #[inline(always)]
-    pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet) -> Taken {
+    fn own_speed(&self) -> Speed {
+        Speed { ps_per_byte: self.ps_per_byte, delay: self.delay }
+    }
+
+    /// Takes a packet, or drops and counts it when the buffer is full. `speeds` are those of the network.
+    #[inline(always)]
+    pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet, speeds: &Speeds) -> Taken {
         let start = if self.busy_until <= now {
             self.waiting = self.tail;
             now
@@ -174,9 +190,10 @@ impl LinkQueue {
             self.waited += self.busy_until - now;
             self.busy_until
         };
-        let left = start + self.send_time(packet.wire());
+        let speed = speeds.get(self.speed).unwrap_or_else(|| self.own_speed());
+        let left = start + times(packet.wire(), speed.ps_per_byte);
         self.busy_until = left;
-        let deliver_at = if self.hands_on_at_begin() { start } else { left } + self.delay;
+        let deliver_at = if self.hands_on_at_begin() { start } else { left } + speed.delay;
         self.push(packet, deliver_at)
     }
 
@@ -346,6 +363,7 @@ impl LinkQueue {
         let begin = self.hands_on_at_begin();
         let old = self.ps_per_byte;
         self.ps_per_byte = ps_per_byte(rate_bps);
+        self.speed = SpeedNumber::OWN;
         let mut next: Option<Ps> = None;
         // Where a port decides, no packet here has still to begin.
         let begun = self.kind & AT_PORT != 0;
@@ -452,6 +470,7 @@ impl LinkQueue {
             due: Due::NOT,
             waiting: 0,
             kind: 0,
+            speed: SpeedNumber::OWN,
             buffer: 0,
             busy_until: NEVER,
             room: 0,
@@ -486,7 +505,7 @@ impl LinkQueue {
 
     /// Takes a packet for another part of the network, or drops it. Returns it with the time of its arrival.
     #[inline(always)]
-    pub(crate) fn enqueue_across(&mut self, now: Ps, packet: Packet) -> Option<Packet> {
+    pub(crate) fn enqueue_across(&mut self, now: Ps, packet: Packet, speeds: &Speeds) -> Option<Packet> {
         let mask = self.ring.len().wrapping_sub(1);
         if self.tail - self.head == self.ring.len() as u64 {
             // The other part has taken these: nobody here has.
@@ -494,7 +513,7 @@ impl LinkQueue {
                 self.head += 1;
             }
         }
-        match self.enqueue(now, packet) {
+        match self.enqueue(now, packet, speeds) {
             Taken::Dropped => None,
             Taken::First(_) | Taken::Behind => {
                 let place = (self.tail - 1) as usize & (self.ring.len() - 1);
@@ -564,6 +583,14 @@ mod tests {
         LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false, handover, None)
     }
 
+    impl LinkQueue {
+        /// Offers a packet to a link that is alone.
+        fn offer(&mut self, now: Ps, packet: Packet) -> Taken {
+            let speeds = Speeds::of(std::slice::from_mut(self));
+            self.enqueue(now, packet, &speeds)
+        }
+    }
+
     /// When the first packet is due.
     fn head(link: &LinkQueue) -> Option<Ps> {
         (link.in_flight() > 0).then(|| link.ring[link.head as usize & (link.ring.len() - 1)].deliver_at)
@@ -582,11 +609,11 @@ mod tests {
     fn sends_one_after_the_other_and_drops_the_tail() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
         let p = packet(1000);
-        assert_eq!(l.enqueue(0, p), Taken::First(9_000_000));
-        assert_eq!(l.enqueue(0, p), Taken::Behind);
-        assert_eq!(l.enqueue(0, p), Taken::Behind);
-        assert_eq!(l.enqueue(7_999_999, p), Taken::Dropped, "two wait, one is being sent");
-        assert_eq!(l.enqueue(8_000_000, p), Taken::Behind);
+        assert_eq!(l.offer(0, p), Taken::First(9_000_000));
+        assert_eq!(l.offer(0, p), Taken::Behind);
+        assert_eq!(l.offer(0, p), Taken::Behind);
+        assert_eq!(l.offer(7_999_999, p), Taken::Dropped, "two wait, one is being sent");
+        assert_eq!(l.offer(8_000_000, p), Taken::Behind);
         assert_eq!(l.dequeue().1, Some(17_000_000));
         assert_eq!((l.waited(24_000_000), l.dropped_packets()), (8_000_000 + 16_000_000 + 16_000_000, 1));
         assert_eq!(l.waited(8_000_000), 8_000_000 + 8_000_000, "one has begun, one goes on waiting, one has just come");
@@ -596,16 +623,16 @@ mod tests {
     fn hands_packets_on_when_sending_begins_if_told_to() {
         let mut l = handing_on_at(Handover::Begin, 1_000_000_000, 1_000_000, 2);
         let p = packet(1000);
-        assert_eq!(l.enqueue(0, p), Taken::First(1_000_000));
-        assert_eq!((l.enqueue(0, p), l.enqueue(0, p)), (Taken::Behind, Taken::Behind));
-        assert_eq!(l.enqueue(7_999_999, p), Taken::Dropped, "two wait, one is being sent though it has arrived");
-        assert_eq!(l.enqueue(8_000_000, p), Taken::Behind);
+        assert_eq!(l.offer(0, p), Taken::First(1_000_000));
+        assert_eq!((l.offer(0, p), l.offer(0, p)), (Taken::Behind, Taken::Behind));
+        assert_eq!(l.offer(7_999_999, p), Taken::Dropped, "two wait, one is being sent though it has arrived");
+        assert_eq!(l.offer(8_000_000, p), Taken::Behind);
         let arrivals: Vec<Option<Ps>> = (0..4).map(|_| l.dequeue().1).collect();
         assert_eq!(arrivals, [Some(9_000_000), Some(17_000_000), Some(25_000_000), None]);
         assert_eq!((l.waited(32_000_000), l.backlog(30_000_000)), (8_000_000 + 16_000_000 + 16_000_000, 2_000_000));
         let mut bare = handing_on_at(Handover::Begin, 1_000_000_000, 0, 0);
-        assert_eq!(bare.enqueue(0, p), Taken::First(1), "no event is at the time of its cause");
-        assert_eq!((bare.enqueue(5, p), bare.backlog(5)), (Taken::Dropped, 7_999_995));
+        assert_eq!(bare.offer(0, p), Taken::First(1), "no event is at the time of its cause");
+        assert_eq!((bare.offer(5, p), bare.backlog(5)), (Taken::Dropped, 7_999_995));
     }
 
     #[test]
@@ -614,9 +641,9 @@ mod tests {
         let (from, to, from_port, to_port) = (NodeId(0), NodeId(1), PortNo(1), PortNo(1));
         let mut l = LinkQueue::new(&Link { from, to, from_port, to_port, settings }, false, Handover::End, Some(1));
         let p = packet(1000);
-        let taken: Vec<bool> = (0..5).map(|_| l.enqueue(0, p) != Taken::Dropped).collect();
+        let taken: Vec<bool> = (0..5).map(|_| l.offer(0, p) != Taken::Dropped).collect();
         assert_eq!(taken, [true, true, true, true, false]);
-        assert_ne!(l.enqueue(8_000_000, Packet::new(1, 0, 0, 66, 0)), Taken::Dropped);
+        assert_ne!(l.offer(8_000_000, Packet::new(1, 0, 0, 66, 0)), Taken::Dropped);
         let marked: Vec<bool> = (0..5).map(|_| l.dequeue().0.is_marked()).collect();
         assert_eq!(
             marked,
@@ -624,9 +651,9 @@ mod tests {
             "one is sent, one waits; an acknowledgement is not marked"
         );
         l.fail(40_000_000);
-        assert_eq!(l.enqueue(40_000_000, p), Taken::Dropped);
+        assert_eq!(l.offer(40_000_000, p), Taken::Dropped);
         l.restore(40_000_000);
-        (0..3).for_each(|_| assert_ne!(l.enqueue(40_000_000, p), Taken::Dropped));
+        (0..3).for_each(|_| assert_ne!(l.offer(40_000_000, p), Taken::Dropped));
         assert!(!l.dequeue().0.is_marked() && !l.dequeue().0.is_marked() && l.dequeue().0.is_marked());
     }
 
@@ -634,11 +661,11 @@ mod tests {
     fn what_waits_goes_at_the_new_rate_and_what_is_sent_at_the_old_one() {
         for handover in [Handover::End, Handover::Begin] {
             let mut l = handing_on_at(handover, 1_000_000_000, 1_000_000, 9);
-            (0..3).for_each(|_| assert_ne!(l.enqueue(0, packet(1000)), Taken::Dropped));
+            (0..3).for_each(|_| assert_ne!(l.offer(0, packet(1000)), Taken::Dropped));
             // One is being sent until 8 us; the others take 80 us each from then on.
             let first = if handover == Handover::End { 9_000_000 } else { 1_000_000 };
             assert_eq!(l.set_rate(4_000_000, 100_000_000), Some(first));
-            assert_eq!(l.enqueue(4_000_000, packet(1000)), Taken::Behind);
+            assert_eq!(l.offer(4_000_000, packet(1000)), Taken::Behind);
             let sent = if handover == Handover::End { 80_000_000 } else { 0 };
             let due: Vec<Ps> = (0..3).map_while(|_| l.dequeue().1).collect();
             assert_eq!(due, [9_000_000 + sent, 89_000_000 + sent, 169_000_000 + sent]);
@@ -647,13 +674,13 @@ mod tests {
         }
         let mut idle = link(1_000_000_000, 0, 1);
         assert_eq!(idle.set_rate(5, 500_000_000), None);
-        assert_eq!(idle.enqueue(10, packet(1000)), Taken::First(10 + 16_000_000));
+        assert_eq!(idle.offer(10, packet(1000)), Taken::First(10 + 16_000_000));
     }
 
     #[test]
     fn a_ring_becomes_small_again_when_its_queue_is_short() {
         let mut l = link(1_000_000_000, 1_000_000, 200);
-        (0..200).for_each(|seq| assert_ne!(l.enqueue(0, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped));
+        (0..200).for_each(|seq| assert_ne!(l.offer(0, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped));
         assert_eq!(l.ring.len(), 256);
         let mut taken = Vec::new();
         for seq in 200..1000 {
@@ -661,11 +688,35 @@ mod tests {
             while head(&l).is_some_and(|at| at <= now && l.in_flight() > 1) {
                 taken.push(l.dequeue().0.seq);
             }
-            assert_ne!(l.enqueue(now, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped);
+            assert_ne!(l.offer(now, Packet::new(0, seq, 0, 1000, 0)), Taken::Dropped);
         }
         assert_eq!((l.ring.len(), l.in_flight()), (LEAST_RING, 2));
         taken.extend((0..2).map(|_| l.dequeue().0.seq));
         assert!(taken.into_iter().eq(0..1000), "in order, and each once");
+    }
+
+    #[test]
+    fn links_share_speeds_until_one_has_another_rate() {
+        let mut links = [8, 8, 4, 8].map(|gbps| link(gbps * 1_000_000_000, 1_000_000, 9));
+        let speeds = Speeds::of(&mut links);
+        assert_eq!(
+            links.each_ref().map(|link| speeds.get(link.speed)),
+            links.each_ref().map(|link| Some(link.own_speed()))
+        );
+        assert!(links[0].speed == links[3].speed && links[0].speed != links[2].speed);
+        links[1].set_rate(0, 1_000_000_000);
+        let due = links.each_mut().map(|link| link.enqueue(0, packet(1000), &speeds));
+        assert_eq!(due, [2, 9, 3, 2].map(|micros| Taken::First(micros * 1_000_000)));
+    }
+
+    #[test]
+    fn links_of_very_many_speeds_are_asked_themselves() {
+        let mut links: Vec<LinkQueue> = (0..70_000).map(|delay| link(8_000_000_000, delay, 9)).collect();
+        let speeds = Speeds::of(&mut links);
+        for delay in [0, 1, 65_533, 65_534, 65_535, 65_536, 69_999] {
+            let due = links[delay as usize].enqueue(0, packet(1000), &speeds);
+            assert_eq!(due, Taken::First(1_000_000 + delay));
+        }
     }
 
     #[test]
@@ -677,11 +728,11 @@ mod tests {
     #[test]
     fn a_failed_link_loses_what_it_holds_and_takes_nothing() {
         let mut l = link(1_000_000_000, 1_000_000, 2);
-        l.enqueue(0, packet(100));
+        l.offer(0, packet(100));
         assert_eq!(l.fail(0).len(), 1);
-        assert_eq!(l.enqueue(10, packet(100)), Taken::Dropped);
+        assert_eq!(l.offer(10, packet(100)), Taken::Dropped);
         l.restore(5_000_000);
-        assert_eq!(l.enqueue(6_000_000, packet(100)), Taken::First(7_800_000));
+        assert_eq!(l.offer(6_000_000, packet(100)), Taken::First(7_800_000));
         assert_eq!(l.dropped_packets(), 2);
     }
 
@@ -713,7 +764,7 @@ mod tests {
                     departures.pop_front();
                 }
                 let fits = departures.len() <= buffer as usize;
-                prop_assert_eq!(l.enqueue(now, packet(wire)) != Taken::Dropped, fits);
+                prop_assert_eq!(l.offer(now, packet(wire)) != Taken::Dropped, fits);
                 if fits {
                     let left = departures.back().copied().unwrap_or(now).max(now) + u64::from(wire) * 8_000;
                     departures.push_back(left);

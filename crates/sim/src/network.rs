@@ -10,7 +10,7 @@ mod quality;
 use crate::cache::{Cache, Credit, Entry};
 use crate::interface::Interface;
 use crate::lanes::{Lanes, NO_CONNECTION};
-use crate::link::{LinkQueue, Taken};
+use crate::link::{LinkQueue, Speeds, Taken};
 use crate::marks::Marks;
 use crate::outcome::PacketTotals;
 use crate::packet::{Packet, TagBits};
@@ -113,6 +113,7 @@ pub(crate) struct Network<T: Tap> {
     fabric: Arc<Fabric>,
     /// Those of the fabric, and after them one for the events of each port of `ports`.
     pub(crate) links: Vec<LinkQueue>,
+    speeds: Speeds,
     /// Ports that are no FIFOs, where there are such.
     ports: Option<Box<Ports>>,
     wheel: Wheel,
@@ -145,6 +146,7 @@ impl<T: Tap> Network<T> {
         let mut links: Vec<LinkQueue> = fabric.links().iter().map(queue).collect();
         let mut typical: Vec<Ps> =
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
+        let speeds = Speeds::of(&mut links);
         let ports = Ports::new(&fabric, marks, seed, &mut links);
         // The wheel spans what nine links in ten need; a few very slow or long ones use its heap.
         typical.sort_unstable();
@@ -167,6 +169,7 @@ impl<T: Tap> Network<T> {
         Network {
             fabric,
             links,
+            speeds,
             ports,
             wheel,
             nodes,
@@ -219,7 +222,7 @@ impl<T: Tap> Network<T> {
         if T::PARTED && item(&self.links, link as usize).crosses() {
             return self.send_across(now, link, packet);
         }
-        let is_taken = match item_mut(&mut self.links, link as usize).enqueue(now, packet) {
+        let is_taken = match item_mut(&mut self.links, link as usize).enqueue(now, packet, &self.speeds) {
             Taken::First(at) => {
                 self.schedule(at, link);
                 true

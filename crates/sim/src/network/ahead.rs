@@ -5,6 +5,7 @@
 //! times. Here every step is asked for all arrivals of a batch before the next step begins: the waits overlap.
 
 use crate::cache::Cache;
+use crate::interface::Interface;
 use crate::link::LinkQueue;
 use crate::packet::Packet;
 use crate::trusted::{fetch, fetch_byte, item};
@@ -13,7 +14,7 @@ use crate::wheel::LinksDue;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Links whose arrivals are asked for together: more than the usual batch has.
-const TOGETHER: usize = 32;
+pub(super) const TOGETHER: usize = 32;
 
 /// Asks for what the arrivals at the ends of these links will touch; `at_host` for what a host will touch that gets a packet.
 /// Changes nothing but time.
@@ -28,9 +29,14 @@ fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: 
     due.iter().for_each(|link| fetch(links, link as usize));
     due.iter().for_each(|link| item(links, link as usize).fetch_head());
     let (mut numbers, mut count) = ([0; TOGETHER], 0);
-    for queue in due.iter().map(|link| item(links, link as usize)) {
+    for link in due.iter() {
+        let queue = item(links, link as usize);
         match queue.head() {
-            Some(packet) if queue.to_host() => at_host(packet),
+            Some(packet) if queue.to_host() => {
+                at_host(packet);
+                // By which the host answers.
+                fetch(links, Interface::at_end_of(link).uplink().index());
+            }
             Some(packet) => {
                 numbers[count] = cache.fetch(packet);
                 count += 1;
@@ -40,16 +46,20 @@ fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: 
     }
     for number in &mut numbers[..count] {
         *number = cache.out_link(*number) as usize;
-        fetch_link(links, *number);
+        fetch(links, *number);
     }
     for &link in &numbers[..count] {
-        links.get(link).into_iter().for_each(LinkQueue::fetch_tail);
+        let Some(queue) = links.get(link) else { continue };
+        queue.fetch_tail();
+        // Where packets wait, their time is summed up.
+        if queue.in_flight() > 0 {
+            fetch_byte(links, link, LINE);
+        }
     }
 }
 
-/// Asks for both cache lines of a link.
-#[inline(always)]
-fn fetch_link(links: &[LinkQueue], link: usize) {
-    fetch(links, link);
-    fetch_byte(links, link, LINE);
+/// Asks for what packets will touch that are put on these links, at their ends. Changes nothing but time.
+pub(super) fn ask_for_tails(links: &[LinkQueue], entered: &[u32]) {
+    entered.iter().for_each(|&link| fetch(links, link as usize));
+    entered.iter().filter_map(|&link| links.get(link as usize)).for_each(LinkQueue::fetch_tail);
 }

@@ -3,6 +3,7 @@
 //! Each part has a queue in every place, as the whole has, so that links keep their numbers. A link between two parts has
 //! two queues (see [`LinkQueue::split`]).
 
+use super::ahead::{ask_for_tails, TOGETHER};
 use super::{pay, Network, Node};
 use crate::lanes::Lanes;
 use crate::link::LinkQueue;
@@ -48,7 +49,7 @@ impl<T: Tap> Network<T> {
     /// Puts a packet on a link to another part; tells whether the link took it.
     #[inline(always)]
     pub(super) fn send_across(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
-        let Some(packet) = self.links[link as usize].enqueue_across(now, packet) else { return false };
+        let Some(packet) = self.links[link as usize].enqueue_across(now, packet, &self.speeds) else { return false };
         let parcel = &mut self.outbox.parcels[usize::from(self.outbox.ends_in[link as usize])];
         parcel.packets.push(packet);
         parcel.links.push(link);
@@ -95,9 +96,14 @@ impl<T: Tap> Network<T> {
     /// Takes up what another part has for this one; lanes whose packets were lost go to `lost`.
     pub(crate) fn take_up(&mut self, parcel: &mut Parcel, lost: &mut Vec<(u32, i32)>) {
         self.change_slots(&parcel.slots);
-        for (&packet, &link) in parcel.packets.iter().zip(&parcel.links) {
-            if let Some(at) = self.links[link as usize].expect(packet) {
-                self.schedule(at, link);
+        for (packets, links) in parcel.packets.chunks(TOGETHER).zip(parcel.links.chunks(TOGETHER)) {
+            if T::LARGE {
+                ask_for_tails(&self.links, links);
+            }
+            for (&packet, &link) in packets.iter().zip(links) {
+                if let Some(at) = self.links[link as usize].expect(packet) {
+                    self.schedule(at, link);
+                }
             }
         }
         lost.append(&mut parcel.lost);
@@ -142,6 +148,7 @@ impl<T: Tap + Default> Network<T> {
         let part = |number: u8| Network {
             fabric: fabric.clone(),
             links: fabric.links().iter().map(|_| LinkQueue::elsewhere()).collect(),
+            speeds: self.speeds.clone(),
             wheel: Wheel::new(1, 1, T::LARGE),
             typical: self.typical,
             nodes: fabric.nodes().iter().map(|_| Node::Host).collect(),
