@@ -138,9 +138,15 @@ impl LinkQueue {
         }
     }
 
-    /// Asks for the cache line of the packet that is due next, and of the one after it. Changes nothing but time.
+    /// Asks for the cache line of the packet that is due next. Changes nothing but time.
     #[inline(always)]
-    pub(crate) fn fetch_head(&self) {
+    fn fetch_head(&self) {
+        fetch(&self.ring, self.head as usize & self.ring.len().wrapping_sub(1));
+    }
+
+    /// The same, and for that of the packet after it.
+    #[inline(always)]
+    pub(crate) fn fetch_first_two(&self) {
         let place = self.head as usize & self.ring.len().wrapping_sub(1);
         fetch(&self.ring, place);
         fetch(&self.ring, place + 1);
@@ -170,9 +176,10 @@ impl LinkQueue {
         Speed { ps_per_byte: self.ps_per_byte, delay: self.delay }
     }
 
-    /// Takes a packet, or drops and counts it when the buffer is full. `speeds` are those of the network.
+    /// Takes a packet, or drops and counts it when the buffer is full. `speeds` are those of the network, where they are nearer
+    /// than the second cache line of the link.
     #[inline(always)]
-    pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet, speeds: &Speeds) -> Taken {
+    pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet, speeds: Option<&Speeds>) -> Taken {
         let start = if self.busy_until <= now {
             self.waiting = self.tail;
             now
@@ -190,7 +197,7 @@ impl LinkQueue {
             self.waited += self.busy_until - now;
             self.busy_until
         };
-        let speed = speeds.get(self.speed).unwrap_or_else(|| self.own_speed());
+        let speed = speeds.and_then(|speeds| speeds.get(self.speed)).unwrap_or_else(|| self.own_speed());
         let left = start + times(packet.wire(), speed.ps_per_byte);
         self.busy_until = left;
         let deliver_at = if self.hands_on_at_begin() { start } else { left } + speed.delay;
@@ -505,7 +512,7 @@ impl LinkQueue {
 
     /// Takes a packet for another part of the network, or drops it. Returns it with the time of its arrival.
     #[inline(always)]
-    pub(crate) fn enqueue_across(&mut self, now: Ps, packet: Packet, speeds: &Speeds) -> Option<Packet> {
+    pub(crate) fn enqueue_across(&mut self, now: Ps, packet: Packet, speeds: Option<&Speeds>) -> Option<Packet> {
         let mask = self.ring.len().wrapping_sub(1);
         if self.tail - self.head == self.ring.len() as u64 {
             // The other part has taken these: nobody here has.
@@ -587,7 +594,7 @@ mod tests {
         /// Offers a packet to a link that is alone.
         fn offer(&mut self, now: Ps, packet: Packet) -> Taken {
             let speeds = Speeds::of(std::slice::from_mut(self));
-            self.enqueue(now, packet, &speeds)
+            self.enqueue(now, packet, Some(&speeds))
         }
     }
 
@@ -705,7 +712,7 @@ mod tests {
         );
         assert!(links[0].speed == links[3].speed && links[0].speed != links[2].speed);
         links[1].set_rate(0, 1_000_000_000);
-        let due = links.each_mut().map(|link| link.enqueue(0, packet(1000), &speeds));
+        let due = links.each_mut().map(|link| link.enqueue(0, packet(1000), Some(&speeds)));
         assert_eq!(due, [2, 9, 3, 2].map(|micros| Taken::First(micros * 1_000_000)));
     }
 
@@ -714,7 +721,7 @@ mod tests {
         let mut links: Vec<LinkQueue> = (0..70_000).map(|delay| link(8_000_000_000, delay, 9)).collect();
         let speeds = Speeds::of(&mut links);
         for delay in [0, 1, 65_533, 65_534, 65_535, 65_536, 69_999] {
-            let due = links[delay as usize].enqueue(0, packet(1000), &speeds);
+            let due = links[delay as usize].enqueue(0, packet(1000), Some(&speeds));
             assert_eq!(due, Taken::First(1_000_000 + delay));
         }
     }

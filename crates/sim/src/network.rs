@@ -113,6 +113,7 @@ pub(crate) struct Network<T: Tap> {
     fabric: Arc<Fabric>,
     /// Those of the fabric, and after them one for the events of each port of `ports`.
     pub(crate) links: Vec<LinkQueue>,
+    /// The speeds of the links.
     speeds: Speeds,
     /// Ports that are no FIFOs, where there are such.
     ports: Option<Box<Ports>>,
@@ -222,7 +223,8 @@ impl<T: Tap> Network<T> {
         if T::PARTED && item(&self.links, link as usize).crosses() {
             return self.send_across(now, link, packet);
         }
-        let is_taken = match item_mut(&mut self.links, link as usize).enqueue(now, packet, &self.speeds) {
+        let speeds = if T::LARGE { Some(&self.speeds) } else { None };
+        let is_taken = match item_mut(&mut self.links, link as usize).enqueue(now, packet, speeds) {
             Taken::First(at) => {
                 self.schedule(at, link);
                 true

@@ -27,7 +27,7 @@ pub(super) fn ask_ahead(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, a
 fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: impl Fn(&Packet)) {
     // A delivery needs the first cache line of its link alone.
     due.iter().for_each(|link| fetch(links, link as usize));
-    due.iter().for_each(|link| item(links, link as usize).fetch_head());
+    due.iter().for_each(|link| item(links, link as usize).fetch_first_two());
     let (mut numbers, mut count) = ([0; TOGETHER], 0);
     for link in due.iter() {
         let queue = item(links, link as usize);

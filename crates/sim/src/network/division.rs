@@ -49,7 +49,8 @@ impl<T: Tap> Network<T> {
     /// Puts a packet on a link to another part; tells whether the link took it.
     #[inline(always)]
     pub(super) fn send_across(&mut self, now: Ps, link: u32, packet: Packet) -> bool {
-        let Some(packet) = self.links[link as usize].enqueue_across(now, packet, &self.speeds) else { return false };
+        let speeds = if T::LARGE { Some(&self.speeds) } else { None };
+        let Some(packet) = self.links[link as usize].enqueue_across(now, packet, speeds) else { return false };
         let parcel = &mut self.outbox.parcels[usize::from(self.outbox.ends_in[link as usize])];
         parcel.packets.push(packet);
         parcel.links.push(link);
