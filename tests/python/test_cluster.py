@@ -253,14 +253,14 @@ def test_a_comparison_on_workers_gives_what_it_gives_here(tmp_path: Path) -> Non
 def test_a_figure_on_workers_is_the_figure_made_here() -> None:
     from pathloom.experiments.cluster import connected
     from pathloom.reproduction import measure
-    from pathloom.reproduction.definitions import Figure
+    from pathloom.reproduction.definitions import PUBLISHED, Figure
     from pathloom.reproduction.runs import Memory
 
     figure = Figure.model_validate(TINY)
-    plans = measure.plan(figure, False, 1)
+    plans = measure.plan(figure, PUBLISHED, 1)
     with connected("local:2") as runner:
-        there = measure.reproduce(figure, plans, False, runner, Memory(None), lambda _job, _share: None)
-    here = measure.reproduce(figure, plans, False, 2, Memory(None), lambda _job, _share: None)
+        there = measure.reproduce(figure, plans, PUBLISHED, runner, Memory(None), lambda _job, _share: None)
+    here = measure.reproduce(figure, plans, PUBLISHED, 2, Memory(None), lambda _job, _share: None)
     assert there.as_json() == here.as_json()
 
 

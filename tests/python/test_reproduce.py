@@ -22,7 +22,8 @@ from pathloom.experiments.summary import run_summary
 from pathloom.experiments.tables import flow_table
 from pathloom.fabrics import Fabric
 from pathloom.reproduction import measure, pictures, texts
-from pathloom.reproduction.definitions import Figure, Measure, read_figure
+from pathloom.reproduction.definitions import PUBLISHED as WHOLE
+from pathloom.reproduction.definitions import QUICK, Figure, Form, Measure, read_figure
 from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import figures, identities
 from pathloom.reproduction.measure import Line, Value
@@ -81,9 +82,9 @@ def runs_to_do(figure: Figure, plans: list[measure.Planned], memory: Memory) -> 
     return measure.to_do([(figure, plans)], memory)[0]
 
 
-def reproduced(figure: Figure, quick: bool = False, memory: Memory | None = None) -> measure.Reproduced:
-    plans = measure.plan(figure, quick, seed=1)
-    return measure.reproduce(figure, plans, quick, 1, memory or Memory(), lambda _job, _share: None)
+def reproduced(figure: Figure, form: Form = WHOLE, memory: Memory | None = None) -> measure.Reproduced:
+    plans = measure.plan(figure, form, seed=1)
+    return measure.reproduce(figure, plans, form, 1, memory or Memory(), lambda _job, _share: None)
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +100,11 @@ def test_every_published_figure_has_a_file(paper: str) -> None:
 
 
 @pytest.mark.parametrize("figure", figures("all"), ids=lambda figure: figure.id)
-@pytest.mark.parametrize("quick", [False, True])
-def test_every_figure_can_be_set_up(figure: Figure, quick: bool) -> None:
-    plans = measure.plan(figure, quick, seed=1)
+@pytest.mark.parametrize("form", [WHOLE, QUICK, Form(shorten=20.0)], ids=str)
+def test_every_figure_can_be_set_up(figure: Figure, form: Form) -> None:
+    plans = measure.plan(figure, form, seed=1)
     assert plans
-    if quick and figure.setup.runs * len(plans) > 20:
+    if form.quick and figure.setup.runs * len(plans) > 20:
         assert plans[0].settings.runs < figure.setup.runs
     for one in plans:
         _core.Fabric.from_spec(one.settings.fabric)
@@ -116,7 +117,7 @@ def test_every_figure_can_be_set_up(figure: Figure, quick: bool) -> None:
 @pytest.mark.parametrize("figure", [one for one in figures("all") if one.lab is not None], ids=lambda figure: figure.id)
 def test_the_testbeds_figures_are_set_up_for_the_lab(figure: Figure) -> None:
     live = figure.in_lab()
-    for one in measure.plan(live, False, 1, "lab"):
+    for one in measure.plan(live, WHOLE, 1, "lab"):
         assert (one.world, one.settings.lab, one.settings.control) == ("lab", "controller=pathloom", None)
         assert set(Fabric(one.settings.fabric).links["rate_bps"]) <= {10**6, 10**7}
         # The controller is a program of its own: it runs the registry's schemes.
@@ -215,11 +216,11 @@ def test_what_counts_as_a_difference(line: Line, far: bool) -> None:
 def test_runs_that_figures_share_are_carried_out_once(tiny: measure.Reproduced) -> None:
     memory = Memory()
     figure = Figure.model_validate(TINY)
-    plans = measure.plan(figure, False, seed=1)
+    plans = measure.plan(figure, WHOLE, seed=1)
     assert runs_to_do(figure, plans, memory) == 2 * 2 * 2
     first = reproduced(figure, memory=memory)
     assert runs_to_do(figure, plans, memory) == 0
-    assert runs_to_do(figure, measure.plan(figure, False, seed=5), memory) == 8
+    assert runs_to_do(figure, measure.plan(figure, WHOLE, seed=5), memory) == 8
     assert first.as_json() == tiny.as_json(), "the same seed gives the same numbers"
     assert reproduced(figure, memory=memory).as_json() == first.as_json()
 
@@ -228,13 +229,13 @@ def test_a_run_is_known_by_its_own_seed() -> None:
     memory = Memory()
     figure = Figure.model_validate(TINY)
     reproduced(figure, memory=memory)
-    shifted = measure.plan(figure, False, seed=2)
+    shifted = measure.plan(figure, WHOLE, seed=2)
     assert runs_to_do(figure, shifted, memory) == 4, "seed 2 is there, seed 3 is not"
 
 
 def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Reproduced, tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
-    plans = measure.plan(figure, False, seed=1)
+    plans = measure.plan(figure, WHOLE, seed=1)
     assert reproduced(figure, memory=Memory(tmp_path)).as_json() == tiny.as_json()
     files = sorted(tmp_path.iterdir())
     assert len(files) == 8
@@ -247,12 +248,12 @@ def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Re
     more = Figure.model_validate({**TINY, "rows": [*TINY["rows"], asked]})
     assert runs_to_do(more, plans, Memory(tmp_path)) == 8, "nobody asked for this before"
     longer = Figure.model_validate({**TINY, "setup": {**TINY["setup"], "duration": "301ms"}})
-    assert runs_to_do(longer, measure.plan(longer, False, seed=1), Memory(tmp_path)) == 8
+    assert runs_to_do(longer, measure.plan(longer, WHOLE, seed=1), Memory(tmp_path)) == 8
 
 
 def test_a_run_that_lacked_its_machine_says_so_and_is_carried_out_again(tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
-    plans = measure.plan(figure, False, seed=1)
+    plans = measure.plan(figure, WHOLE, seed=1)
     reproduced(figure, memory=Memory(tmp_path))
     for file, share in zip(sorted(tmp_path.iterdir()), (0.31, 0.06, 0.04), strict=False):
         record = json.loads(file.read_text(encoding="utf-8"))
@@ -355,6 +356,11 @@ def test_the_list_names_every_figure(cli: Cli) -> None:
         (["ofpt/fig4a", "--world", "lab"], ["figure ofpt/fig4a", "not run in the lab"]),
         (["ofpt/fig11", "--world", "lap"], ["--world `lap`", "expected sim or lab"]),
         (["ofpt/fig11", "--world", "lab", "--quick"], ["--quick", "one form"]),
+        (["ofpt/fig9a", "--world", "lab", "--shorten", "2"], ["--shorten", "one form"]),
+        (["ofpt/fig2", "--quick", "--shorten", "2"], ["--shorten", "leave one out"]),
+        (["ofpt/fig2", "--shorten", "0.5"], ["--shorten `0.5`", "from 1 to"]),
+        (["ofpt/fig2", "--shorten", "nan"], ["--shorten `nan`", "from 1 to"]),
+        (["ofpt/fig2", "--shorten", "ten"], ["--shorten `ten`", "from 1 to"]),
         (["ofpt/fig4a", "--out", "a-file"], ["--out", "a-file", "name a folder"]),
     ],
 )
@@ -464,7 +470,7 @@ def test_the_estimate_of_work_follows_what_is_simulated(tmp_path: Path) -> None:
 
 
 def test_every_figure_has_an_estimate() -> None:
-    plans = [(figure, measure.plan(figure, False, seed=1)) for figure in figures("all")]
+    plans = [(figure, measure.plan(figure, WHOLE, seed=1)) for figure in figures("all")]
     for plan in plans:
         runs, work = measure.to_do([plan], Memory())
         assert runs > 0 and math.isfinite(work) and work > 0, plan[0].id
@@ -472,7 +478,7 @@ def test_every_figure_has_an_estimate() -> None:
 
 def test_runs_that_figures_share_count_once() -> None:
     pair = figures("ofpt/fig4a") + figures("ofpt/fig4c")
-    plans = [(figure, measure.plan(figure, True, seed=1)) for figure in pair]
+    plans = [(figure, measure.plan(figure, QUICK, seed=1)) for figure in pair]
     alone = [measure.to_do([one], Memory())[0] for one in plans]
     together, work = measure.to_do(plans, Memory())
     assert max(alone) <= together < sum(alone)
@@ -511,9 +517,20 @@ def test_a_picture_over_starting_times_measures_every_step() -> None:
 
 def test_quick_shortens_each_case_by_the_same_factor() -> None:
     figure = next(one for one in figures("tcp-path/fig14"))
-    whole, quick = (measure.plan(figure, short, seed=1) for short in (False, True))
+    whole, quick = (measure.plan(figure, short, seed=1) for short in (WHOLE, QUICK))
     assert [one.settings.duration_s for one in whole] == [1800.0, 180.0, 18.0]
     assert [one.settings.duration_s for one in quick] == [900.0, 90.0, 9.0]
+
+
+def test_shortened_runs_are_as_many_as_published_and_say_so() -> None:
+    figure = Figure.model_validate({**TINY, "setup": {**TINY["setup"], "duration": "400ms"}})
+    result = reproduced(figure, Form(shorten=2.0))
+    first = result.plans[0].settings
+    assert (first.runs, first.duration_s) == (figure.setup.runs, 0.2)
+    assert f"{first.runs} runs of 0.2s per scheme" in dict(texts.setup_lines(result))["runs"]
+    assert f"as published: {figure.setup.runs} of 400ms" in dict(texts.setup_lines(result))["runs"]
+    assert texts.command(result) == f"pathloom reproduce {figure.id} --shorten 2"
+    assert (result.as_json()["quick"], result.as_json()["shorten"]) == (False, 2.0)
 
 
 def test_path_requests_of_connections_are_told_from_those_for_arp() -> None:

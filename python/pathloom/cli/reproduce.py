@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pathloom.experiments.folder import OutFolder
     from pathloom.experiments.workers import Runner
-    from pathloom.reproduction.definitions import Figure
+    from pathloom.reproduction.definitions import Figure, Form
     from pathloom.reproduction.measure import Planned, Reproduced
     from pathloom.reproduction.runs import Memory
 
@@ -38,6 +38,8 @@ FOLDER = Path("results/reproduction")
 RUNS = "runs"
 """Where --resume keeps runs, in the folder of the pictures."""
 SCHEMA = 1
+MOST_SHORTER = 1e6
+"""A run a millionth as long as published still lasts some nanoseconds."""
 
 
 def reproduce(
@@ -49,6 +51,15 @@ def reproduce(
         bool,
         typer.Option("--quick", help="Fewer, shorter runs: at most a minute per figure. The result is marked."),
     ] = False,
+    shorten: Annotated[
+        str | None,
+        typer.Option(
+            "--shorten",
+            metavar="N",
+            help="As many runs as published, each of 1/N of the published duration. The result is marked.",
+            show_default="1",
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -87,10 +98,13 @@ def reproduce(
 
     Example: pathloom reproduce ofpt/fig4a --quick
 
+    Example: pathloom reproduce tcp-path/fig9a --shorten 20
+
     Example: pathloom reproduce all --resume --out docs/reproduction
     """
     console.check_json_target(json)
     workers, first_seed = whole_number("--jobs", jobs), whole_number("--seed", seed)
+    form = _form(quick, shorten, world)
     check_cluster(cluster, workers, (world,))
     if target == LIST:
         _list(json)
@@ -99,9 +113,9 @@ def reproduce(
     from pathloom.experiments.workers import default_threads
     from pathloom.reproduction.library import figures
 
-    wanted = figures(target) if world == SIM else _in_lab(figures(target), world, quick)
+    wanted = figures(target) if world == SIM else _in_lab(figures(target), world)
     place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
-    how = quick, 1 if first_seed is None else first_seed, world
+    how = form, 1 if first_seed is None else first_seed, world
     with ExitStack() as stack:
         local = workers or default_threads()
         runner = stack.enter_context(runner_of(cluster, local)) if cluster is not None else local
@@ -114,18 +128,36 @@ def reproduce(
     return 0
 
 
-def _in_lab(wanted: list[Figure], world: str, quick: bool) -> list[Figure]:
+def _form(quick: bool, shorten: str | None, world: str) -> Form:
+    """How much is run. Raises `PathloomError`."""
+    from pathloom.reproduction.definitions import PUBLISHED, QUICK, Form
+
+    option = "--quick" if quick else "--shorten"
+    if world != SIM and (quick or shorten is not None):
+        raise bad_input(f"{option}: is for the simulator; in the lab a figure has one form")
+    if quick and shorten is not None:
+        raise bad_input("--shorten: does not go with --quick, which sets durations of its own; leave one out")
+    if shorten is None:
+        return QUICK if quick else PUBLISHED
+    try:
+        factor = float(shorten)
+    except ValueError:
+        factor = 0.0
+    if not 1.0 <= factor <= MOST_SHORTER:
+        raise bad_input(f"--shorten `{shorten}`: expected a number from 1 to {MOST_SHORTER:g}")
+    return Form(shorten=factor)
+
+
+def _in_lab(wanted: list[Figure], world: str) -> list[Figure]:
     """The figures as they are run in the lab; of several, those that are."""
     if world != LAB:
         raise bad_input(f"--world `{world}`: expected {SIM} or {LAB}")
-    if quick:
-        raise bad_input("--quick: is for the simulator; in the lab a figure has one form")
     return [figure.in_lab() for figure in wanted if figure.lab is not None or len(wanted) == 1]
 
 
 def _carry_out(
     wanted: list[Figure],
-    how: tuple[bool, int, str],
+    how: tuple[Form, int, str],
     runner: Runner | int,
     folder: OutFolder,
     runs: OutFolder | None,
@@ -154,19 +186,19 @@ def _carry_out(
 
 
 def _results(
-    wanted: list[Figure], how: tuple[bool, int, str], runner: Runner | int, folder: Path, memory: Memory
+    wanted: list[Figure], how: tuple[Form, int, str], runner: Runner | int, folder: Path, memory: Memory
 ) -> Iterator[tuple[Reproduced, Path]]:
     from pathloom.reproduction import measure
     from pathloom.reproduction.page import save
 
-    quick, seed, world = how
-    plans = [measure.plan(figure, quick, seed, world) for figure in wanted]
+    form, seed, world = how
+    plans = [measure.plan(figure, form, seed, world) for figure in wanted]
     threads = 1 if world == LAB else runner if isinstance(runner, int) else runner.count
     pairs = list(zip(wanted, plans, strict=True))
     forecast = Forecast(threads, pairs, memory, here=world != LAB and isinstance(runner, int))
     for place, (figure, planned) in enumerate(zip(wanted, plans, strict=True)):
         with forecast.watched(place), console.progress_bar(figure.id, forecast.runs) as report:
-            result = measure.reproduce(figure, planned, quick, runner, memory, report)
+            result = measure.reproduce(figure, planned, form, runner, memory, report)
         yield result, save(result, folder)
 
 

@@ -7,6 +7,7 @@ ours differ. All that can be measured has a name in `pathloom.reproduction.metri
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -63,6 +64,20 @@ class Overrides(_Part):
     faults: tuple[str, ...] | None = None
     duration: str | None = None
     runs: int | None = None
+
+
+@dataclass(frozen=True)
+class Form:
+    """How much of a figure is run: all that is published, or less."""
+
+    quick: bool = False
+    """What the figure's file says for `--quick`."""
+    shorten: float = 1.0
+    """Every run lasts its published duration over this; there are as many as published."""
+
+
+PUBLISHED = Form()
+QUICK = Form(quick=True)
 
 
 class Setup(_Part):

@@ -24,7 +24,7 @@ from pathloom.experiments.summary import run_summary
 from pathloom.experiments.tables import flow_table
 from pathloom.experiments.workers import interruptible
 from pathloom.fabrics import Fabric
-from pathloom.reproduction.definitions import POINTS, Case, Figure, Measure, Row
+from pathloom.reproduction.definitions import POINTS, Case, Figure, Form, Measure, Row
 from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
@@ -118,7 +118,7 @@ class Reproduced:
     """A figure with its numbers."""
 
     figure: Figure
-    quick: bool
+    form: Form
     seed: int
     plans: tuple[Planned, ...]
     data: dict[tuple[str, str], list[Kept]]
@@ -158,7 +158,8 @@ class Reproduced:
         return {
             "id": self.figure.id,
             "title": self.figure.title,
-            "quick": self.quick,
+            "quick": self.form.quick,
+            "shorten": self.form.shorten,
             "world": self.world,
             "seed": self.seed,
             "runs": self.plans[0].settings.runs,
@@ -166,7 +167,7 @@ class Reproduced:
         }
 
 
-def plan(figure: Figure, quick: bool, seed: int, world: str = SIM) -> list[Planned]:
+def plan(figure: Figure, form: Form, seed: int, world: str = SIM) -> list[Planned]:
     """The cases to run, with their settings checked. Raises `PathloomError`.
 
     For the lab, the figure is what `Figure.in_lab` gives.
@@ -174,14 +175,15 @@ def plan(figure: Figure, quick: bool, seed: int, world: str = SIM) -> list[Plann
     plans = []
     place: dict[str, Any] = {"worlds": (LAB,), "lab": LIVE} if world == LAB else {}
     for case in figure.all_cases():
-        if quick and figure.quick.cases is not None and case.label not in figure.quick.cases:
+        if form.quick and figure.quick.cases is not None and case.label not in figure.quick.cases:
             continue
         values = figure.setup.model_dump(exclude={"sample"})
-        for layer in (case, *((figure.quick,) if quick else ())):
+        for layer in (case, *((figure.quick,) if form.quick else ())):
             given = layer.model_dump(exclude={"label", "x", "cases", "shorten"}, exclude_none=True)
             values.update(given)
-        if quick and figure.quick.shorten is not None:
-            values["duration"] = f"{_core.parse_time_s(values['duration']) / figure.quick.shorten:g}s"
+        shorten = (figure.quick.shorten or 1.0) if form.quick else form.shorten
+        if shorten != 1.0:
+            values["duration"] = f"{_core.parse_time_s(values['duration']) / shorten:g}s"
         known, unbuilt = _split(values["schemes"])
         filled = tuple(_filled(scheme, case) for scheme in known)
         texts = {key: _filled(value, case) if isinstance(value, str) else value for key, value in values.items()}
@@ -209,7 +211,7 @@ def to_do(figures: Iterable[tuple[Figure, Sequence[Planned]]], memory: Memory) -
 
 
 def reproduce(
-    figure: Figure, plans: Sequence[Planned], quick: bool, runner: Runner | int, memory: Memory, progress: Progress
+    figure: Figure, plans: Sequence[Planned], form: Form, runner: Runner | int, memory: Memory, progress: Progress
 ) -> Reproduced:
     """Carries out the runs that are missing and works out every row. Raises `PathloomError` and `Stopped`.
 
@@ -224,7 +226,7 @@ def reproduce(
     seed = plans[0].settings.seed
     lines = [_line(figure, row, plans, data) for row in figure.rows]
     lines += _points(figure, plans, data)
-    return Reproduced(figure, quick, seed, tuple(plans), data, tuple(lines))
+    return Reproduced(figure, form, seed, tuple(plans), data, tuple(lines))
 
 
 def _split(schemes: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

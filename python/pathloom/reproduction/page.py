@@ -80,7 +80,7 @@ def _page(records: list[dict[str, Any]]) -> str:
             "The pictures have the form of the papers'. Hollow marks are published numbers, in the colour of their "
             "scheme. At each load the schemes stand side by side, so that none hides another.\n\n"
             "`pathloom reproduce all --out docs/reproduction` writes this page. With `--quick` there are fewer and "
-            "shorter runs; the command of each figure says whether that was given."
+            "shorter runs, with `--shorten` as many but shorter ones; the command of each figure says which was given."
         ),
         _contents(records),
         *(_section(record) for record in records),

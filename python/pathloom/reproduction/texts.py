@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathloom.reproduction.definitions import Overrides, Setup
+from pathloom.reproduction.definitions import PUBLISHED, Overrides, Setup
 from pathloom.reproduction.library import FOLDER
 from pathloom.reproduction.measure import Line, Reproduced, Value
 from pathloom.specs import SIM
@@ -123,13 +123,11 @@ def setup_lines(result: Reproduced) -> list[tuple[str, str]]:
     elif cases:
         lines.append(("cases", "; ".join(cases)))
     runs = f"{first.runs} run{'s' if first.runs > 1 else ''} of {first.duration} per scheme, seed {result.seed}"
-    if result.quick:
-        fewer = (first.runs, first.duration) != (setup.runs, setup.duration)
-        lines.append(("runs", f"{runs} (as published: {setup.runs} of {setup.duration})" if fewer else runs))
+    fewer = result.form != PUBLISHED and (first.runs, first.duration) != (setup.runs, setup.duration)
+    lines.append(("runs", f"{runs} (as published: {setup.runs} of {setup.duration})" if fewer else runs))
+    if result.form.quick:
         changed = figure.quick.model_dump(exclude={"runs", "duration", "cases", "shorten"}, exclude_none=True)
         lines += [(f"quick {word}", str(text)) for word, text in changed.items()]
-    else:
-        lines.append(("runs", runs))
     return [(word, text.replace(str(FOLDER), "experiments")) for word, text in lines]
 
 
@@ -145,7 +143,8 @@ def _case_text(label: str, case: Overrides, setup: Setup) -> str:
 
 def command(result: Reproduced) -> str:
     """The command that gives these numbers again."""
-    quick = " --quick" if result.quick else ""
+    form = " --quick" if result.form.quick else ""
+    form += f" --shorten {result.form.shorten:g}" if result.form.shorten != 1.0 else ""
     world = f" --world {result.world}" if result.world != SIM else ""
     seed = f" --seed {result.seed}" if result.seed != 1 else ""
-    return f"pathloom reproduce {result.figure.id}{quick}{world}{seed}"
+    return f"pathloom reproduce {result.figure.id}{form}{world}{seed}"
