@@ -57,7 +57,7 @@ FORBIDDEN = [
     (r"\bunsafe\b", "unsafe code"),
 ]
 
-RESTS = re.compile(r"//.*|\"(?:[^\"\\]|\\.)*\"")
+COMMENTS_AND_TEXTS = re.compile(r"//.*|\"(?:[^\"\\]|\\.)*\"")
 """Comments and texts, which may speak of anything. Braces in texts would mislead the search for test modules too."""
 
 
@@ -66,7 +66,7 @@ def without_tests(lines: list[str]) -> Iterator[tuple[int, str]]:
     depth, skip_from = 0, None
     waiting = False
     for number, line in enumerate(lines, start=1):
-        code = RESTS.sub("", line)
+        code = COMMENTS_AND_TEXTS.sub("", line)
         if "#[cfg(test)]" in code:
             waiting = True
             continue

@@ -130,26 +130,26 @@ impl Scoreboard {
 mod tests {
     use super::*;
 
-    fn board(ranges: &[(u64, u64)]) -> Scoreboard {
-        let mut board = Scoreboard::new(100);
+    fn scoreboard(ranges: &[(u64, u64)]) -> Scoreboard {
+        let mut scoreboard = Scoreboard::new(100);
         ranges.iter().for_each(|&range| {
-            board.update(0, 10_000, &SackBlocks([range, (0, 0), (0, 0)]));
+            scoreboard.update(0, 10_000, &SackBlocks([range, (0, 0), (0, 0)]));
         });
-        board
+        scoreboard
     }
 
     #[test]
     fn a_segment_is_lost_when_three_ranges_or_more_than_two_segments_arrived_above() {
-        assert_eq!(board(&[]).lost_before(), 0);
-        assert_eq!(board(&[(100, 300)]).lost_before(), 0, "two segments are not enough");
-        assert_eq!(board(&[(100, 301)]).lost_before(), 100);
-        assert_eq!(board(&[(100, 150), (200, 250), (300, 350)]).lost_before(), 100);
-        assert_eq!(board(&[(100, 150), (500, 900)]).lost_before(), 500);
+        assert_eq!(scoreboard(&[]).lost_before(), 0);
+        assert_eq!(scoreboard(&[(100, 300)]).lost_before(), 0, "two segments are not enough");
+        assert_eq!(scoreboard(&[(100, 301)]).lost_before(), 100);
+        assert_eq!(scoreboard(&[(100, 150), (200, 250), (300, 350)]).lost_before(), 100);
+        assert_eq!(scoreboard(&[(100, 150), (500, 900)]).lost_before(), 500);
     }
 
     #[test]
     fn the_pipe_leaves_out_what_arrived_and_what_is_lost() {
-        let mut b = board(&[(100, 500), (600, 700)]);
+        let mut b = scoreboard(&[(100, 500), (600, 700)]);
         // 0..100 is lost; 500..600 and 700..1000 are under way.
         assert_eq!(b.pipe(0, 1000), 400);
         b.high_rxt = 100;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn next_seg_follows_its_four_rules() {
-        let mut b = board(&[(100, 200), (300, 600), (700, 800)]);
+        let mut b = scoreboard(&[(100, 200), (300, 600), (700, 800)]);
         assert_eq!(b.next_lost(0), Some((0, 100)));
         b.high_rxt = 100;
         assert_eq!(b.next_lost(0), Some((200, 300)));
@@ -167,8 +167,8 @@ mod tests {
         b.high_rxt = 700;
         assert_eq!((b.next_missing(0), b.last_missing(0, 950)), (None, Some((850, 950))));
         assert_eq!(b.last_missing(0, 800), Some((600, 700)));
-        assert_eq!(board(&[(50, 100)]).last_missing(0, 100), Some((0, 50)));
-        assert_eq!(board(&[]).last_missing(100, 100), None);
+        assert_eq!(scoreboard(&[(50, 100)]).last_missing(0, 100), Some((0, 50)));
+        assert_eq!(scoreboard(&[]).last_missing(100, 100), None);
     }
 
     #[test]
