@@ -337,6 +337,19 @@ def test_the_page_keeps_what_was_there(cli: Cli, tmp_path: Path) -> None:
     assert re.search(r"^- \(a\) The example counts payload alone;", page, re.MULTILINE)
 
 
+def test_the_page_has_the_quick_values_beside_the_others(cli: Cli, tmp_path: Path) -> None:
+    assert cli("reproduce", "lessor/fig1", "--quick", "--out", "pages/quick").code == 0
+    assert cli("reproduce", "lessor/fig1", "--shorten", "5", "--out", "pages").code == 0
+    tables = [tmp_path / "pages" / folder / "lessor/fig1.json" for folder in ("", "quick")]
+    whole, quick = (json.loads(path.read_text(encoding="utf-8"))["table"] for path in tables)
+    page = (tmp_path / "pages/README.md").read_text(encoding="utf-8")
+    assert "|  | published | measured | difference | `--quick` |" in page
+    assert len(whole) > 3
+    for (label, published, measured, difference), (_, _, beside, _) in zip(whole, quick, strict=True):
+        line = f"| {label} | {published} | {measured} | {difference}"
+        assert re.search(rf"^{re.escape(line)}( \(.\))? \| {re.escape(beside)} \|$", page, re.MULTILINE), line
+
+
 def test_the_list_names_every_figure(cli: Cli) -> None:
     text = cli("reproduce", "list").out
     listed = [entry["id"] for entry in json.loads(cli("reproduce", "--json", "-").out)["figures"]]

@@ -14,12 +14,14 @@ from pathloom.reproduction.definitions import POINTS
 from pathloom.reproduction.library import identities
 from pathloom.reproduction.measure import Reproduced
 from pathloom.reproduction.pictures import picture
-from pathloom.reproduction.texts import ALL, HEADINGS, causes, command, measured_table, rows, setup_lines
+from pathloom.reproduction.texts import ALL, HEADINGS, NOTHING, causes, command, measured_table, rows, setup_lines
 
 LETTERS = ascii_lowercase
 """Of the causes below a table."""
 PAGE = "README.md"
 """Name of the page, which code hosts show of a folder."""
+QUICK = "quick"
+"""A folder in the folder, with what `--quick` gave: the page shows it beside the rest."""
 
 
 def save(result: Reproduced, folder: Path) -> Path:
@@ -34,7 +36,7 @@ def save(result: Reproduced, folder: Path) -> Path:
         raise bad_input(f"--out `{folder}`: {reason(error)}; name a folder that can be written") from None
     write_whole(image, picture(result).write)
     write_text(folder / f"{result.figure.id}.json", json.dumps(_record(result), indent=1, allow_nan=False) + "\n")
-    write_text(folder / PAGE, _page(_records(folder)))
+    write_text(folder / PAGE, _page(_records(folder), _records(folder / QUICK)))
     return image
 
 
@@ -67,7 +69,8 @@ def _records(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _page(records: list[dict[str, Any]]) -> str:
+def _page(records: list[dict[str, Any]], quick: list[dict[str, Any]]) -> str:
+    by_figure = {record["id"]: record for record in quick}
     parts = [
         "# Published figures, run again",
         (
@@ -80,10 +83,11 @@ def _page(records: list[dict[str, Any]]) -> str:
             "The pictures have the form of the papers'. Hollow marks are published numbers, in the colour of their "
             "scheme. At each load the schemes stand side by side, so that none hides another.\n\n"
             "`pathloom reproduce all --out docs/reproduction` writes this page. With `--quick` there are fewer and "
-            "shorter runs, with `--shorten` as many but shorter ones; the command of each figure says which was given."
+            "shorter runs, with `--shorten` as many but shorter ones; the command of each figure says which was given. "
+            f"A column shows what `--quick` gave, where folder `{QUICK}` has that."
         ),
         _contents(records),
-        *(_section(record) for record in records),
+        *(_section(record, by_figure.get(record["id"])) for record in records),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -102,14 +106,17 @@ def _anchor(record: dict[str, Any]) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "-" if c == " " else "" for c in heading)
 
 
-def _section(record: dict[str, Any]) -> str:
+def _section(record: dict[str, Any], quick: dict[str, Any] | None) -> str:
     parts = [
         f"## {record['id']}: {record['title']}",
         f"{record['source']}. `{record['command']}`",
         f"![{record['title']}]({record['id']}.svg)",
     ]
     if record["table"]:
-        parts.append(_table(HEADINGS, _marked(record["table"], record["causes"])))
+        table = [HEADINGS, *_marked(record["table"], record["causes"])]
+        if quick is not None and not record["quick"]:
+            table = _beside(table, quick["table"])
+        parts.append(_table(table[0], table[1:]))
     if record["causes"]:
         causes = [cause for _, cause in record["causes"]]
         parts.append(
@@ -137,6 +144,17 @@ def _marked(rows: list[list[str]], causes: list[tuple[str, str]]) -> list[list[s
         for label in ([row[0] for row in rows] if labels == ALL else labels.split("; "))
     }
     return [[*row[:-1], f"{row[-1]} ({letters[row[0]]})" if row[0] in letters else row[-1]] for row in rows]
+
+
+def _beside(table: list[list[str]], quick: list[list[str]]) -> list[list[str]]:
+    """A table, headings first, with what `--quick` measured for each row in one more column.
+
+    >>> table = [["", "published", "measured", "difference"], ["TCP", "1 s", "3 s", "+2 s"]]
+    >>> _beside(table, [["TCP", "1 s", "4 s", "+3 s"]])
+    [['', 'published', 'measured', 'difference', '`--quick`'], ['TCP', '1 s', '3 s', '+2 s', '4 s']]
+    """
+    measured = {row[0]: row[2] for row in quick}
+    return [[*table[0], "`--quick`"], *([*row, measured.get(row[0], NOTHING)] for row in table[1:])]
 
 
 def _sentence(text: str) -> str:
