@@ -35,6 +35,7 @@ pub fn flow_columns<'py>(py: Python<'py>, flows: &[FlowOutcome]) -> PyResult<Bou
     column(&columns, "start_ns", flows, |flow| ns(flow.start))?;
     column(&columns, "finish_ns", flows, |flow| ns(flow.finish))?;
     column(&columns, "delivered_bytes", flows, |flow| flow.delivered_bytes)?;
+    column(&columns, "arrived_bytes", flows, |flow| flow.arrived_bytes)?;
     column(&columns, "optimum_bps", flows, |flow| flow.optimum_bps)?;
     column(&columns, "ideal_fct_ns", flows, |flow| ns(flow.ideal_fct))?;
     column(&columns, "throughput", flows, |flow| flow.throughput.unwrap_or(f64::NAN))?;

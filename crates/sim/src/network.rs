@@ -28,6 +28,7 @@ use pathloom_switching::{Decision, Program, Removed, Stale, Switch, SwitchSettin
 use ports::Ports;
 use programs::Programs;
 use quality::Losses;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Switches a packet may pass: what a TTL of 64 allows (RFC 1700). One that has passed more is in a loop.
@@ -126,6 +127,8 @@ pub(crate) struct Network<T: Tap> {
     programs: Option<Box<Programs>>,
     /// Links on which packets are lost.
     losses: Losses,
+    /// Of links that have failed, how long they would have taken at the rate of the fabric for what was still waiting then.
+    unsent: BTreeMap<LinkId, Ps>,
     pub(crate) tap: T,
     /// Time that nine links in ten need to deliver a packet.
     typical: Ps,
@@ -179,6 +182,7 @@ impl<T: Tap> Network<T> {
             totals,
             programs,
             losses: Losses::new(seed),
+            unsent: BTreeMap::new(),
             tap,
             typical,
             outbox: Outbox::default(),
@@ -469,6 +473,7 @@ impl<T: Tap> Network<T> {
             self.links[link.index()].restore(now);
         } else {
             self.wheel.remove(&mut self.links, link.0);
+            *self.unsent.entry(link).or_default() += self.waiting_time(link, now);
             lost = self.links[link.index()].fail(now);
             lost.extend(self.fail_port(now, link));
             for packet in lost.iter().filter(|packet| packet.slot() == NO_CONNECTION) {

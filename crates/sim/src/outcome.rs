@@ -23,6 +23,8 @@ pub struct FlowOutcome {
     pub finish: Option<Nanos>,
     /// Payload bytes delivered in order.
     pub delivered_bytes: u64,
+    /// Payload bytes that arrived, in order or not; with MPTCP, bytes that two subflows hold back count on each.
+    pub arrived_bytes: u64,
     /// Payload rate of a transfer without end that has the access links of its subflows to itself, headers and the acknowledgements that
     /// share them taken off.
     pub optimum_bps: f64,

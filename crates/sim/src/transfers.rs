@@ -40,6 +40,8 @@ struct Record {
 #[derive(Clone, Copy, Default)]
 struct Work {
     delivered_bytes: u64,
+    /// Of a connection of several subflows, what its subflows hold back because something before it is missing.
+    arrived_bytes: u64,
     /// Of subflows that are open.
     window_bytes: u64,
     /// The least of the waits of a connection's subflows: for so long at most did it wait itself.
@@ -382,6 +384,7 @@ impl Transfers {
     pub(crate) fn end_connection(&mut self, transfer: u32, delivered_bytes: u64) {
         let record = &mut self.records[transfer as usize];
         record.closed.delivered_bytes = delivered_bytes;
+        record.closed.arrived_bytes = delivered_bytes;
         record.unclosed = 0;
         self.open -= usize::from(record.finish.is_none());
     }
@@ -398,7 +401,7 @@ impl Transfers {
         now: Nanos,
         until: Nanos,
         live: impl Iterator<Item = (usize, &'a Subflow)>,
-        connections: impl Iterator<Item = (u32, u64)>,
+        connections: impl Iterator<Item = (u32, [u64; 2])>,
     ) -> Vec<FlowOutcome> {
         let mut work: Vec<Work> = self.records.iter().map(|record| record.closed).collect();
         for (_, subflow) in live.filter(|(_, subflow)| !subflow.closed) {
@@ -406,8 +409,10 @@ impl Transfers {
             work.add(subflow, now);
             work.window_bytes += subflow.sender.cwnd_bytes();
         }
-        for (transfer, delivered_bytes) in connections {
-            work[transfer as usize].delivered_bytes = delivered_bytes;
+        for (transfer, [delivered_bytes, arrived_bytes]) in connections {
+            let work = &mut work[transfer as usize];
+            work.delivered_bytes = delivered_bytes;
+            work.arrived_bytes += arrived_bytes;
         }
         let rows = self.workload.flows.iter().zip(&self.records).zip(work).enumerate();
         rows.map(|(index, ((spec, record), work))| outcome(index as u32, spec, record, work, until)).collect()
@@ -420,11 +425,13 @@ impl Work {
         self.timeouts += subflow.sender.timeouts();
         let wait = subflow.sender.timeout_wait(now);
         if subflow.is_member() {
-            // What it has carried is known to its connection.
+            // What it has carried in order is known to its connection.
+            self.arrived_bytes += subflow.receiver.arrived_bytes() - subflow.receiver.delivered_bytes();
             let whole = |wait: &TimeoutWait| wait.initial.0 + wait.sampled.0;
             self.least_wait = self.least_wait.into_iter().chain([wait]).min_by_key(whole);
         } else {
             self.delivered_bytes += subflow.receiver.delivered_bytes();
+            self.arrived_bytes += subflow.receiver.arrived_bytes();
             add_wait(&mut self.timeout_wait, wait);
         }
         self.packets += subflow.packets_sent;
@@ -455,6 +462,7 @@ fn outcome(index: u32, spec: &FlowSpec, record: &Record, work: Work, until: Nano
         start: record.start,
         finish: record.finish,
         delivered_bytes: work.delivered_bytes,
+        arrived_bytes: work.arrived_bytes,
         optimum_bps: record.optimum_bps,
         ideal_fct: record.ideal_fct,
         throughput,

@@ -90,7 +90,8 @@ class Recorder:
             "busy_s": links["utilisation"] * now_s,
             "waited": links["mean_queue"] * now_s,
             "dropped": links["dropped_packets"].astype(np.int64),
-            "arrived": flows["delivered_bytes"].astype(np.int64),
+            # Bytes behind a gap count when they arrive. All at once when it closes would be faster than the link.
+            "arrived": flows["arrived_bytes"].astype(np.int64),
         }
         before = self._before or {name: np.zeros_like(column) for name, column in now.items()}
         # Sums of many numbers differ in their last bits: less than nothing is nothing.

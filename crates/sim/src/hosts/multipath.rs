@@ -48,10 +48,13 @@ impl Multipaths {
         self.by_transfer.get_mut(transfer as usize)?.as_deref_mut()
     }
 
-    /// Transfers whose connections are under way, and what they have delivered in order.
-    pub(super) fn delivered(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+    /// Transfers whose connections are under way, what they have delivered in order, and what their subflows have delivered in all.
+    pub(super) fn delivered(&self) -> impl Iterator<Item = (u32, [u64; 2])> + '_ {
         let each = self.by_transfer.iter().zip(0..);
-        each.filter_map(|(one, transfer)| Some((transfer, one.as_ref()?.reassembly.delivered_bytes())))
+        each.filter_map(|(one, transfer)| {
+            let reassembly = &one.as_ref()?.reassembly;
+            Some((transfer, [reassembly.delivered_bytes(), reassembly.arrived_bytes()]))
+        })
     }
 
     /// The option of the first two segments, by which switches and controllers tell the subflows of connections apart. Tokens are numbers

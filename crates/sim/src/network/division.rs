@@ -13,6 +13,7 @@ use crate::tap::Tap;
 use crate::time::{Ps, NEVER};
 use crate::wheel::Wheel;
 use pathloom_model::{Headers, LinkId, NodeId};
+use std::collections::BTreeMap;
 
 /// What happened to a slot.
 #[derive(Clone, Copy)]
@@ -159,6 +160,7 @@ impl<T: Tap + Default> Network<T> {
             programs: None,
             ports: None,
             losses: self.losses.part(|link| ends_in[link as usize] == number),
+            unsent: BTreeMap::new(),
             outbox: outbox(),
             tap: T::default(),
         };
@@ -179,7 +181,7 @@ impl<T: Tap + Default> Network<T> {
         let others = parts.split_off(1);
         let Some(first) = parts.pop() else { return Vec::new() };
         let whole = std::mem::replace(self, first);
-        (self.lanes, self.totals) = (whole.lanes, whole.totals);
+        (self.lanes, self.totals, self.unsent) = (whole.lanes, whole.totals, whole.unsent);
         others
     }
 

@@ -119,10 +119,15 @@ impl<T: Tap> Network<T> {
 
     /// How long a link would have taken at the rate of the fabric for what has left it.
     pub(crate) fn busy(&self, link: LinkId, now: Ps) -> Ps {
-        let queue = &self.links[link.index()];
-        let (own, backlog) = (ps_per_byte(self.fabric.link(link).settings.rate_bps), self.backlog(link, now));
-        let left = times(queue.sent_bytes, own);
-        // What has not left yet waits for as long as the rate of now says.
-        left.saturating_sub(queue.at_rate(backlog, own))
+        let taken = times(self.links[link.index()].sent_bytes, ps_per_byte(self.fabric.link(link).settings.rate_bps));
+        let unsent = self.unsent.get(&link).copied().unwrap_or_default();
+        taken.saturating_sub(self.waiting_time(link, now) + unsent)
+    }
+
+    /// How long a link would take at the rate of the fabric for what it has taken and not sent. What has not left yet waits for
+    /// as long as the rate of now says.
+    pub(super) fn waiting_time(&self, link: LinkId, now: Ps) -> Ps {
+        let own = ps_per_byte(self.fabric.link(link).settings.rate_bps);
+        self.links[link.index()].at_rate(self.backlog(link, now), own)
     }
 }

@@ -80,6 +80,11 @@ impl Reassembly {
     pub fn delivered_bytes(&self) -> u64 {
         self.0.next
     }
+
+    /// Bytes that subflows have delivered, in order or not.
+    pub fn arrived_bytes(&self) -> u64 {
+        self.0.next + self.0.beyond.as_slice().iter().map(|(start, end)| u64::from(end - start)).sum::<u64>()
+    }
 }
 
 #[cfg(test)]
