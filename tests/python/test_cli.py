@@ -27,6 +27,7 @@ FOLDER = [
     "result.json",
     "schemes.csv",
     "schemes.tex",
+    "slowdown-by-size.svg",
     "throughput-cdf.svg",
 ]
 

@@ -103,8 +103,15 @@ def test_slowdown_is_fct_over_ideal_fct(cli: Cli) -> None:
         assert row["slowdown"][f"p{percent}"] == pytest.approx(np.percentile(each, percent))
         assert row["slowdown"][f"p{percent}_censored"] is False
     assert [one["slowdown"]["mean"] for one in row["runs"]] == pytest.approx(by_run)
+    for name in ("mouse", "rabbit", "elephant"):
+        of_class = (flows["size_class"] == name).to_numpy()
+        means = [each[of_class & (flows["run"] == run).to_numpy()].mean() for run in (1, 2, 3)]
+        assert row["slowdown"][name] == pytest.approx(np.mean(means)), name
+        assert row["slowdown"][f"{name}_censored"] is False
     out = cli("run", "--fabric", K4, "--traffic", "web-search:load=0.6", "--scheme", "ecmp", "--duration", "300ms").out
     assert all(any(line.startswith(f"{name} slowdown") for line in out.splitlines()) for name in ("mean", "p50", "p99"))
+    assert all(f"mean slowdown, {name} " in out for name in ("mice", "rabbits", "elephants"))
+    assert any(line.startswith("Jain's index") for line in out.splitlines())
 
 
 def test_long_lived_flows_have_no_slowdown() -> None:

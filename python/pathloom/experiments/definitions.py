@@ -17,7 +17,7 @@ SIZE_BINS: Final = (
     ("1-10 MB", 1_000_000, 10_000_001),
     ("> 10 MB", 10_000_001, None),
 )
-"""Bins of the plot of FCT by flow size: label, least size in bytes, first size beyond it."""
+"""Bins of the plots by flow size: label, least size in bytes, first size beyond it."""
 
 DEFINITIONS: Final = (
     (
@@ -35,6 +35,11 @@ DEFINITIONS: Final = (
         "Slowdown",
         "of a finite flow: its FCT over its ideal FCT, the time it would take alone: its frames at the rate of the "
         "slower access link, and propagation. 1 or more; 1 is perfect.",
+    ),
+    (
+        "Jain's index",
+        "of fairness: the squared sum of the flows' throughput over their number times the sum of its squares. 1 where "
+        "all have the same, 1/n where one of n has all. Worked out where no flow is unfinished.",
     ),
     (
         "Completion time",

@@ -30,7 +30,16 @@ from pathloom.fabrics import Fabric
 if TYPE_CHECKING:
     from pathloom.lab.runs import LabExecution
 
-PLOTS = ("fct-by-size", "fct-cdf", "link-heat-map", "link-ranks", "means", "over-time", "throughput-cdf")
+PLOTS = (
+    "fct-by-size",
+    "fct-cdf",
+    "link-heat-map",
+    "link-ranks",
+    "means",
+    "over-time",
+    "slowdown-by-size",
+    "throughput-cdf",
+)
 FILES = (
     *(f"{plot}.{kind}" for plot in PLOTS for kind in PLOT_KINDS),
     "flow-series.parquet",

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from pathloom.experiments.definitions import SIZE_CLASSES
 from pathloom.experiments.stats import bounded_percentile, ci95, mean
 
 PERCENTILES = (50, 95, 99)
@@ -21,24 +22,43 @@ def with_slowdown(summary: Mapping[str, Any], flows: pl.DataFrame) -> dict[str, 
     `NAME_censored` says that unfinished flows make a figure a lower bound.
     """
     runs = [{**run, "slowdown": slowdowns(flows.filter(pl.col("run") == run["run"]))} for run in summary["runs"]]
-    means = [run["slowdown"]["mean"] for run in runs if run["slowdown"]["mean"] is not None]
-    whole = {**slowdowns(flows), "mean": mean(means), "ci95": ci95(means)}
+    means = {
+        name: [run["slowdown"][name] for run in runs if run["slowdown"][name] is not None]
+        for name in ("mean", *SIZE_CLASSES)
+    }
+    over_runs = {name: mean(values) for name, values in means.items()}
+    whole = {**slowdowns(flows), **over_runs, "ci95": ci95(means["mean"])}
     return {**summary, "runs": runs, "slowdown": whole}
 
 
 def slowdowns(flows: pl.DataFrame) -> dict[str, float | bool | None]:
-    """Mean and percentiles of the slowdown of the finite flows that started.
+    """Mean and percentiles of the slowdown of the finite flows that started, and means by size class.
 
-    >>> flows = pl.DataFrame({"slowdown": [2.0, 3.0], "finished": [True, False]})
-    >>> found = slowdowns(flows)
+    >>> columns = {"slowdown": [2.0, 3.0], "finished": [True, False], "size_class": ["mouse", "elephant"]}
+    >>> found = slowdowns(pl.DataFrame(columns))
     >>> found["mean"], found["mean_censored"], found["p50"]
     (2.5, True, 2.5)
+    >>> found["mouse"], found["mouse_censored"], found["elephant_censored"], found["rabbit"]
+    (2.0, False, True, None)
     """
-    split = (flows.filter(which)["slowdown"] for which in (pl.col("finished"), ~pl.col("finished")))
-    exact, bounds = (one.drop_nulls().sort().to_list() for one in split)
-    values: dict[str, float | bool | None] = {"mean": mean([*exact, *bounds])}
-    values["mean_censored"] = bool(bounds) if exact or bounds else None
+    exact, bounds = _split(flows)
+    values: dict[str, float | bool | None] = {}
+    values["mean"], values["mean_censored"] = _mean(exact, bounds)
     for percent in PERCENTILES:
         found = bounded_percentile(exact, bounds, math.inf, percent / 100)
         values[f"p{percent}"], values[f"p{percent}_censored"] = found
+    for name in SIZE_CLASSES:
+        values[name], values[f"{name}_censored"] = _mean(*_split(flows.filter(pl.col("size_class") == name)))
     return values
+
+
+def _split(flows: pl.DataFrame) -> tuple[list[float], list[float]]:
+    """Ascending slowdowns of finished flows, and of the others."""
+    split = (flows.filter(which)["slowdown"] for which in (pl.col("finished"), ~pl.col("finished")))
+    exact, bounds = (one.drop_nulls().sort().to_list() for one in split)
+    return exact, bounds
+
+
+def _mean(exact: list[float], bounds: list[float]) -> tuple[float | None, bool | None]:
+    """The mean, and whether it is a bound alone."""
+    return mean([*exact, *bounds]), bool(bounds) if exact or bounds else None

@@ -37,7 +37,7 @@ from pathloom.report.style import (
     short_labels,
 )
 from pathloom.report.tables import AT_LEAST, AT_MOST
-from pathloom.words import count_text, rate_text, time_text
+from pathloom.words import count_text, rate_text, size_text, time_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
@@ -99,6 +99,7 @@ def plots(result: Result, most: int | None = None) -> list[Plot]:
         means,
         throughput_cdf,
         fct_by_size,
+        slowdown_by_size,
         fct_cdf,
         link_heat_map,
         link_ranks,
@@ -215,7 +216,34 @@ def fct_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
 
 def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
     """Median and 95th percentile of FCT in each bin of flow sizes."""
-    finite = result.flows.filter(pl.col("age_s").is_not_null())
+    figure = _by_size(result, look, "age_s", ((0.50, "median"), (0.95, "95th percentile")), "flow completion time")
+    if figure is None:
+        return None
+    _log_times(figure.axes[0], "y")
+    says = "Median and 95th percentile of the flow completion time, by flow size: lower is better."
+    says += _unfinished_text(result, "an unfinished flow counts with the time it has had, and takes longer than that")
+    return Plot("fct-by-size", "Flow completion time by flow size", says, figure)
+
+
+def slowdown_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
+    """Median and 99th percentile of the slowdown in each bin of flow sizes."""
+    figure = _by_size(result, look, "slowdown", ((0.50, "median"), (0.99, "99th percentile")), "FCT slowdown")
+    if figure is None:
+        return None
+    _log_times_over(figure.axes[0])
+    says = (
+        "Median and 99th percentile of the slowdown, by flow size: the FCT over the time that the flow would take "
+        "alone, so 1 is perfect. Throughput of such a flow is the inverse."
+    )
+    says += _unfinished_text(result, "an unfinished flow counts with the least that its slowdown can come to")
+    return Plot("slowdown-by-size", "Slowdown by flow size", says, figure)
+
+
+def _by_size(
+    result: Result, look: Mapping[str, Look], column: str, panels: Sequence[tuple[float, str]], label: str
+) -> Figure | None:
+    """Percentiles of a column of the flows in each bin of flow sizes, on a logarithmic axis."""
+    finite = result.flows.filter(pl.col(column).is_not_null())
     bins = [(label, low, high) for label, low, high in SIZE_BINS if _in_bin(finite, low, high).height]
     if not bins:
         return None
@@ -223,13 +251,13 @@ def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
     schemes = [scheme for scheme in look if finite.filter(pl.col("scheme") == scheme).height]
     left = figure.add_subplot(1, 2, 1)
     right = figure.add_subplot(1, 2, 2, sharey=left)
-    for axes, share, title in ((left, 0.50, "median"), (right, 0.95, "95th percentile")):
+    for axes, (share, title) in zip((left, right), panels, strict=True):
         for index, scheme in enumerate(schemes):
             own = finite.filter(pl.col("scheme") == scheme)
-            ages = [_in_bin(own, low, high)["age_s"].sort().to_list() for _, low, high in bins]
+            values = [_in_bin(own, low, high)[column].sort().to_list() for _, low, high in bins]
             shift = 0.13 * (index - (len(schemes) - 1) / 2)
             xs = [place + shift for place in range(len(bins))]
-            ys = [value if (value := percentile(some, share)) is not None else math.nan for some in ages]
+            ys = [value if (value := percentile(some, share)) is not None else math.nan for some in values]
             axes.plot(
                 xs,
                 ys,
@@ -246,14 +274,11 @@ def fct_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
         axes.set_title(title, fontsize=9.5)
         axes.set_xlabel("flow size")
         axes.grid(visible=False, axis="x")
-    _log_times(left, "y")
-    left.set_ylabel("flow completion time")
+    left.set_ylabel(label)
     right.tick_params(axis="y", labelleft=False)
     handles, _ = left.get_legend_handles_labels()
     fitting_legend(figure, len(handles), handles=handles, loc="outside upper left", handlelength=2.6)
-    says = "Median and 95th percentile of the flow completion time, by flow size: lower is better."
-    says += _unfinished_text(result, "an unfinished flow counts with the time it has had, and takes longer than that")
-    return Plot("fct-by-size", "Flow completion time by flow size", says, figure)
+    return figure
 
 
 def link_heat_map(result: Result, look: Mapping[str, Look]) -> Plot | None:
@@ -341,28 +366,46 @@ def link_ranks(result: Result, look: Mapping[str, Look]) -> Plot | None:
 
 
 def over_time(result: Result, look: Mapping[str, Look]) -> Plot | None:
-    """Goodput of all flows, and the longest queue of any link, in the first run of each scheme."""
+    """What flows and links did in each step, in the first run of each scheme."""
     if result.settings.series is None:
         return None
-    figure = new_figure(7.2, 5.4)
-    above = figure.add_subplot(2, 1, 1)
-    below = figure.add_subplot(2, 1, 2, sharex=above)
-    for scheme, style in look.items():
-        mine = (pl.col("scheme") == scheme) & (pl.col("run") == 1)
-        goodput = result.flow_series.filter(mine).group_by("at_s").agg(pl.col("goodput_bps").sum()).sort("at_s")
-        queue = result.link_series.filter(mine).group_by("at_s").agg(pl.col("mean_queue").max()).sort("at_s")
-        style_keys: dict[str, Any] = {"color": style.colour, "linestyle": style.line, "label": style.label}
-        above.plot(goodput["at_s"], goodput["goodput_bps"], **style_keys)
-        below.plot(queue["at_s"], queue["mean_queue"], **style_keys)
-    above.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: rate_text(value)))
-    above.set_ylabel("goodput of all flows")
-    below.set_ylabel("longest queue (packets)")
-    below.set_xlabel("time (s)")
-    above.set_ylim(0, None)
-    below.set_ylim(0, None)
-    legend_above(above)
-    says = f"The first run of each scheme, in steps of {result.settings.series}. A queue is the mean over a step."
-    return Plot("over-time", "Goodput and queues over time", says, figure)
+    flows, links = result.flow_series, result.link_series
+    windows = pl.col("window_bytes").filter(pl.col("window_bytes") > 0)
+    panels: list[tuple[str, pl.DataFrame, pl.Expr, Callable[[float], str] | None]] = [
+        ("goodput of all flows", flows, pl.col("goodput_bps").sum(), rate_text),
+        ("mean window of open flows", flows, windows.mean(), size_text),
+        ("rate of the busiest link", links, pl.col("rate_bps").max(), rate_text),
+        ("longest queue (packets)", links, pl.col("mean_queue").max(), None),
+        ("packets dropped", links, pl.col("dropped_packets").sum(), None),
+    ]
+    figure = new_figure(9.2, 7.6)
+    whole_row = figure.add_subplot(3, 2, (1, 2))
+    every = [whole_row, *(figure.add_subplot(3, 2, place, sharex=whole_row) for place in range(3, 7))]
+    for axes, (label, table, value, text) in zip(every, panels, strict=True):
+        for scheme, style in look.items():
+            mine = table.filter((pl.col("scheme") == scheme) & (pl.col("run") == 1))
+            steps = mine.group_by("at_s").agg(value.alias("value")).drop_nulls().sort("at_s")
+            axes.plot(
+                steps["at_s"],
+                steps["value"],
+                color=style.colour,
+                linestyle=style.line,
+                label=style.label,
+                linewidth=1.2,
+            )
+        if text is not None:
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place, text=text: text(value)))
+        axes.set_ylabel(label)
+        axes.set_ylim(0, None)
+    for axes in every[3:]:
+        axes.set_xlabel("time (s)")
+    handles, _ = whole_row.get_legend_handles_labels()
+    fitting_legend(figure, len(handles), handles=handles, loc="outside upper left", handlelength=2.6)
+    says = (
+        f"The first run of each scheme, in steps of {result.settings.series}. Rates and queues are means over a step, "
+        "drops are counts of a step on all links, windows are those at its end."
+    )
+    return Plot("over-time", "Flows and links over time", says, figure)
 
 
 def _by_scheme(result: Result, column: str) -> dict[str, list[float]]:
@@ -425,6 +468,20 @@ def _time_unit(times_s: Sequence[float | None]) -> tuple[float, str]:
         if most >= least:
             return factor, unit
     raise AssertionError("every time is at least 0")
+
+
+def _log_times_over(axes: Axes) -> None:
+    """Ticks of a logarithmic axis of slowdowns, named as in tables, from 1 on."""
+    low, high = axes.get_ylim()
+    low = min(low, 0.95)
+    decades = [10.0**power for power in range(math.ceil(math.log10(high)) + 1)]
+    few = len([tick for tick in decades if tick <= high]) < 3
+    ticks = [tick * step for tick in decades for step in ((1, 2, 5) if few else (1,)) if tick * step <= high]
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g} x"))
+    axes.set_ylim(low, high)
 
 
 def _log_times(axes: Axes, which: str) -> None:

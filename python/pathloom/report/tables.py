@@ -24,6 +24,8 @@ from pathloom.experiments.yardstick import of_optimum
 from pathloom.words import count_text, percent_text, share_text, size_text, time_text
 
 NOTHING = "–"
+PLURALS = dict(zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True))
+"""What many flows of a size class are called."""
 AT_LEAST, AT_MOST = "≥ ", "≤ "
 """What stands before a figure that unfinished flows make a bound."""
 
@@ -75,15 +77,14 @@ def main_table(schemes: Sequence[Row]) -> Table:
         ),
         _column("p5 throughput", "throughput", "p5", share_text, "high"),
         _column("min throughput", "throughput", "min", share_text, "high"),
+        _column("Jain's index", "throughput", "jain", share_text, "high"),
         _column("mean FCT", "fct_s", "mean", time_text),
         _Column("over the ideal", _ratio("fct_s"), _times_text, "low", is_bound=_cut("fct_s", "mean")),
         *(_column(f"p{percent} FCT", "fct_s", f"p{percent}", time_text) for percent in (50, 95, 99)),
-        *(
-            _column(f"mean FCT, {plural}", "fct_s", name, time_text)
-            for name, plural in zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True)
-        ),
+        *(_column(f"mean FCT, {plural}", "fct_s", name, time_text) for name, plural in PLURALS.items()),
         _column("mean slowdown", "slowdown", "mean", _times_text),
         *(_column(f"p{percent} slowdown", "slowdown", f"p{percent}", _times_text) for percent in (50, 95, 99)),
+        *(_column(f"mean slowdown, {plural}", "slowdown", name, _times_text) for name, plural in PLURALS.items()),
         *_completion_columns(schemes),
         _Column("unfinished", _unfinished, count_text, "low"),
         _Column("failures", lambda row: row.get("failures") or None, count_text),
