@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import random
 import signal
@@ -17,10 +19,12 @@ import pytest
 
 import pathloom
 from conftest import Cli, tree
+from geometry import troubles
 from pathloom.experiments.execution import Execution
 from pathloom.experiments.store import claimed
 from pathloom.experiments.sweep_plan import SweepPlan
 from pathloom.experiments.until import Precision, uncertainty
+from pathloom.report.sweep_plots import plots as sweep_plots
 from synthetic import numbers
 
 COMMAND = [sys.executable, "-m", "pathloom"]
@@ -115,6 +119,99 @@ def test_every_number_agrees(cli: Cli, tmp_path: Path) -> None:
     # Other plots than before: none of the old ones is left.
     cli("sweep", "s.toml", "--out", "out", "--plots", "pdf")
     assert not list((tmp_path / "out").glob("*.svg"))
+
+
+POINTS = """
+fabric = "diamond:rate={rate}"
+traffic = "hadoop:load={load}"
+schemes = ["spt", "ecmp"]
+duration = "1s"
+runs = 1
+points = [{rate = "10Mbps", load = 0.6}, {rate = "20Mbps", load = 0.3}, {rate = "30Mbps", load = 0.3}]
+"""
+
+
+def test_a_list_of_points_in_place_of_a_grid_and_with_one(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(POINTS, encoding="utf-8")
+    outcome = cli("sweep", "list.toml", "--out", "out")
+    assert outcome.code == 0, outcome.err
+    found = content(tmp_path / "out")
+    at = [{"rate": "10Mbps", "load": 0.6}, {"rate": "20Mbps", "load": 0.3}, {"rate": "30Mbps", "load": 0.3}]
+    assert [point["at"] for point in found["points"]] == found["settings"]["points"] == at
+    assert "grid" not in found["settings"]
+    in_grid = pathloom.sweep({**SweepPlan.read(tmp_path / "s.toml").record(), "runs": 1}, "grid")
+    (same,) = [point for point in in_grid.points if point.at == {"load": 0.6, "rate": "10Mbps"}]
+    assert numbers(json.dumps(same.schemes)) == found["points"][0]["schemes"], "a point is a point"
+    again = cli("sweep", "list.toml", "--out", "out")
+    assert "6 of 6 runs are in out already" in again.err
+    # A rate decides its load, so there is one panel for rates; a load has several rates.
+    plan = SweepPlan.read(tmp_path / "list.toml")
+    assert (plan.others("rate"), plan.others("load")) == ([], ["rate"])
+    (tmp_path / "both.toml").write_text(
+        POINTS.replace("1s", "{time}") + '[grid]\ntime = ["100ms", "200ms"]\n', encoding="utf-8"
+    )
+    both = SweepPlan.read(tmp_path / "both.toml")
+    assert [point.at["time"] for point in both.points] == ["100ms", "200ms"] * 3
+    assert [point.at["rate"] for point in both.points[::2]] == ["10Mbps", "20Mbps", "30Mbps"]
+    assert SweepPlan.of(both.record()).points == both.points
+
+
+def test_notes_that_differ_in_figures_alone_are_said_once(cli: Cli, tmp_path: Path) -> None:
+    text = TOML.replace('["spt", "ecmp"]', '["hedera"]')
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    outcome = cli("sweep", "s.toml", "--out", "out")
+    assert outcome.code == 0, outcome.err
+    periods = [line for line in outcome.out.splitlines() if "its period of" in line]
+    assert len(periods) == 1, outcome.out
+    assert " and 1 more, there with other figures: scheme hedera: its period of 5s" in periods[0]
+    notes = [note for point in content(tmp_path / "out")["points"] for note in point["traffic"]["notes"]]
+    assert len({note for note in notes if "its period of" in note}) > 1, "result.json has the figures of each point"
+
+
+def test_long_values_of_an_axis_cover_no_others(tmp_path: Path) -> None:
+    faults = ["50ms:degrade:c0-e1:1Mbps", "50ms:loss:c0-e1:0.01", "50ms:flap:c0-e1:10ms/20ms/3"]
+    values = {
+        "fabric": "diamond:rate=10Mbps",
+        "traffic": "hadoop:load={load}",
+        "schemes": ["ecmp"],
+        "duration": "1s",
+        "runs": 1,
+        "faults": ["{fault}"],
+        "grid": {"fault": faults, "load": [0.3, 0.5, 0.7]},
+    }
+    result = pathloom.sweep(values, tmp_path / "out")
+    for plot in sweep_plots(result):
+        leaving = [trouble for trouble in troubles(plot.figure) if "leaves the page" in trouble]
+        assert leaving == [], plot.name
+        if plot.name.endswith("-by-fault"):
+            for axes in plot.figure.axes:
+                labels = axes.get_xticklabels()
+                assert [label.get_text() for label in labels] == faults
+                # Turned texts are told apart by the distance between their lines, not by their rectangles.
+                xs = [axes.transData.transform((place, 0.0))[0] for place in axes.get_xticks()]
+                apart_px = min(np.diff(xs)) * math.sin(math.radians(float(labels[0].get_rotation())))
+                assert apart_px > float(labels[0].get_fontsize()) * plot.figure.dpi / 72, plot.name
+
+
+def test_a_comparison_is_never_mixed_with_what_is_in_its_folder(cli: Cli, tmp_path: Path) -> None:
+    common = ["--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.6", "--schemes", "spt,ecmp", "--runs", "1"]
+    first = ["compare", *common, "--duration", "500ms", "--out", "out"]
+    assert cli(*first).code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    other = ["compare", *common, "--duration", "700ms", "--out", "out"]
+    refused = cli(*other)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.count("\n") == 1
+    assert "`out`: holds a result of other settings (duration); --resume replaces it" in refused.err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert cli(*first, "--plots", "pdf").code == 0, "the same settings are the same result"
+    assert cli(*other, "--resume").code == 0
+    assert content(tmp_path / "out")["settings"]["duration"] == "700ms"
+    with claimed(tmp_path / "busy"):
+        busy = cli("compare", *common, "--duration", "500ms", "--out", "busy")
+        assert busy.code == 2
+        assert "another command works in it" in busy.err
+        assert tree(tmp_path / "busy") == ["runs"]
 
 
 def test_saying_it_again_does_only_what_is_missing(cli: Cli, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pathloom._core import PathloomError
 from pathloom.cli import EXIT_ERROR, Interrupted, completion, console
 from pathloom.cli.help import OUTPUT, SETTINGS
 from pathloom.cli.options import (
@@ -257,12 +258,12 @@ class Delivery:
         if self.resume and LAB in settings.worlds:
             raise bad_input("--resume: is for the simulator; leave it out, or run in the simulator alone")
         if self.out is not None:
-            check_comparison_folder(self.out)
+            check_comparison_folder(self.out, settings, self.resume)
 
 
 def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, delivery: Delivery) -> int:
     from pathloom.experiments.api import Experiment
-    from pathloom.experiments.store import claimed
+    from pathloom.experiments.store import alone, claimed
 
     delivery.check(settings)
     check_cluster(where.cluster, where.jobs, settings.worlds)
@@ -280,6 +281,7 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, 
             else:
                 experiment = Experiment(settings, wrappers=wrappers, threads=threads)
                 folder = OutFolder(out) if out is not None else None
+                stack.enter_context(alone(folder.path) if folder is not None else nullcontext())
             for scheme, why in experiment.on_one_thread().items():
                 console.say(f"pathloom: --threads {threads}: {scheme} runs on one thread: {why}")
             result = _run_and_watch(verb, experiment, where)
@@ -327,6 +329,10 @@ def deliver(result: Result, folder: OutFolder | None, delivery: Delivery) -> Non
     try:
         if folder is not None:
             result.save(folder.path, delivery.kinds)
+    except PathloomError as error:
+        if folder is None or not delivery.resume:
+            raise
+        raise bad_input(f"{error}; all runs are kept in {folder.path}; the same command goes on from here") from None
     finally:
         # Whatever became of the folder: hours may have gone into what is in memory.
         if json is not None:

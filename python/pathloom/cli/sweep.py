@@ -40,7 +40,10 @@ FOLDER = Path("results")
 def sweep(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.toml", help="Settings as of compare, with {name} in values, and lists in [grid]."),
+        typer.Argument(
+            metavar="FILE.toml",
+            help="Settings as of compare, with {name} in values, and lists in [grid] or single [[points]].",
+        ),
     ],
     until: Annotated[
         str | None,

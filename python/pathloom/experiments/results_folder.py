@@ -8,9 +8,11 @@ from typing import Any
 
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
+from pathloom.experiments.settings import Settings
 from pathloom.experiments.sweep_plan import SweepPlan
 from pathloom.experiments.sweep_result import RESULT, settings_record
 from pathloom.experiments.until import Precision
+from pathloom.specs import LAB
 
 SWEEP, COMPARISON = "sweep", "comparison"
 
@@ -55,11 +57,22 @@ def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, r
         )
 
 
-def check_comparison_folder(folder: Path) -> None:
-    """Raises `PathloomError` when a comparison would be mixed with a sweep."""
+def check_comparison_folder(folder: Path, settings: Settings, resume: bool) -> None:
+    """Raises `PathloomError` when a comparison would replace another result in the folder without being told to."""
     try:
         record = read_record(folder)
     except PathloomError:
         return  # Whether anything can be written there is found out later.
-    if record is not None and kind_of(record) == SWEEP:
+    if record is None:
+        return
+    if kind_of(record) == SWEEP:
         raise bad_input(f"--out `{folder}`: holds the result of a sweep; name another folder")
+    # Settings that a result of an older version does not have are taken to be as by default.
+    mine = settings.model_dump(mode="json")
+    differs = [key for key, value in record["settings"].items() if key in mine and value != mine[key]]
+    if differs and not resume:
+        # Runs of the lab are not kept, so --resume is not for them.
+        replace = "" if LAB in settings.worlds else "--resume replaces it and uses runs that are kept there, or "
+        raise bad_input(
+            f"--out `{folder}`: holds a result of other settings ({', '.join(differs)}); {replace}name another folder"
+        )

@@ -131,8 +131,23 @@ def claimed(path: Path) -> Iterator[Store[RunOutcome]]:
     empty. Raises `PathloomError` when another process works in the folder, or it cannot be written.
     """
     runs = OutFolder(path / RUNS)
+    try:
+        with alone(path):
+            _remove_partial(runs.path)
+            yield run_store(runs.path)
+    finally:
+        runs.give_up()
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keeps a results folder for this process, so that two commands do not mix their results in it.
+
+    What a process that was killed has left half-written is removed. Raises `PathloomError` when another process works
+    in the folder.
+    """
     # The lock goes with the process, however that ends.
-    handle = os.open(runs.path, os.O_RDONLY | os.O_DIRECTORY)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,10 +156,8 @@ def claimed(path: Path) -> Iterator[Store[RunOutcome]]:
                 f"--out `{path}`: another command works in it; wait for it, or name another folder"
             ) from None
         _remove_partial(path)
-        _remove_partial(runs.path)
-        yield run_store(runs.path)
+        yield
     finally:
-        runs.give_up()
         os.close(handle)
 
 

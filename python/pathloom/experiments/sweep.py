@@ -54,7 +54,8 @@ def sweep(
     plots and report.
 
     Args:
-        settings: what a sweep's file holds, with `grid` as a dict of lists; or the path of such a file.
+        settings: what a sweep's file holds, with `grid` as a dict of lists, or `points` as a list of dicts; or the
+            path of such a file.
         out: folder of finished runs.
         until: `"ci=2%"` adds runs until differences are that sure.
         jobs: threads; by default one per core. The result does not depend on it.

@@ -1,11 +1,14 @@
-"""What a sweep is: the settings of a comparison with `{name}` in them, and for each name a list of values."""
+"""What a sweep is: the settings of a comparison with `{name}` in them, and what the names stand for.
+
+`[grid]` has a list of values for each name, and `[[points]]` single points with a value for each of theirs.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -22,7 +25,7 @@ Value = str | int | float | bool
 
 MOST_POINTS = 10_000
 """Most points of one sweep."""
-GRID = "grid"
+GRID, POINTS = "grid", "points"
 _NAME = re.compile(r"\{([^{}]*)\}")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -53,8 +56,11 @@ class SweepPlan:
     template: Mapping[str, Any]
     """The settings as the file has them."""
     grid: Mapping[str, tuple[Value, ...]]
+    """The values of each axis, in the order in which they first come."""
     points: tuple[Point, ...]
-    """All combinations of the values; the last axis changes fastest."""
+    """The points of the list, each with all combinations of the grid; the last axis changes fastest."""
+    listed: tuple[Mapping[str, Value], ...] = ()
+    """The points of the list; empty where there is a grid alone."""
     source: str = "sweep"
     """What messages call the file."""
 
@@ -66,21 +72,27 @@ class SweepPlan:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "sweep") -> Self:
-        """The sweep that settings and their `grid` describe. Raises `PathloomError` with a line that names the key."""
-        template = checked_keys(values, source, more=(GRID,))
-        grid = _grid(template.pop(GRID, None), source)
+        """The sweep that settings with `grid` or `points` describe.
+
+        Raises `PathloomError` with a line that names the key.
+        """
+        template = checked_keys(values, source, more=(GRID, POINTS))
+        listed = _listed(template.pop(POINTS, None), source)
+        own = _grid(template.pop(GRID, None), source, listed)
+        grid = {**_values_of(listed), **own}
         _check_names(template, grid, source)
         if isinstance(template.get("schemes"), str) and not _NAME.fullmatch(template["schemes"]):
             template["schemes"] = split_specs(template["schemes"])
         points = []
-        for combination in itertools.product(*grid.values()):
-            at = dict(zip(grid, combination, strict=True))
-            points.append(Point(at, _settings(template, at, source)))
+        for entry in listed or ({},):
+            for combination in itertools.product(*own.values()):
+                at: dict[str, Value] = {**entry, **dict(zip(own, combination, strict=True))}
+                points.append(Point(at, _settings(template, at, source)))
         if "series" in template:
             raise bad_input(f"{source}: series: is for compare and run; leave it out")
         if any(point.settings.worlds != (SIM,) for point in points):
             raise bad_input(f"{source}: worlds: a sweep runs in the simulator alone; leave it out")
-        return cls(template, grid, tuple(points), source)
+        return cls(template, grid, tuple(points), listed, source)
 
     @property
     def scheme_axes(self) -> list[str]:
@@ -106,8 +118,31 @@ class SweepPlan:
         return [str(_filled(scheme, axes)) if _whole(scheme) in axes else scheme for scheme in schemes]
 
     def record(self) -> dict[str, Any]:
-        """The settings and the grid as `result.json` has them."""
-        return {**self.template, GRID: {name: list(values) for name, values in self.grid.items()}}
+        """The settings, the list and the grid as `result.json` has them."""
+        in_list = self.listed[0] if self.listed else {}
+        grid = {name: list(values) for name, values in self.grid.items() if name not in in_list}
+        return {
+            **self.template,
+            **({POINTS: [dict(entry) for entry in self.listed]} if self.listed else {}),
+            **({GRID: grid} if grid else {}),
+        }
+
+    def others(self, axis: str) -> list[str]:
+        """The axes that may have several values at one value of `axis`, but for those that are whole schemes.
+
+        >>> common = {"fabric": "fat-tree:k={k},rate={rate}", "traffic": "long-lived", "schemes": ["ecmp"]}
+        >>> SweepPlan.of({**common, "grid": {"k": [4, 6], "rate": ["1Gbps", "2Gbps"]}}).others("k")
+        ['rate']
+        >>> SweepPlan.of({**common, "points": [{"k": 4, "rate": "1Gbps"}, {"k": 6, "rate": "2Gbps"}]}).others("k")
+        []
+        """
+        names = [name for name in self.grid if name != axis and name not in self.scheme_axes]
+        return [
+            name
+            for name in names
+            if len({(value_text(point.at[axis]), value_text(point.at[name])) for point in self.points})
+            > len(self.grid[axis])
+        ]
 
 
 def value_text(value: Value) -> str:
@@ -126,31 +161,81 @@ def place_text(at: Mapping[str, Value]) -> str:
     return ", ".join(f"{name}={value_text(value)}" for name, value in at.items())
 
 
-def _grid(found: object, source: str) -> dict[str, tuple[Value, ...]]:
+def _check_name(name: str, source: str, key: str) -> None:
+    if not _PLAIN_NAME.fullmatch(name):
+        raise bad_input(f"{source}: {key}: `{name}` is no name; expected letters, digits, _ and -")
+
+
+def _check_value(value: object, source: str, key: str) -> None:
+    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+        raise bad_input(f"{source}: {key}: `{value}` will not do; expected a text or a finite number")
+
+
+def _listed(found: object, source: str) -> tuple[dict[str, Value], ...]:
+    """The points of the list, which all have the same names."""
+    if found is None:
+        return ()
+    if (
+        not isinstance(found, list | tuple)
+        or not found
+        or not all(isinstance(entry, dict) and entry for entry in found)
+    ):
+        raise bad_input(f"{source}: points: expected tables of values, such as [[points]] with k = 4 and load = 0.2")
+    if len(found) > MOST_POINTS:
+        raise bad_input(f"{source}: points: {len(found)} are too many; expected at most {MOST_POINTS}")
+    first, texts = found[0], set()
+    for number, entry in enumerate(found, start=1):
+        key = f"points: number {number}"
+        for name, value in entry.items():
+            _check_name(name, source, key)
+            _check_value(value, source, f"{key}: {name}")
+        if entry.keys() != first.keys():
+            raise bad_input(
+                f"{source}: {key} has {', '.join(entry)}; expected {', '.join(first)}, as the first one has"
+            )
+        text = place_text({name: entry[name] for name in first})
+        if text in texts:
+            raise bad_input(f"{source}: {key}: `{text}` is given twice; give each point once")
+        texts.add(text)
+    return tuple({name: entry[name] for name in first} for entry in found)
+
+
+def _values_of(listed: Sequence[Mapping[str, Value]]) -> dict[str, tuple[Value, ...]]:
+    """The values that each name of the list has, each once."""
+    names = listed[0] if listed else ()
+    return {name: tuple({value_text(entry[name]): entry[name] for entry in listed}.values()) for name in names}
+
+
+def _grid(found: object, source: str, listed: Sequence[Mapping[str, Value]]) -> dict[str, tuple[Value, ...]]:
+    if found is None and listed:
+        return {}
     if not isinstance(found, dict) or not found:
-        raise bad_input(f"{source}: [grid] is missing or empty; expected lists by name, such as load = [0.2, 0.4]")
+        raise bad_input(
+            f"{source}: [grid] is missing or empty; expected lists by name, such as load = [0.2, 0.4], or single "
+            "points in [[points]]"
+        )
     grid: dict[str, tuple[Value, ...]] = {}
     for name, values in found.items():
-        if not _PLAIN_NAME.fullmatch(name):
-            raise bad_input(f"{source}: grid: `{name}` is no name; expected letters, digits, _ and -")
+        _check_name(name, source, GRID)
+        if listed and name in listed[0]:
+            raise bad_input(f"{source}: grid: {name} is in [[points]] too; give its values in one of them")
         if not isinstance(values, list | tuple) or not values:
             raise bad_input(f"{source}: grid: {name}: `{values}` will not do; expected a list of values")
         for value in values:
-            if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
-                raise bad_input(f"{source}: grid: {name}: `{value}` will not do; expected a text or a finite number")
+            _check_value(value, source, f"grid: {name}")
         texts = [value_text(value) for value in values]
         twice = next((text for place, text in enumerate(texts) if text in texts[:place]), None)
         if twice is not None:
             raise bad_input(f"{source}: grid: {name}: `{twice}` is given twice; give each value once")
         grid[name] = tuple(values)
-    count = math.prod(map(len, grid.values()))
+    count = math.prod(map(len, grid.values())) * max(len(listed), 1)
     if count > MOST_POINTS:
         raise bad_input(f"{source}: grid: {count} points are too many; expected at most {MOST_POINTS}")
     return grid
 
 
 def _check_names(template: Mapping[str, Any], grid: Mapping[str, Any], source: str) -> None:
-    """Every name in the settings is in the grid, and every name of the grid is in the settings."""
+    """Every name in the settings is in the grid or the list, and every name of these is in the settings."""
     used: set[str] = set()
     for key, value in template.items():
         for text in value if isinstance(value, list) else [value]:
@@ -158,7 +243,8 @@ def _check_names(template: Mapping[str, Any], grid: Mapping[str, Any], source: s
                 if name not in grid:
                     near = _core.nearest(name, list(grid))
                     hint = f"; did you mean {{{near}}}?" if near else ""
-                    raise bad_input(f"{source}: {key}: {{{name}}} is not in [grid]{hint} (it has {', '.join(grid)})")
+                    where = f"[grid]{hint} (it has {', '.join(grid)})"
+                    raise bad_input(f"{source}: {key}: {{{name}}} is not in {where}")
                 used.add(name)
     for name in grid:
         if name not in used:

@@ -28,6 +28,8 @@ FILES = (RESULT, "report.html", "points.csv", "points.tex", "runs.parquet")
 """Files of a sweep beside its plots."""
 PLOT_FILE = re.compile(r"[a-z0-9-]+-by-.+\.(svg|pdf|png)")
 """Names of its plots."""
+_FIGURE = re.compile(r"\d+(\.\d+)?( ?(ns|us|µs|ms|s|min|h)\b)?")
+"""A number or a time in a note."""
 
 
 @dataclass(frozen=True)
@@ -107,16 +109,24 @@ class SweepResult:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the points, each with the points that it is about."""
-        places: dict[str, list[str]] = {}
+        """Notes on the points, each with the points that it is about.
+
+        Notes that differ in their figures alone are one, that of the first point; `points` has all.
+        """
+        alike: dict[str, list[tuple[str, str]]] = {}
         for point in self.points:
             for note in point.notes:
-                places.setdefault(note, []).append(place_text(point.at))
-        count = len(self.points)
-        return [
-            note if len(at) == count else f"at {at[0]}{f' and {len(at) - 1} more' if len(at) > 1 else ''}: {note}"
-            for note, at in places.items()
-        ]
+                alike.setdefault(_FIGURE.sub("#", note), []).append((note, place_text(point.at)))
+        return [self._said_once(found) for found in alike.values()]
+
+    def _said_once(self, found: Sequence[tuple[str, str]]) -> str:
+        """A note for the points that have it or one like it."""
+        note, place = found[0]
+        same = len({one for one, _ in found}) == 1
+        if same and len(found) == len(self.points):
+            return note
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return f"at {place}{more}{'' if same else ', there with other figures'}: {note}"
 
     @property
     def troubles(self) -> list[str]:

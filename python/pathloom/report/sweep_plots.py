@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from pathloom import _core
 from pathloom._core import PathloomError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 12
 """Combinations of the other axes that one picture shows."""
+MOST_LETTERS = 32
+"""Values of an axis that have more letters in all do not fit beside each other, and are turned."""
 COLUMNS = 3
 """Panels beside each other."""
 
@@ -70,8 +72,8 @@ def _number(value: Value) -> float | None:
 
 
 def _plot(result: SweepResult, metric: Metric, axis: _Axis, look: Mapping[str, Look]) -> Plot:
-    others = [name for name in result.plan.grid if name != axis.name and name not in result.plan.scheme_axes]
-    combinations = list(itertools.product(*(result.plan.grid[name] for name in others)))
+    others = result.plan.others(axis.name)
+    combinations = list(dict.fromkeys(tuple(point.at[name] for name in others) for point in result.points))
     shown = [dict(zip(others, values, strict=True)) for values in combinations[:MOST_PANELS]]
     columns = min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
@@ -83,7 +85,7 @@ def _plot(result: SweepResult, metric: Metric, axis: _Axis, look: Mapping[str, L
         points = [point for point in result.points if all(point.at[name] == fixed[name] for name in others)]
         _lines(axes, points, metric, axis, look)
         _label(axes, axis)
-        axes.set_title(place_text({name: fixed[name] for name in others if len(result.plan.grid[name]) > 1}))
+        axes.set_title(place_text(fixed))
         if place % columns == 0:
             axes.set_ylabel(metric.title)
     assert first is not None
@@ -149,7 +151,14 @@ def _lines(axes: Axes, points: Sequence[PointResult], metric: Metric, axis: _Axi
 def _label(axes: Axes, axis: _Axis) -> None:
     axes.set_xlabel(axis.name)
     if not axis.is_numeric:
-        axes.set_xticks(axis.places, [value_text(value) for value in axis.values])
+        texts = [value_text(value) for value in axis.values]
+        axes.set_xticks(axis.places, texts)
+        if sum(map(len, texts)) > MOST_LETTERS:
+            axes.tick_params(axis="x", labelsize=7, labelrotation=35)
+            for tick in axes.get_xticklabels():
+                tick.set(horizontalalignment="right", rotation_mode="anchor")
+    elif all(isinstance(value, int) for value in axis.values):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     elif isinstance(axis.values[0], str):
         axes.xaxis.set_major_formatter(lambda value, _place: time_text(value) if value >= 0 else "")
 
