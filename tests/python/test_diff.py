@@ -108,6 +108,28 @@ def test_equal_results_are_the_same_and_differences_are_paired(cli: Cli, tmp_pat
     assert "In A alone: spt." in cli("diff", "a", "c").out
 
 
+def test_runs_are_paired_only_where_files_of_flows_are_the_same(cli: Cli, tmp_path: Path) -> None:
+    def compared(largest: int, scheme: str, out: str) -> None:
+        (tmp_path / "sizes.csv").write_text(f"1000,0\n{largest},1\n", encoding="utf-8")
+        (tmp_path / "own.py").write_text(
+            f"from pathloom.scheme import Scheme\n\nclass Own(Scheme):\n    def handle(self, now_ns, event, view):\n"
+            f"        return {scheme}\n",
+            encoding="utf-8",
+        )
+        what = ["--fabric", "diamond:rate=10Mbps", "--traffic", "sizes.csv:load=0.5", "--schemes", "ecmp,own.py"]
+        outcome = cli("compare", *what, "--runs", "2", "--duration", "500ms", "--out", out)
+        assert outcome.code == 0, outcome.err
+
+    compared(100_000, "[]", "a")
+    compared(100_000, "()", "b")
+    compared(200_000, "()", "c")
+    assert rows_of(cli, "a", "b")["ecmp", "fct_s.mean"]["paired"] is True, "another scheme has the same flows"
+    assert rows_of(cli, "b", "c")["ecmp", "fct_s.mean"]["paired"] is False
+    said = cli("diff", "b", "c").out
+    assert "files: " in said
+    assert "traffic" not in said
+
+
 def test_what_may_be_said_of_a_difference() -> None:
     def says(a: float, b: float, half: float | None, key: str = "mean", bound: bool = False) -> str:
         return Change({}, "ecmp", "ecmp", "fct_s", key, a, b, bound, False, half, True).says
@@ -131,6 +153,9 @@ def test_flows_in_csv_stand_beside_ours(cli: Cli, tmp_path: Path) -> None:
     assert (row["fct_s"]["mean"], row["fct_s"]["mean_censored"]) == (2.5 / 3, True)
     assert row["flows"] == {"offered": 3, "started": 3, "finished": 2, "unfinished": 1, "long_lived": 0}
     cli(*COMPARE, "--schemes", "ecmp,spt", "--runs", "1", "--out", "a")
+    said = cli("diff", "a", "theirs.csv").out
+    assert "theirs.csv is of another simulator.\nSettings are not compared.\n" in said
+    assert "nothing in" not in said
     rows = rows_of(cli, "a", "theirs.csv")
     assert rows["spt", "fct_s.mean"]["says"] == "unknown"
     assert rows["ecmp", "fct_s.mean"]["b"] == 2.5 / 3

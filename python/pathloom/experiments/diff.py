@@ -27,7 +27,7 @@ FIGURES = (
 )
 """Sections and keys of `result.json` that are compared."""
 SAME_FLOWS = ("fabric", "traffic", "duration", "until")
-"""Where these settings are equal, runs of equal seeds have the same flows."""
+"""Where these settings are equal, and so are files but schemes, runs of equal seeds have the same flows."""
 UNKNOWN, SAME = "unknown", "same"
 
 Row = Mapping[str, Any]
@@ -126,18 +126,16 @@ def diff(a: Loaded, b: Loaded) -> Diff:
     """
     rows_a, rows_b = _rows(a), _rows(b)
     names = sorted({*a.summary["settings"], *b.summary["settings"]})
-    differ = [
-        (key, a.summary["settings"].get(key), b.summary["settings"].get(key))
-        for key in names
-        if a.summary["settings"].get(key) != b.summary["settings"].get(key)
-    ]
+    values = [(key, a.summary["settings"].get(key), b.summary["settings"].get(key)) for key in names]
+    # Nothing, and a list of nothing, are the same: a key that an older version did not have.
+    differ = [(key, one, other) for key, one, other in values if (one or None) != (other or None)]
     if FOREIGN in (a.kind, b.kind):
         pairs = [(one, other) for one in rows_a for other in rows_b]
     else:
         pairs = [(one, one) for one in rows_a if one in rows_b]
     if not pairs:
         raise bad_input(f"`{a.path}` and `{b.path}`: have no scheme in common; they have {_listed(a)} and {_listed(b)}")
-    paired = not any(key in (*SAME_FLOWS, "file") for key, _, _ in differ)
+    paired = not any(key in (*SAME_FLOWS, "file") for key, _, _ in differ) and _inputs(a) == _inputs(b)
     changes = [
         change
         for one, other in pairs
@@ -157,6 +155,12 @@ def _rows(result: Loaded) -> dict[_Key, Row]:
     return {
         (tuple(sorted(point["at"].items())), row["scheme"]): row for point in result.points for row in point["schemes"]
     }
+
+
+def _inputs(result: Loaded) -> dict[str, str]:
+    """Digests of the files of fabric and traffic."""
+    files: Mapping[str, str] = result.summary["settings"].get("files") or {}
+    return {path: digest for path, digest in files.items() if not path.endswith(".py")}
 
 
 def _name(key: _Key) -> str:

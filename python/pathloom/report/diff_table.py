@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pathloom.experiments.columns import frame_of
+from pathloom.experiments.loading import FOREIGN
 from pathloom.report.tables import AT_LEAST, AT_MOST, Table
 from pathloom.words import count_text, share_text, time_text
 
@@ -41,7 +42,7 @@ def diff_table(found: Diff) -> Table:
         text = _text(change)
         sign = AT_MOST if change.section == "throughput" else AT_LEAST
         half = f" ± {text(change.ci95)}" if change.ci95 is not None else ""
-        share = f" ({100 * change.share:+.1f} %)" if change.share is not None else ""
+        share = f" ({_signed(_percent_text, change.share)})" if change.share else ""
         rows.append(
             [
                 *(str(change.at.get(name, "")) for name in axes),
@@ -70,12 +71,26 @@ def numbers(found: Diff) -> pl.DataFrame:
 def setting_lines(found: Diff) -> list[str]:
     """The settings that differ, a line for each."""
     lines = [f"A: {found.a.path}", f"B: {found.b.path}"]
+    foreign = [f"{side.path} is of another simulator." for side in (found.a, found.b) if side.kind == FOREIGN]
+    if foreign:
+        return [*lines, *foreign, "Settings are not compared."]
     differ = [f"{key}: {_shown(a)} in A, {_shown(b)} in B" for key, a, b in found.settings]
     return [*lines, *(differ or ["All settings are equal."])]
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is None else str(value)
+    """A setting in words: lists as the command line has them.
+
+    >>> _shown(["ecmp", "spt"]), _shown({"load": [0.2, 0.4]}), _shown([]), _shown(True)
+    ('ecmp, spt', 'load=0.2, 0.4', 'nothing', 'on')
+    """
+    if value is None or (isinstance(value, list | dict) and not value):
+        return "nothing"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, dict):
+        return "; ".join(f"{name}={_shown(part)}" for name, part in value.items())
+    return ", ".join(map(_shown, value)) if isinstance(value, list) else str(value)
 
 
 def _text(change: Change) -> Callable[[float], str]:
@@ -86,5 +101,14 @@ def _text(change: Change) -> Callable[[float], str]:
     return count_text if change.section == "flows" else share_text
 
 
+def _percent_text(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
 def _signed(text: Callable[[float], str], value: float) -> str:
-    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{text(abs(value))}"
+    """With the sign of text, not the hyphen.
+
+    >>> _signed(_percent_text, -0.5), _signed(_percent_text, 0.5), _signed(_percent_text, 0.0)
+    ('−50.0 %', '+50.0 %', '0.0 %')
+    """
+    return f"{'+' if value > 0 else '−' if value < 0 else ''}{text(abs(value))}"
