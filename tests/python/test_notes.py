@@ -42,14 +42,26 @@ def test_a_fault_after_the_end_is_noted() -> None:
     assert notes(faults=["50ms:down:c0"]) == []
 
 
+def test_a_fault_that_mends_nothing_is_noted() -> None:
+    assert notes(faults=["20ms:up:c0", "30ms:restore:a0_1-c3", "40ms:session-up:c1"]) == [
+        "fault 20ms:up:c0 changed nothing: no down or flap came before it",
+        "fault 30ms:restore:a0_1-c3 changed nothing: no degrade or loss came before it",
+        "fault 40ms:session-up:c1 changed nothing: no session-down came before it",
+    ]
+    mended = ["10ms:down:c0", "20ms:up:c0", "10ms:loss:a0_1-c3:0.1", "20ms:restore:a0_1-c3"]
+    assert [note for note in notes(faults=mended) if note.startswith("fault")] == []
+    assert notes(fabric="fat-tree:k=4,fail=0.1", faults=["20ms:up:e0_0-a0_0"]) == []
+
+
 def test_a_fault_after_the_end_of_some_runs_is_noted() -> None:
     """Runs of finite flows end when these do, so at different times."""
     settings = {"fabric": "fat-tree:k=4", "traffic": "web-search:load=0.3", "runs": 3, "duration": "100ms"}
     result = pl.compare(schemes=["ecmp"], **settings)  # type: ignore[arg-type]
     ends_ns = sorted(one.outcome["end_ns"] for one in result.outcomes)
     between_ns = (ends_ns[0] + ends_ns[1]) // 2
-    (note,) = (one for one in notes(**settings, faults=[f"{between_ns}ns:up:c0"]) if one.startswith("fault"))
-    assert note == f"fault {between_ns}ns:up:c0 came after the end of 1 of 3 runs and changed nothing in them"
+    faults = ["1ns:loss:a0_1-c3:0", f"{between_ns}ns:restore:a0_1-c3"]
+    (note,) = (one for one in notes(**settings, faults=faults) if one.startswith("fault"))
+    assert note == f"fault {between_ns}ns:restore:a0_1-c3 came after the end of 1 of 3 runs and changed nothing in them"
 
 
 def test_a_period_longer_than_the_run_and_a_scheme_that_never_acted() -> None:

@@ -193,6 +193,18 @@ def test_long_values_of_an_axis_cover_no_others(tmp_path: Path) -> None:
                 assert apart_px > float(labels[0].get_fontsize()) * plot.figure.dpi / 72, plot.name
 
 
+@pytest.mark.parametrize("left", [b"", b"\0" * 4096])
+def test_a_result_that_a_power_failure_emptied_is_made_again(cli: Cli, tmp_path: Path, left: bytes) -> None:
+    cli("sweep", "s.toml", "--out", "out")
+    first = content(tmp_path / "out")
+    (tmp_path / "out/result.json").write_bytes(left)
+    (tmp_path / "out/runs" / min(stamps(tmp_path / "out"))).write_bytes(left)
+    again = cli("sweep", "s.toml", "--out", "out")
+    assert again.code == 0, again.err
+    assert "15 of 16 runs are in out already" in again.err
+    assert content(tmp_path / "out") == first
+
+
 def test_a_comparison_is_never_mixed_with_what_is_in_its_folder(cli: Cli, tmp_path: Path) -> None:
     common = ["--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.6", "--schemes", "spt,ecmp", "--runs", "1"]
     first = ["compare", *common, "--duration", "500ms", "--out", "out"]

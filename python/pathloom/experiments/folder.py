@@ -34,6 +34,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     try:
         write(partial)
         partial.chmod(0o666 & ~_umask())
+        _to_disk(partial)
         partial.replace(path)
     except OSError as error:
         raise bad_input(f"cannot write `{path}`: {reason(error)}") from None
@@ -57,6 +58,7 @@ def replace_files(folder: Path, files: Sequence[tuple[str, Writer]], known: Coll
     try:
         for name, write in files:
             write(aside / name)
+            _to_disk(aside / name)
         last, names = files[-1][0], [name for name, _ in files]
         # Its presence tells that the folder is whole.
         for name in (last, *(other for other in known if other not in names)):
@@ -68,6 +70,15 @@ def replace_files(folder: Path, files: Sequence[tuple[str, Writer]], known: Coll
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return [folder / name for name in names]
+
+
+def _to_disk(path: Path) -> None:
+    """Waits until the disk has a file: after a power failure it is there whole under its new name, or not at all."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -23,6 +23,8 @@ from pathloom.words import count_text, counted, time_text
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
+MENDS = {"up": ("down", "flap"), "restore": ("degrade", "loss"), "session-up": ("session-down",)}
+"""Faults that mend something, and what they mend."""
 DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "mptcp")
 """Schemes that are nothing but their default routes."""
 
@@ -69,6 +71,20 @@ def late_faults(result: Result) -> list[str]:
         elif late:
             notes.append(f"fault {fault} came after the end of {late} of {len(ends)} runs and changed nothing in them")
     return notes
+
+
+def faults_that_mend_nothing(result: Result) -> list[str]:
+    """Faults that mend something before anything has failed."""
+    settings = result.settings
+    # Cables that are down from the start can be brought up.
+    if not all(result.fabric.links["up"]):
+        return []
+    kinds = [(fault_time_s(fault), fault.split(":")[1].strip()) for fault in settings.faults]
+    return [
+        f"fault {fault} changed nothing: no {' or '.join(causes)} came before it"
+        for fault, (at_s, kind) in zip(settings.faults, kinds, strict=True)
+        if (causes := MENDS.get(kind)) and not any(other in causes and when_s <= at_s for when_s, other in kinds)
+    ]
 
 
 def recovery_times(result: Result) -> list[str]:
@@ -153,6 +169,7 @@ def changed_files(result: Result) -> list[str]:
 MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     failures,
     late_faults,
+    faults_that_mend_nothing,
     recovery_times,
     long_periods,
     idle_schemes,

@@ -21,15 +21,21 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     """The content of a folder's `result.json`; None where there is none. Raises `PathloomError` on anything else."""
     path = folder / RESULT
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        # A power failure may leave a file of the right length and no content.
+        if not text.strip("\0"):
+            return None
+        record = json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise bad_input(f"`{path}`: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:
-        raise bad_input(f"`{path}`: is not JSON: {error}") from None
+        raise bad_input(f"`{path}`: is not JSON: {error}; remove it, or name another folder") from None
     if kind_of(record) is None:
-        raise bad_input(f"`{path}`: is not a result of Pathloom: it has neither schemes nor points")
+        raise bad_input(
+            f"`{path}`: is not a result of Pathloom: it has neither schemes nor points; name another folder"
+        )
     return dict(record)
 
 

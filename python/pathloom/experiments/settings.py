@@ -174,8 +174,9 @@ class Settings(BaseModel):
     @field_validator("until")
     @classmethod
     def _known_end(cls, until: str | None) -> str | None:
-        if until not in (None, FINISHED):
-            raise bad_input(f"until: `{until}` will not do; expected {FINISHED}, or leave it out")
+        if until is not None and until != FINISHED:
+            precise = "; ci= is for pathloom sweep --until" if until.startswith("ci") else ""
+            raise bad_input(f"until: `{until}` will not do; expected {FINISHED}, or leave it out{precise}")
         return until
 
     @model_validator(mode="after")
