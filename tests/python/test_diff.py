@@ -64,8 +64,10 @@ def test_a_result_is_read_again_as_it_was(cli: Cli, tmp_path: Path) -> None:
     table = pl.read_csv(tmp_path / "out/schemes.csv")
     assert table["fct_mean_s"].to_list() == [row["fct_s"]["mean"] for row in result.summary["schemes"]]
     tex = (tmp_path / "out/schemes.tex").read_text(encoding="utf-8")
-    assert tex.startswith(r"\begin{tabular}{l")
-    assert tex.count(r"\\") == 3
+    lines = [line.removesuffix(r" \\").split(" & ") for line in tex.splitlines() if line.endswith(r"\\")]
+    assert tex.startswith(r"\begin{tabular}{lrr}"), "a column for each scheme"
+    assert lines[0] == ["scheme", "ecmp", "spt"]
+    assert [line[0] for line in lines][1:4] == ["mean throughput", "p5 throughput", "min throughput"]
 
 
 def test_a_sweep_is_read_again(cli: Cli, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ class Result:
         folder.mkdir(parents=True, exist_ok=True)
         figures = plots(self)
         own_fabric = [(OWN_FABRIC, self.fabric.text)] if self.fabric.text is not None else []
-        tex = latex(main_table(self.summary_of_schemes))
+        tex = latex(main_table(self.summary_of_schemes), turned=True)
         texts = [*own_fabric, ("schemes.tex", tex), ("report.html", page(self, figures)), ("result.json", self.json())]
         files: list[tuple[str, Writer]] = [
             ("schemes.csv", self.table.write_csv),

@@ -36,8 +36,10 @@ def escaped(text: str) -> str:
     return "".join(_ESCAPED.get(letter, letter) for letter in text)
 
 
-def latex(table: Table) -> str:
+def latex(table: Table, *, turned: bool = False) -> str:
     r"""A table as a `tabular`; the best value of a column is bold.
+
+    With `turned` its columns are rows: a page has room for many figures of a few schemes below each other.
 
     >>> print(latex(Table(["scheme", "load_1"], [["ecmp", "50 %"]], [None, 0])), end="")
     \begin{tabular}{lr}
@@ -45,6 +47,14 @@ def latex(table: Table) -> str:
     scheme & load\_1 \\
     \hline
     ecmp & \textbf{50 \%} \\
+    \hline
+    \end{tabular}
+    >>> print(latex(Table(["scheme", "load_1"], [["ecmp", "50 %"]], [None, 0]), turned=True), end="")
+    \begin{tabular}{lr}
+    \hline
+    scheme & ecmp \\
+    \hline
+    load\_1 & \textbf{50 \%} \\
     \hline
     \end{tabular}
     """
@@ -55,10 +65,13 @@ def latex(table: Table) -> str:
         ]
         for place, row in enumerate(table.rows)
     ]
+    headings, *rows = [list(map(escaped, table.headings)), *rows]
+    if turned:
+        headings, *rows = map(list, zip(headings, *rows, strict=True))
     lines = [
-        rf"\begin{{tabular}}{{l{'r' * (len(table.headings) - 1)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(headings) - 1)}}}",
         r"\hline",
-        " & ".join(map(escaped, table.headings)) + r" \\",
+        " & ".join(headings) + r" \\",
         r"\hline",
         *(" & ".join(row) + r" \\" for row in rows),
         r"\hline",
