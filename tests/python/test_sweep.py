@@ -23,6 +23,7 @@ from geometry import troubles
 from pathloom.experiments.execution import Execution
 from pathloom.experiments.store import claimed
 from pathloom.experiments.sweep_plan import SweepPlan
+from pathloom.experiments.sweep_result import SweepResult
 from pathloom.experiments.until import Precision, uncertainty
 from pathloom.report.sweep_plots import plots as sweep_plots
 from synthetic import numbers
@@ -191,6 +192,21 @@ def test_long_values_of_an_axis_cover_no_others(tmp_path: Path) -> None:
                 xs = [axes.transData.transform((place, 0.0))[0] for place in axes.get_xticks()]
                 apart_px = min(np.diff(xs)) * math.sin(math.radians(float(labels[0].get_rotation())))
                 assert apart_px > float(labels[0].get_fontsize()) * plot.figure.dpi / 72, plot.name
+
+
+def test_an_interrupt_while_plots_are_made_says_that_all_runs_are_kept(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SweepResult, "save", interrupted)
+        ended = cli("sweep", "s.toml", "--out", "out")
+    assert ended.code == 130
+    assert ended.err == "pathloom: interrupted: all runs are kept in out; the same command goes on from here\n"
+    assert tree(tmp_path / "out/runs") == sorted(stamps(tmp_path / "out"))
+    assert "16 of 16 runs are in out already" in cli("sweep", "s.toml", "--out", "out").err
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 4096])

@@ -153,10 +153,13 @@ def deliver(result: SweepResult, folder: Path, json: str | None, kinds: Sequence
     """Prints the table, or JSON in its place, and fills the folder."""
     for trouble in result.troubles:
         console.say(f"pathloom: warning: {trouble}")
+    kept = f"all runs are kept in {folder}; the same command goes on from here"
     try:
         result.save(folder, kinds)
     except PathloomError as error:
-        raise bad_input(f"{error}; all runs are kept in {folder}; the same command goes on from here") from None
+        raise bad_input(f"{error}; {kept}") from None
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted: {kept}") from None
     if json is not None:
         console.put_json(json, result.json())
     if json != console.STDOUT:
