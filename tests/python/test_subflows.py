@@ -55,7 +55,7 @@ def test_the_sizes_of_caches_are_in_the_results(cli: Cli) -> None:
 def test_without_subflows_there_is_no_table_of_them(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     for schemes, expected in (("mptcp:subflows=2", True), ("ecmp", False)):
-        done = cli("compare", *SETUP, "--schemes", schemes, "--runs", "1", "--out", str(folder))
+        done = cli("compare", *SETUP, "--schemes", schemes, "--runs", "1", "--out", str(folder), "--resume")
         assert done.code == 0, done.err
         assert (folder / "subflows.parquet").exists() == expected
     assert "<h2>Subflows</h2>" not in (folder / "report.html").read_text(encoding="utf-8")
