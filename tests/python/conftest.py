@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,10 @@ import pytest
 
 from assigning import Controller
 from pathloom.cli import run
+
+# A shell that starts something in the background has it ignore SIGINT, and so do all that it starts. Tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _COMMON = {
     file.parent.name: json.loads(file.read_text(encoding="utf-8"))

@@ -1,12 +1,20 @@
-"""The defaults of OFPT beside ecmp, on a collective whose hosts wait for no time-out."""
+"""Defaults: those of OFPT beside ecmp, on a collective whose hosts wait for no time-out; and the least time-out."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from conftest import Cli
+from pathloom.experiments.api import compare
+from pathloom.experiments.settings import Settings
+from pathloom.experiments.timeouts import default_min_rto, default_min_rto_ns
+from pathloom.fabrics import Fabric
+from pathloom.reproduction import measure
+from pathloom.reproduction.definitions import PUBLISHED
+from pathloom.reproduction.library import figures
 
 COLLECTIVE = ["--traffic", "all-to-all:size=1MB,order=random", "--schemes", "ecmp,ofpt"]
 RUNS = ["--duration", "2s", "--runs", "3", "--seed", "901"]
@@ -27,3 +35,40 @@ def test_the_median_of_a_collective_is_no_longer_than_under_ecmp(cli: Cli, fabri
     assert ofpt["flows"]["unfinished"] == ecmp["flows"]["unfinished"] == 0
     for figure in ("mean", "p50", "p99"):
         assert ofpt["fct_s"][figure] < ecmp["fct_s"][figure], figure
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, "20ms"),
+        ({"transport": "cubic:acks=1"}, "20ms"),
+        ({"transport": "newreno:min_rto=5ms"}, None),
+        ({"fabric": "fat-tree:k=4,rate=10Mbps"}, None),
+        ({"worlds": ("sim", "lab")}, None),
+        ({"fit_min_rto": False}, None),
+    ],
+    ids=str,
+)
+def test_the_least_time_out_fits_a_fast_fabric_unless_something_else_is_said(
+    changed: dict[str, Any], expected: str | None
+) -> None:
+    values = {"fabric": "fat-tree:k=4,rate=1Gbps,buffer=20", "traffic": "long-lived", "schemes": ("ecmp",)}
+    settings = Settings.of(values | changed)
+    trips = Fabric(settings.fabric).summary()["round_trip_ps"]
+    assert default_min_rto(settings, trips) == expected
+    assert default_min_rto_ns(settings, None) == (20_000_000 if expected else None)
+
+
+def test_published_figures_have_the_time_outs_of_linux() -> None:
+    plans = [one for figure in figures("all") for one in measure.plan(figure, PUBLISHED, 1)]
+    assert not any(one.settings.fit_min_rto for one in plans)
+
+
+def test_every_transport_has_that_time_out() -> None:
+    """Schemes that bring a transport of their own, too: senders lose last segments, and none waits 200 ms."""
+    incast = {"fabric": "fat-tree:k=4,rate=10Gbps", "traffic": "incast:senders=12,size=1MB,receiver=h0", "runs": 1}
+    for scheme in ("ecmp", "mptcp"):
+        result = compare(schemes=[scheme], duration="100ms", **incast)  # type: ignore[arg-type]
+        (row,) = result.summary["schemes"]
+        assert row["timeouts"] > 0
+        assert row["timeout_wait"]["sampled_s"] < 0.1 * row["timeouts"]

@@ -80,7 +80,7 @@ def test_no_cell_covers_another_and_nothing_is_wider_than_the_window(
     found = ask(result.report(), width_px, LAID_OUT, tmp_path)
     assert found["width"] == width_px
     assert found["tables"] >= 3
-    assert found["images"] == 6
+    assert found["images"] == 7
     assert found["troubles"] == []
 
 
@@ -151,7 +151,7 @@ return [...ground.slice(0, 3).map(Number), ...[...document.images].map(brightnes
 def test_page_and_pictures_follow_the_preference_for_dark_pages(result: Result, tmp_path: Path) -> None:
     light = ask(result.report(), 1000, BRIGHTNESS, tmp_path)
     dark = ask(result.report(), 1000, BRIGHTNESS, tmp_path, dark=True)
-    assert len(light) == len(dark) == 3 + 6
+    assert len(light) == len(dark) == 3 + 7
     assert min(light) > 180, light
     assert max(dark) < 80, dark
 

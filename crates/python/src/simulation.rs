@@ -34,6 +34,8 @@ struct Settings {
     traffic: String,
     scheme: String,
     transport: Option<String>,
+    /// Most that the least retransmission time-out may be.
+    min_rto_ns: Option<u64>,
     control: Option<String>,
     duration: String,
     drain: Option<u32>,
@@ -73,6 +75,10 @@ impl Simulation {
         let duration = parse_time(&settings.duration)?;
         let transport = settings.transport.as_deref().map(TransportSpec::parse).transpose()?;
         let Programs { central, successor, transport, programs, troubles } = programs(&settings, transport, object)?;
+        let transport = match settings.min_rto_ns {
+            Some(nanos) => transport.with_min_rto_at_most(Nanos(nanos)),
+            None => transport,
+        };
         let control =
             settings.control.as_deref().map_or_else(|| Ok(ControlSettings::default()), ControlSettings::parse)?;
         let faults = settings.faults.iter().map(|text| Fault::parse_all(&fabric, text));

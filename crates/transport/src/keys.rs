@@ -46,7 +46,7 @@ macro_rules! keys_of_tcp {
             key(
                 "min_rto",
                 "200ms",
-                "least retransmission time-out; fast fabrics need far less",
+                "least retransmission time-out; in the simulator by default at most four of the longest round trips",
                 "RFC 6298 §2.4; Linux's value",
             ),
             key("max_rto", "60s", "greatest retransmission time-out", "RFC 6298 §2.5"),

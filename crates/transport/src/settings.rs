@@ -233,6 +233,17 @@ impl TransportSpec {
         Ok(TransportSpec::Mptcp(MptcpSettings { tcp: Settings { congestion, ..tcp }, ..own }))
     }
 
+    /// The same with a least retransmission time-out of `most` at most.
+    pub fn with_min_rto_at_most(mut self, most: Nanos) -> TransportSpec {
+        let tcp = match &mut self {
+            TransportSpec::Tcp(tcp) => tcp,
+            TransportSpec::Mptcp(mptcp) => &mut mptcp.tcp,
+            TransportSpec::Streams(streams) => &mut streams.tcp,
+        };
+        tcp.min_rto = tcp.min_rto.min(most);
+        self
+    }
+
     /// Those of MPTCP, if it is that.
     pub fn mptcp(&self) -> Option<&MptcpSettings> {
         match self {
@@ -277,6 +288,17 @@ fn positive_time(spec: &Spec, key: &'static str, default: Nanos) -> Result<Nanos
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_least_time_out_of_any_transport_can_be_bounded() {
+        for spec in ["newreno", "cubic", "dctcp", "mptcp:subflows=2"] {
+            let least = |most| {
+                let bounded = TransportSpec::parse(spec).unwrap().with_min_rto_at_most(Nanos::from_millis(most));
+                bounded.settings().min_rto
+            };
+            assert_eq!([least(1), least(1000)], [Nanos::from_millis(1), Nanos::from_millis(200)], "{spec}");
+        }
+    }
 
     #[test]
     fn reads_what_it_documents() {

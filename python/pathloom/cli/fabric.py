@@ -86,7 +86,7 @@ def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, 
         ),
         ("longest of them", f"{summary['diameter_hops']} hops between two {tor.many}" if paths else ""),
         ("round trips", _round_trip_text(summary["round_trip_ps"])),
-        ("min_rto that fits", _fitting_rto_text(summary["round_trip_ps"])),
+        ("min_rto by default", _default_rto_text(summary["round_trip_ps"])),
         (f"{tor.one} pairs apart", str(summary["pairs_apart"] or "")),
         ("oversubscription", f"{ratio:g} : 1 at the worst {tor.one}" if ratio is not None else ""),
         ("bisection", _bisection_text(summary["bisection"])),
@@ -106,12 +106,12 @@ def _round_trip_text(round_trip_ps: list[int] | None) -> str:
     return f"at most {idle} with empty queues, {full} with full ones"
 
 
-def _fitting_rto_text(round_trip_ps: list[int] | None) -> str:
-    """The least time-out that fits a fabric for which the default is too long.
+def _default_rto_text(round_trip_ps: list[int] | None) -> str:
+    """The least time-out of a fabric for which that of Linux is too long.
 
-    >>> _fitting_rto_text([24_000_000, 158_000_000])
-    '1ms, four of the longest round trips (--transport newreno:min_rto=1ms; the default is 200 ms)'
-    >>> _fitting_rto_text([24_000_000_000, 158_000_000_000])
+    >>> _default_rto_text([24_000_000, 158_000_000])
+    '1 ms, four of the longest round trips (--transport newreno:min_rto=200ms is Linux)'
+    >>> _default_rto_text([24_000_000_000, 158_000_000_000])
     ''
     """
     if round_trip_ps is None:
@@ -119,9 +119,8 @@ def _fitting_rto_text(round_trip_ps: list[int] | None) -> str:
     fitting_s, default_s = ROUND_TRIPS * round_trip_ps[1] / 1e12, _core.transport_settings()["min_rto"] / 1e9
     if fitting_s >= default_s:
         return ""
-    fitting = fitting_time(fitting_s)
-    keys = f"--transport newreno:min_rto={fitting}; the default is {time_text(default_s)}"
-    return f"{fitting}, four of the longest round trips ({keys})"
+    fitting = time_text(_core.parse_time_s(fitting_time(fitting_s)))
+    return f"{fitting}, four of the longest round trips (--transport newreno:min_rto={default_s * 1e3:g}ms is Linux)"
 
 
 def _bisection_text(bisection: dict[str, Any] | None) -> str:

@@ -23,6 +23,7 @@ from pathloom.experiments.memory import check_room
 from pathloom.experiments.python_schemes import PythonScheme
 from pathloom.experiments.series import Recorder
 from pathloom.experiments.settings import DRAIN, FINISHED, Job, Settings
+from pathloom.experiments.timeouts import default_min_rto_ns
 from pathloom.experiments.workers import Runner, Take, Threads, Work, interruptible
 from pathloom.specs import SIM
 
@@ -278,6 +279,7 @@ def simulation(
                 "traffic": settings.traffic,
                 "scheme": job.scheme,
                 "transport": settings.transport,
+                "min_rto_ns": default_min_rto_ns(settings, fabric_text) if job.world == SIM else None,
                 "control": settings.control,
                 "duration": settings.duration,
                 "drain": drain(settings),

@@ -16,7 +16,7 @@ from pathloom.experiments.execution import RunOutcome, fault_time_s
 from pathloom.experiments.inputs import listed_files
 from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.summary import unfinished
-from pathloom.experiments.timeouts import timeout_notes
+from pathloom.experiments.timeouts import default_notes, timeout_notes
 from pathloom.specs import is_python_spec
 from pathloom.words import count_text, counted, time_text
 
@@ -175,6 +175,7 @@ MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     idle_schemes,
     runs_given_up,
     flows_never_started,
+    default_notes,
     timeout_notes,
     changed_files,
 )

@@ -120,6 +120,8 @@ class Settings(BaseModel):
     lab: str | None = None
     keep_going: bool = False
     """Whether runs go on when a scheme written in Python fails; the result is then marked."""
+    fit_min_rto: bool = True
+    """Whether the least retransmission time-out fits the fabric where the transport does not set it (`timeouts.py`)."""
     series: str | None = None
     """How long the steps are in which links and flows are noted over time; None for no series."""
 

@@ -1,15 +1,23 @@
-"""What flows lose to retransmission time-outs, and which key of the transport mends it."""
+"""What flows lose to retransmission time-outs, which key of the transport mends it, and the least time-out by default.
+
+The default of `min_rto` is four of the longest round trips of the fabric with full queues, rounded up to one digit, and
+at most Linux's 200 ms. On a fast fabric 200 ms would be most of the FCT of every flow that loses its last segment.
+Where the kernels of the lab send, theirs counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
+from pathloom.specs import LAB
 from pathloom.words import listed, percent_text, time_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
+    from pathloom.experiments.settings import Settings
 
 NOTED_SHARE = 0.1
 """From this share of the flow completion time on, time-outs are noted."""
@@ -34,6 +42,9 @@ def timeout_notes(result: Result) -> list[str]:
     idle_s, full_s = (ps / 1e12 for ps in trips)
     fitting = fitting_time(ROUND_TRIPS * full_s)
     settings = _core.transport_settings(result.settings.transport)
+    default = default_min_rto(result.settings, trips)
+    if default is not None:
+        settings["min_rto"] = round(1e9 * _core.parse_time_s(default))
     waited = {key: sum(row["timeout_wait"][part] or 0.0 for row in noted) for key, part in KEYS.items()}
     # A time-out that already fits is no fault of its own.
     keys = [
@@ -49,6 +60,69 @@ def timeout_notes(result: Result) -> list[str]:
     values = listed([f"{key} is {time_text(settings[key] / 1e9)}" for key in keys])
     spec = with_keys(result.settings.transport or "newreno", dict.fromkeys(keys, fitting))
     return [f"{said}: {values}, but {trips_take}; --transport {spec} fits this fabric"]
+
+
+def default_notes(result: Result) -> list[str]:
+    """A note where the least time-out is that of the fabric, and a sender had to wait for one."""
+    if not any(row["timeouts"] for row in result.summary_of_schemes):
+        return []
+    default = default_min_rto(result.settings, result.fabric.summary()["round_trip_ps"])
+    if default is None:
+        return []
+    spec = with_keys(result.settings.transport or "newreno", {"min_rto": "200ms"})
+    time = time_text(_core.parse_time_s(default))
+    return [
+        f"min_rto is {time}, four of the longest round trips of this fabric, rounded up; --transport {spec} is Linux's"
+    ]
+
+
+def default_min_rto(settings: Settings, round_trip_ps: tuple[int, int] | None) -> str | None:
+    """The least time-out, as it is written, for a longest round trip with empty queues and with full ones.
+
+    None where the transport's own counts: it is set, or it is shorter, or kernels send.
+    """
+    if not settings.fit_min_rto or LAB in settings.worlds or round_trip_ps is None:
+        return None
+    if _sets_min_rto(settings.transport):
+        return None
+    fitting = fitting_time(ROUND_TRIPS * round_trip_ps[1] / 1e12)
+    usual_ns = _core.transport_settings(settings.transport)["min_rto"]
+    return fitting if 1e9 * _core.parse_time_s(fitting) < usual_ns else None
+
+
+def default_min_rto_ns(settings: Settings, fabric_text: str | None) -> int | None:
+    """The same in nanoseconds, for the fabric of the settings or that in the text."""
+    if _sets_min_rto(settings.transport) or not settings.fit_min_rto:
+        return None
+    default = default_min_rto(settings, _round_trip_ps(settings.fabric, fabric_text, _file_digests(settings.fabric)))
+    return None if default is None else round(1e9 * _core.parse_time_s(default))
+
+
+def _sets_min_rto(transport: str | None) -> bool:
+    """Whether a specification has the key.
+
+    >>> [_sets_min_rto(spec) for spec in ("newreno:acks=1, min_rto = 1ms", "cubic:iw=12KB", None)]
+    [True, False, False]
+    """
+    _, _, keys = (transport or "").partition(":")
+    return any(pair.partition("=")[0].strip() == "min_rto" for pair in keys.split(","))
+
+
+def _file_digests(fabric: str) -> str:
+    from pathloom.experiments.identity import digests
+    from pathloom.experiments.inputs import named_files
+
+    return digests(named_files([fabric]))
+
+
+@lru_cache(maxsize=64)
+def _round_trip_ps(fabric: str, text: str | None, files: str) -> tuple[int, int] | None:
+    """The longest round trip of a fabric; `files` are the digests of what its specification reads."""
+    from pathloom.fabrics import Fabric
+
+    built = Fabric(fabric) if text is None else Fabric.from_node_link(text, fabric)
+    found = built.summary()["round_trip_ps"]
+    return None if found is None else (found[0], found[1])
 
 
 def fitting_time(seconds: float) -> str:
