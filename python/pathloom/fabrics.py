@@ -28,6 +28,11 @@ class Fabric:
 
     def __init__(self, spec: str) -> None:
         """Builds a specification, `fat-tree:k=4`, or reads a file: `FILE.graphml`, `.json`, `.csv` or `.topo`."""
+        if not isinstance(spec, str):
+            raise bad_input(
+                f"fabric: expected a specification such as `fat-tree:k=4`, found a {type(spec).__name__}; a graph of "
+                "networkx goes to Fabric.from_networkx"
+            )
         self._core = _core.Fabric.from_spec(spec)
         self.text: str | None = None
         """Node-link JSON, where the fabric does not come from a specification or a file."""

@@ -92,3 +92,8 @@ def test_attributes_that_are_no_json_are_refused() -> None:
     graph.add_edge("a", "b", rate=object())
     with pytest.raises(PathloomError, match="cannot be written as JSON"):
         Fabric.from_networkx(graph)
+
+
+def test_a_graph_in_place_of_a_specification_is_named() -> None:
+    with pytest.raises(PathloomError, match=r"found a DiGraph; a graph of networkx goes to Fabric.from_networkx"):
+        Fabric(nx.DiGraph())  # type: ignore[arg-type]
