@@ -96,4 +96,4 @@ def test_attributes_that_are_no_json_are_refused() -> None:
 
 def test_a_graph_in_place_of_a_specification_is_named() -> None:
     with pytest.raises(PathloomError, match=r"found a DiGraph; a graph of networkx goes to Fabric.from_networkx"):
-        Fabric(nx.DiGraph())  # type: ignore[arg-type]
+        Fabric(nx.DiGraph())
