@@ -188,7 +188,9 @@ def test_the_first_connection_after_an_assignment_takes_its_path(name: str, trie
         answers.kill()
         answers.communicate()
         figures("first connections after an assignment", on_their_path=f"{bound} of {tries}")
-        assert bound == tries
+        # Open vSwitch drops what it has cached soon after a new rule, when its threads get a core.
+        with timing():
+            assert bound == tries
         nothing_is_left(live)
 
 
