@@ -32,6 +32,10 @@ MARKERS = {"exactly": "D", "at least": "^", "at most": "v"}
 WIDEST = 12
 """Letters of a label under a group of bars that fit on one line."""
 
+ONE_SIZE = (1.8, 5.5)
+"""Width of a line and size of its marks, in points, where each scheme has one."""
+SIZES = ((3.0, 8.0), (1.6, 5.0), (0.8, 3.0))
+"""The same for several lines of a scheme: the first variant is the thickest."""
 SIDE = 0.012
 """Distance between two schemes at one place of a line picture, as a share of the x axis."""
 
@@ -218,7 +222,7 @@ def _lines(axes: Axes, result: Reproduced, series: _Series) -> None:
     for number, scheme in enumerate(result.schemes):
         look = series.of_scheme[scheme]
         aside = step * (number - (len(result.schemes) - 1) / 2)
-        for label, measure in result.figure.plot.measures():
+        for variant, (label, measure) in enumerate(result.figure.plot.measures()):
             points = []
             for plan in result.plans:
                 value = result.value(measure, plan.case.label, scheme)
@@ -230,9 +234,11 @@ def _lines(axes: Axes, result: Reproduced, series: _Series) -> None:
             if points:
                 xs, ys, halves = zip(*points, strict=True)
                 name = ", ".join(part for part in (result.figure.name_of(scheme), label) if part)
+                width, size = SIZES[min(variant, len(SIZES) - 1)] if label else ONE_SIZE
                 axes.errorbar(
-                    xs, ys, yerr=halves if any(halves) else None, color=look.colour, marker=look.marker, markersize=5.5,
-                    linestyle=look.line, capsize=2.5, elinewidth=1.0, label=name, zorder=_order(look),
+                    xs, ys, yerr=halves if any(halves) else None, color=look.colour, marker=look.marker,
+                    markersize=size, linewidth=width, linestyle=look.line, capsize=2.5, elinewidth=1.0, label=name,
+                    zorder=_order(look),
                 )  # fmt: skip
     axes.set_xlabel(result.figure.plot.x)
     axes.set_xticks(places)
