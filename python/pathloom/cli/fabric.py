@@ -12,7 +12,7 @@ from pathloom.cli import completion, console
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
-from pathloom.experiments.timeouts import ROUND_TRIPS, fitting_time
+from pathloom.experiments.timeouts import shorter_min_rto
 from pathloom.tiers import TOR, Words, tier_words
 from pathloom.words import rate_text, time_text
 
@@ -114,13 +114,11 @@ def _default_rto_text(round_trip_ps: list[int] | None) -> str:
     >>> _default_rto_text([24_000_000_000, 158_000_000_000])
     ''
     """
-    if round_trip_ps is None:
+    shorter = shorter_min_rto(round_trip_ps)
+    if shorter is None:
         return ""
-    fitting_s, default_s = ROUND_TRIPS * round_trip_ps[1] / 1e12, _core.transport_settings()["min_rto"] / 1e9
-    if fitting_s >= default_s:
-        return ""
-    fitting = time_text(_core.parse_time_s(fitting_time(fitting_s)))
-    return f"{fitting}, four of the longest round trips (--transport newreno:min_rto={default_s * 1e3:g}ms is Linux)"
+    time = time_text(_core.parse_time_s(shorter))
+    return f"{time}, four of the longest round trips (--transport newreno:min_rto=200ms is Linux)"
 
 
 def _bisection_text(bisection: dict[str, Any] | None) -> str:

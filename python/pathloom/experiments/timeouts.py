@@ -7,7 +7,7 @@ Where the kernels of the lab send, theirs counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -76,17 +76,26 @@ def default_notes(result: Result) -> list[str]:
     ]
 
 
-def default_min_rto(settings: Settings, round_trip_ps: tuple[int, int] | None) -> str | None:
+def default_min_rto(settings: Settings, round_trip_ps: Sequence[int] | None) -> str | None:
     """The least time-out, as it is written, for a longest round trip with empty queues and with full ones.
 
     None where the transport's own counts: it is set, or it is shorter, or kernels send.
     """
-    if not settings.fit_min_rto or LAB in settings.worlds or round_trip_ps is None:
+    if not settings.fit_min_rto or LAB in settings.worlds or _sets_min_rto(settings.transport):
         return None
-    if _sets_min_rto(settings.transport):
+    return shorter_min_rto(round_trip_ps)
+
+
+def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
+    """The time that fits a longest round trip; None if there is none, or the transports' own is no longer than that.
+
+    >>> shorter_min_rto([24_000_000, 158_000_000]), shorter_min_rto([24_000_000_000, 158_000_000_000])
+    ('1ms', None)
+    """
+    if round_trip_ps is None:
         return None
     fitting = fitting_time(ROUND_TRIPS * round_trip_ps[1] / 1e12)
-    usual_ns = _core.transport_settings(settings.transport)["min_rto"]
+    usual_ns = _core.transport_settings()["min_rto"]
     return fitting if 1e9 * _core.parse_time_s(fitting) < usual_ns else None
 
 
