@@ -78,6 +78,9 @@ class Fabric:
     def summary(self) -> dict[str, Any]:
         """Sizes, rates, numbers of shortest paths, diameter, oversubscription, bisection."""
 
+    def round_trip_ps(self) -> tuple[int, int] | None:
+        """Longest round trip between hosts on different ToRs, with empty and with full queues, as in the summary."""
+
     def paths(self, source: str, target: str, how: str = "shortest", limit: int = 16) -> list[list[str]]:
         """Paths between two switches (or the ToRs of two hosts) as node names.
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,9 +58,28 @@ def test_the_least_time_out_fits_a_fast_fabric_unless_something_else_is_said(
 ) -> None:
     values = {"fabric": "fat-tree:k=4,rate=1Gbps,buffer=20", "traffic": "long-lived", "schemes": ("ecmp",)}
     settings = Settings.of(values | changed)
-    trips = Fabric(settings.fabric).summary()["round_trip_ps"]
+    trips = Fabric(settings.fabric).round_trip_ps()
+    assert list(trips or ()) == Fabric(settings.fabric).summary()["round_trip_ps"]
     assert default_min_rto(settings, trips) == expected
     assert default_min_rto_ns(settings, None) == (20_000_000 if expected else None)
+
+
+def test_the_command_repeats_a_result_without_that_default(cli: Cli, tmp_path: Path) -> None:
+    """No option says `fit_min_rto = false`; the transport's key says the same, whatever transport a scheme brings."""
+    lines = ['traffic = "incast:senders=12,size=1MB,receiver=h0"', 'schemes = ["ecmp", "mptcp"]', "fit_min_rto = false"]
+    lines += ['fabric = "fat-tree:k=4,rate=10Gbps"', 'duration = "100ms"', "runs = 1"]
+    (tmp_path / "linux.toml").write_text("\n".join(lines))
+    result = json.loads(
+        cli("compare", "--spec", str(tmp_path / "linux.toml"), "--json", "-", "--out", str(tmp_path / "first")).out
+    )
+    (command,) = re.findall("<pre><code>pathloom (.*)</code></pre>", (tmp_path / "first" / "report.html").read_text())
+    words = shlex.split(html.unescape(command))
+    assert words[words.index("--transport") + 1] == "newreno:min_rto=200ms"
+    again = json.loads(cli(*words, "--json", "-", "--out", str(tmp_path / "second")).out)
+    assert [row["fct_s"] for row in again["schemes"]] == [row["fct_s"] for row in result["schemes"]]
+    ecmp, mptcp = result["schemes"]
+    assert ecmp["timeout_wait"]["sampled_s"] > 0.1 * ecmp["timeouts"] > 0
+    assert mptcp["timeouts"] > 0
 
 
 def test_published_figures_have_the_time_outs_of_linux() -> None:

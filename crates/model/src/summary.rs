@@ -116,12 +116,17 @@ impl Fabric {
             pairs_sampled: paths.pairs,
             pairs_apart: paths.pairs - paths.counts.len() as u64,
             diameter_hops: paths.diameter_hops,
-            round_trip_ps: paths.one_way_ps.map(|(idle, full)| (idle.saturating_mul(2), full.saturating_mul(2))),
+            round_trip_ps: paths.round_trip_ps(),
             shortest_paths: paths.min_median_max(),
             oversubscription: oversubscription(self, &state),
             bisection_bps: bisection.map(|bisection| bisection.bps),
             bisection,
         }
+    }
+
+    /// [`FabricSummary::round_trip_ps`] alone, without the bisection, which takes longer.
+    pub fn round_trip_ps(&self) -> Option<(u64, u64)> {
+        PathSample::take(self, &LinkState::of(self)).round_trip_ps()
     }
 }
 
@@ -157,6 +162,11 @@ fn most(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
 }
 
 impl PathSample {
+    /// There and back, the acknowledgement as long as a full frame.
+    fn round_trip_ps(&self) -> Option<(u64, u64)> {
+        self.one_way_ps.map(|(idle, full)| (idle.saturating_mul(2), full.saturating_mul(2)))
+    }
+
     /// One search per target ToR finds the number of shortest paths from all others.
     fn take(fabric: &Fabric, state: &LinkState) -> PathSample {
         let tors = fabric.tors();

@@ -120,6 +120,10 @@ impl Fabric {
         py.import("json")?.call_method1("loads", (text,))
     }
 
+    fn round_trip_ps(&self, py: Python<'_>) -> Option<(u64, u64)> {
+        py.detach(|| self.fabric.round_trip_ps())
+    }
+
     #[pyo3(signature = (source, target, how = "shortest", limit = 16))]
     fn paths(
         &self,

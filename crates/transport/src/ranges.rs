@@ -131,6 +131,11 @@ impl<N: Number> Ranges<N> {
         self.0.len()
     }
 
+    /// Bytes in all ranges together.
+    pub(crate) fn total(&self) -> N {
+        self.0.iter().map(|&(from, to)| to - from).sum()
+    }
+
     /// Whether one range holds all of this one.
     pub(crate) fn holds(&self, start: N, end: N) -> bool {
         self.0.iter().any(|&(from, to)| from <= start && end <= to)

@@ -49,7 +49,7 @@ impl Receiver {
 
     /// Bytes that have arrived, in order or not.
     pub fn arrived_bytes(&self) -> u64 {
-        self.next + self.beyond.as_slice().iter().map(|(start, end)| end - start).sum::<u64>()
+        self.next + self.beyond.total()
     }
 
     /// Segments with something new that arrived after one from further on in the stream: reordered as RFC 4737 §3 has it.

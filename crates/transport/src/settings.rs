@@ -209,7 +209,8 @@ impl TransportSpec {
     }
 
     /// This transport with the settings of connections that another one gives, those left at their defaults among them. What
-    /// makes it MPTCP (subflows, path manager, how windows grow, scheduler) stays; plain TCP gives way to whatever is given.
+    /// makes it MPTCP (subflows, path manager, how windows grow, scheduler) stays, and so do selective acknowledgements beside
+    /// `newreno`, which has none by default: `mptcp:sack=off` takes them away. Plain TCP gives way to whatever is given.
     ///
     /// # Errors
     /// MPTCP is to have the congestion control of a plain TCP that decides by itself how its window grows.
@@ -224,7 +225,9 @@ impl TransportSpec {
         };
         let tcp = match given {
             TransportSpec::Mptcp(given) => given.tcp,
-            TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => tcp,
+            TransportSpec::Tcp(tcp) if tcp.congestion == CongestionControl::NewReno => {
+                Settings { sack: tcp.sack || own.tcp.sack, ..tcp }
+            }
             TransportSpec::Tcp(_) | TransportSpec::Streams(_) => {
                 return Err("expected newreno:… or mptcp:…, whose keys MPTCP's subflows take over")
             }
@@ -340,6 +343,8 @@ mod tests {
         let own = parse("mptcp:subflows=2,cc=olia");
         let both = parse("mptcp:subflows=2,cc=olia,min_rto=10ms");
         assert_eq!(own.clone().refined_by(parse("newreno:min_rto=10ms,sack=on")), Ok(both.clone()));
+        assert_eq!(own.clone().refined_by(parse("newreno:min_rto=10ms")), Ok(both.clone()), "MPTCP's hosts have SACK");
+        assert!(!own.clone().refined_by(parse("mptcp:sack=off")).unwrap().settings().sack);
         assert_eq!(own.clone().refined_by(parse("mptcp:subflows=7,cc=lia,min_rto=10ms")), Ok(both.clone()));
         assert_eq!(parse("newreno").refined_by(both.clone()), Ok(both));
         assert!(own.refined_by(parse("dctcp")).unwrap_err().contains("expected newreno"));

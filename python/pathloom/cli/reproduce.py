@@ -113,7 +113,7 @@ def reproduce(
     from pathloom.experiments.workers import default_threads
     from pathloom.reproduction.library import figures
 
-    wanted = figures(target) if world == SIM else _in_lab(figures(target), world)
+    wanted = figures(target) if world == SIM else _in_lab(figures(target))
     place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
     how = form, 1 if first_seed is None else first_seed, world
     with ExitStack() as stack:
@@ -132,6 +132,8 @@ def _form(quick: bool, shorten: str | None, world: str) -> Form:
     """How much is run. Raises `PathloomError`."""
     from pathloom.reproduction.definitions import PUBLISHED, QUICK, Form
 
+    if world not in (SIM, LAB):
+        raise bad_input(f"--world `{world}`: expected {SIM} or {LAB}")
     option = "--quick" if quick else "--shorten"
     if world != SIM and (quick or shorten is not None):
         raise bad_input(f"{option}: is for the simulator; in the lab a figure has one form")
@@ -148,10 +150,8 @@ def _form(quick: bool, shorten: str | None, world: str) -> Form:
     return Form(shorten=factor)
 
 
-def _in_lab(wanted: list[Figure], world: str) -> list[Figure]:
+def _in_lab(wanted: list[Figure]) -> list[Figure]:
     """The figures as they are run in the lab; of several, those that are."""
-    if world != LAB:
-        raise bad_input(f"--world `{world}`: expected {SIM} or {LAB}")
     return [figure.in_lab() for figure in wanted if figure.lab is not None or len(wanted) == 1]
 
 

@@ -241,11 +241,13 @@ class Settings(BaseModel):
 
     def command(self, verb: str = "compare") -> str:
         """The command line that gives this result again."""
+        from pathloom.experiments.timeouts import written_transport
+
         options: list[tuple[str, str | None]] = [
             ("--fabric", self.fabric),
             ("--traffic", self.traffic),
             ("--schemes" if verb == "compare" else "--scheme", ",".join(self.schemes)),
-            ("--transport", self.transport),
+            ("--transport", written_transport(self)),
             ("--control", self.control),
             *(("--fault", fault) for fault in self.faults),
             ("--duration", self.duration),

@@ -36,7 +36,7 @@ def timeout_notes(result: Result) -> list[str]:
     shares = listed([f"{row['scheme']} ({percent_text(row['timeout_wait']['share'])})" for row in noted])
     of_what = "FCT" if any(row["flows"]["offered"] > row["flows"]["long_lived"] for row in noted) else "flows' time"
     said = f"time-outs make up a large part of the {of_what} under {shares}"
-    trips = result.fabric.summary()["round_trip_ps"]
+    trips = result.fabric.round_trip_ps()
     if trips is None:
         return [said]
     idle_s, full_s = (ps / 1e12 for ps in trips)
@@ -66,10 +66,10 @@ def default_notes(result: Result) -> list[str]:
     """A note where the least time-out is that of the fabric, and a sender had to wait for one."""
     if not any(row["timeouts"] for row in result.summary_of_schemes):
         return []
-    default = default_min_rto(result.settings, result.fabric.summary()["round_trip_ps"])
+    default = default_min_rto(result.settings, result.fabric.round_trip_ps())
     if default is None:
         return []
-    spec = with_keys(result.settings.transport or "newreno", {"min_rto": "200ms"})
+    spec = written_transport(result.settings.model_copy(update={"fit_min_rto": False}))
     time = time_text(_core.parse_time_s(default))
     return [
         f"min_rto is {time}, four of the longest round trips of this fabric, rounded up; --transport {spec} is Linux's"
@@ -97,6 +97,14 @@ def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
     fitting = fitting_time(ROUND_TRIPS * round_trip_ps[1] / 1e12)
     usual_ns = _core.transport_settings()["min_rto"]
     return fitting if 1e9 * _core.parse_time_s(fitting) < usual_ns else None
+
+
+def written_transport(settings: Settings) -> str | None:
+    """The transport as a command has to name it: no option says `fit_min_rto = false`, but the key itself does."""
+    if settings.fit_min_rto or _sets_min_rto(settings.transport):
+        return settings.transport
+    usual = fitting_time(_core.transport_settings()["min_rto"] / 1e9)
+    return with_keys(settings.transport or "newreno", {"min_rto": usual})
 
 
 def default_min_rto_ns(settings: Settings, fabric_text: str | None) -> int | None:
@@ -130,8 +138,7 @@ def _round_trip_ps(fabric: str, text: str | None, files: str) -> tuple[int, int]
     from pathloom.fabrics import Fabric
 
     built = Fabric(fabric) if text is None else Fabric.from_node_link(text, fabric)
-    found = built.summary()["round_trip_ps"]
-    return None if found is None else (found[0], found[1])
+    return built.round_trip_ps()
 
 
 def fitting_time(seconds: float) -> str:

@@ -83,7 +83,7 @@ impl Reassembly {
 
     /// Bytes that subflows have delivered, in order or not.
     pub fn arrived_bytes(&self) -> u64 {
-        self.0.next + self.0.beyond.as_slice().iter().map(|(start, end)| u64::from(end - start)).sum::<u64>()
+        self.0.next + u64::from(self.0.beyond.total())
     }
 }
 
