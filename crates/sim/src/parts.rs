@@ -1,8 +1,8 @@
 //! One run on several threads, with the result of one thread, bit for bit.
 //!
 //! All hosts and the agenda stay with the thread that calls; the switches are divided into parts, one for each thread. A packet
-//! on a link between two parts arrives after the link's delay at the earliest, so each part can go on by itself for that
-//! long: a window. ARCHITECTURE.md says what keeps the result the same.
+//! on a link between two parts arrives after the link's delay at the earliest, so no part has to know at once what the others
+//! send: a window is half as long. ARCHITECTURE.md says what keeps the result the same.
 
 mod exchange;
 mod plan;
@@ -13,7 +13,7 @@ use crate::simulation::Simulation;
 use crate::tap::{Parted, Tap};
 use crate::time::{to_ps, Ps, NEVER};
 use crate::transfers::Transfers;
-use exchange::{Attendance, Coming, Exchange};
+use exchange::{Attendance, Coming, Exchange, Place, STARTS};
 use pathloom_model::Nanos;
 use pathloom_scheme::Needs;
 use pathloom_transport::TransportSpec;
@@ -25,7 +25,7 @@ const LEAST_WINDOWS: u64 = 64;
 /// nothing to divide and to join.
 const LOOK_AGAIN_TOGETHER: Ps = 10_000_000_000;
 const LOOK_AGAIN_ALONE: Ps = 1_000_000_000;
-/// Arrivals that a window has to bring: with fewer, the parts wait for each other longer than they work.
+/// Arrivals that the look-ahead has to bring: with fewer, the parts wait for each other longer than they work.
 const LEAST_ARRIVALS: f64 = 250.0;
 /// A full frame.
 const FRAME_BYTES: u64 = 1514;
@@ -131,37 +131,47 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
     }
 
     /// The part of the hosts.
-    fn advance_hosts(&mut self, mut ended: Ps, exchange: &Exchange) {
+    fn advance_hosts(&mut self, ended: Ps, exchange: &Exchange) {
         let _attendance = Attendance(exchange);
-        let (mut lost, mut started, mut starts) = (Vec::new(), 0, [NEVER; 2]);
-        for turn in 0.. {
-            if started != self.hosts.transfers.started() || turn == 0 {
+        let mut place = Place { part: 0, turn: 0, ended };
+        let (mut lost, mut started, mut starts) = (Vec::new(), 0, [NEVER; STARTS]);
+        loop {
+            let sent = exchange.swap(place, &mut self.network, &mut lost);
+            if started != self.hosts.transfers.started() || place.turn == 0 {
                 started = self.hosts.transfers.started();
                 starts = self.hosts.transfers.next_starts().map(|start| start.map_or(NEVER, to_ps));
             }
-            let coming = Coming { event: self.network.earliest_arrival().min(self.agenda.next_at()), starts };
-            let end = exchange.meet((0, turn, ended), coming, &mut self.network, &mut lost);
+            let event = sent.min(self.network.earliest_arrival()).min(self.agenda.next_at());
+            let end = exchange.next_end(place, Coming { event, starts });
+            // What starts now has to know of all packets that were lost before.
+            if end.is_none() || starts[0] == place.ended {
+                exchange.take_up(place.turn, place.part, &mut self.network, &mut lost);
+            }
             for (lane, packets) in lost.drain(..) {
                 self.hosts.lose(&mut self.network, lane, packets);
             }
             let Some(end) = end else { break };
             self.advance_alone(end);
-            ended = end;
             self.windows += 1;
+            place = Place { turn: place.turn + 1, ended: end, ..place };
         }
     }
 }
 
 /// Advances a part of switches to the end of the last window.
-fn advance_part<T: Tap>(network: &mut Network<T>, number: usize, mut ended: Ps, exchange: &Exchange) {
+fn advance_part<T: Tap>(network: &mut Network<T>, part: usize, ended: Ps, exchange: &Exchange) {
     let _attendance = Attendance(exchange);
-    for turn in 0.. {
-        let coming = Coming { event: network.earliest_arrival(), starts: [NEVER; 2] };
-        let Some(end) = exchange.meet((number, turn, ended), coming, network, &mut Vec::new()) else {
+    let mut place = Place { part, turn: 0, ended };
+    loop {
+        let mut nobodys = Vec::new();
+        let sent = exchange.swap(place, network, &mut nobodys);
+        let event = sent.min(network.earliest_arrival());
+        let Some(end) = exchange.next_end(place, Coming { event, starts: [NEVER; STARTS] }) else {
+            exchange.take_up(place.turn, part, network, &mut nobodys);
             break;
         };
         switch_before(network, end);
-        ended = end;
+        place = Place { turn: place.turn + 1, ended: end, ..place };
     }
 }
 

@@ -275,14 +275,18 @@ impl Transfers {
         self.next
     }
 
-    /// The next two instants at which transfers with a time of their own start.
-    pub(crate) fn next_starts(&self) -> [Option<Nanos>; 2] {
-        let first = self.next_start();
+    /// The next instants at which transfers with a time of their own start.
+    pub(crate) fn next_starts<const N: usize>(&self) -> [Option<Nanos>; N] {
         let mut later = self.workload.flows[self.next..].iter().map_while(|flow| match flow.start {
             Start::At(at) => Some(at),
             Start::After { .. } => None,
         });
-        [first, later.find(|&at| Some(at) != first)]
+        let mut next = self.next_start();
+        std::array::from_fn(|_| {
+            let last = next?;
+            next = later.find(|&at| at > last);
+            Some(last)
+        })
     }
 
     /// Whether some transfer waits for others.

@@ -1,7 +1,8 @@
 //! What the parts of a divided network tell each other between two windows.
 //!
-//! All parts end a window at one barrier. What they have to say is laid down before it and taken up after it. There are two
-//! sets of places, used by turns: a part that is ahead by a window writes where nobody reads any more.
+//! A window is half as long as a packet takes from part to part at least. So what a part sends in a window is needed by the
+//! others only for the window after the next one: nobody waits at the end of a window, but for parts that are a whole window
+//! behind. There are several sets of places, used by turns: a part that is ahead writes where nobody reads any more.
 
 use crate::network::{Network, Parcel};
 use crate::tap::Tap;
@@ -11,108 +12,144 @@ use std::sync::{Mutex, PoisonError};
 
 /// A part that waits for longer than so many looks lets others have its core in between.
 const LOOKS: u32 = 2000;
+/// A part reads what was laid down one turn ago, while another one may lay down for the next turn.
+const SETS: usize = 4;
+/// Two starts that earlier windows begin with, and the one that may end the window to come.
+pub(super) const STARTS: usize = 3;
 
 /// What a part says of the time to come.
 #[derive(Clone, Copy)]
 pub(super) struct Coming {
     /// Nothing happens in this part before, nor by what it has sent.
     pub(super) event: Ps,
-    /// The next two instants at which transfers start; [`NEVER`] from all parts but that of the hosts.
-    pub(super) starts: [Ps; 2],
+    /// The next instants at which transfers start; [`NEVER`] from all parts but that of the hosts.
+    pub(super) starts: [Ps; STARTS],
+}
+
+/// What one part tells all others, in cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Notice {
+    /// Turns for which the part has laid down everything.
+    turns: AtomicUsize,
+    /// By set: [`Coming`].
+    coming: [[AtomicU64; 1 + STARTS]; SETS],
 }
 
 /// Where the parts meet.
 pub(super) struct Exchange {
-    parts: usize,
     look_ahead: Ps,
     /// The end of the last window.
     limit: Ps,
-    /// By turn, sender and receiver.
+    /// By set, sender and receiver.
     parcels: Vec<Mutex<Parcel>>,
-    /// By turn and part: [`Coming`].
-    coming: Vec<[AtomicU64; 3]>,
-    arrived: AtomicUsize,
-    /// Barriers passed.
-    passed: AtomicUsize,
+    /// By part.
+    notices: Vec<Notice>,
     /// A part has panicked.
     broken: AtomicBool,
 }
 
+/// A part at the end of a window.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) part: usize,
+    /// Windows of this part so far.
+    pub(super) turn: usize,
+    /// When the last one ended.
+    pub(super) ended: Ps,
+}
+
 impl Exchange {
     pub(super) fn new(parts: usize, look_ahead: Ps, limit: Ps) -> Exchange {
-        let never = || [const { AtomicU64::new(NEVER) }; 3];
         Exchange {
-            parts,
             look_ahead,
             limit,
-            parcels: (0..2 * parts * parts).map(|_| Mutex::default()).collect(),
-            coming: (0..2 * parts).map(|_| never()).collect(),
-            arrived: AtomicUsize::new(0),
-            passed: AtomicUsize::new(0),
+            parcels: (0..SETS * parts * parts).map(|_| Mutex::default()).collect(),
+            notices: (0..parts).map(|_| Notice::default()).collect(),
             broken: AtomicBool::new(false),
         }
     }
 
-    /// Lays down what a part has for others, waits for them, takes up what they have for it, and returns the first instant after
-    /// the window that follows one that ended at `ended`; `None` after the last one. Within a window no part affects
-    /// another. `turn` counts the calls of a part from 0 on.
-    /// Packets of lanes that other parts have lost are added to `lost`.
-    pub(super) fn meet<T: Tap>(
-        &self,
-        (part, turn, ended): (usize, usize, Ps),
-        coming: Coming,
-        network: &mut Network<T>,
-        lost: &mut Vec<(u32, i32)>,
-    ) -> Option<Ps> {
-        let set = turn % 2;
-        let event = coming.event.min(network.earliest_sent());
-        for (place, at) in self.coming[set * self.parts + part].iter().zip([event, coming.starts[0], coming.starts[1]])
-        {
-            place.store(at, Ordering::Relaxed);
+    /// Lays down what a part has for others, and takes up what they had for it one turn ago. Packets of lanes that they have
+    /// lost are added to `lost`. Returns when the first of the packets arrives that were laid down.
+    pub(super) fn swap<T: Tap>(&self, place: Place, network: &mut Network<T>, lost: &mut Vec<(u32, i32)>) -> Ps {
+        let earliest = network.earliest_sent();
+        for other in self.others(place.part) {
+            network.hand_over(other, &mut self.parcel(place.turn, place.part, other));
         }
-        for other in (0..self.parts).filter(|&other| other != part) {
-            network.hand_over(other, &mut self.parcel(set, part, other));
+        if let Some(before) = place.turn.checked_sub(1) {
+            self.take_up(before, place.part, network, lost);
         }
-        self.wait(turn);
-        for other in (0..self.parts).filter(|&other| other != part) {
-            network.take_up(&mut self.parcel(set, other, part), lost);
-        }
-        self.window_end(set, ended)
+        earliest
     }
 
-    fn parcel(&self, set: usize, from: usize, to: usize) -> std::sync::MutexGuard<'_, Parcel> {
-        let place = (set * self.parts + from) * self.parts + to;
+    /// Takes up what the others lay down in a turn, once all have.
+    pub(super) fn take_up<T: Tap>(
+        &self,
+        turn: usize,
+        part: usize,
+        network: &mut Network<T>,
+        lost: &mut Vec<(u32, i32)>,
+    ) {
+        self.wait(turn, part);
+        for other in self.others(part) {
+            network.take_up(&mut self.parcel(turn, other, part), lost);
+        }
+    }
+
+    /// Tells the others that everything is laid down. Returns the first instant after the next window, the same for all
+    /// parts; `None` if nothing is left to do. Within a window no part affects another.
+    pub(super) fn next_end(&self, place: Place, coming: Coming) -> Option<Ps> {
+        let own = &self.notices[place.part];
+        let [first, second, third] = coming.starts;
+        for (to, at) in own.coming[place.turn % SETS].iter().zip([coming.event, first, second, third]) {
+            to.store(at, Ordering::Relaxed);
+        }
+        own.turns.store(place.turn + 1, Ordering::Release);
+        if place.turn == 0 {
+            self.wait(0, place.part);
+        }
+        self.end_after(place.turn.saturating_sub(1), place.ended)
+    }
+
+    /// The end of the window that begins at `ended`, by what the parts said in a turn.
+    fn end_after(&self, turn: usize, ended: Ps) -> Option<Ps> {
+        let said = || self.notices.iter().map(|notice| &notice.coming[turn % SETS]);
+        let least = |which: usize| said().map(|of| of[which].load(Ordering::Relaxed)).min().unwrap_or(NEVER);
+        let event = least(0);
+        if event >= self.limit {
+            return None;
+        }
+        let start = event.max(ended);
+        // Transfers start at the beginning of a window.
+        let next_start = (1..=STARTS).map(least).find(|&at| at > start).unwrap_or(NEVER);
+        let half = (self.look_ahead / 2).max(1);
+        let end = start.saturating_add(half).min(event.saturating_add(self.look_ahead));
+        Some(end.min(self.limit).min(next_start))
+    }
+
+    fn others(&self, part: usize) -> impl Iterator<Item = usize> {
+        (0..self.notices.len()).filter(move |&other| other != part)
+    }
+
+    fn parcel(&self, turn: usize, from: usize, to: usize) -> std::sync::MutexGuard<'_, Parcel> {
+        let parts = self.notices.len();
+        let place = (turn % SETS * parts + from) * parts + to;
         self.parcels[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The end of the window after one that ended at `ended`: the same for all parts.
-    fn window_end(&self, set: usize, ended: Ps) -> Option<Ps> {
-        let coming = &self.coming[set * self.parts..(set + 1) * self.parts];
-        let least = |which: usize| coming.iter().map(|of| of[which].load(Ordering::Relaxed)).min().unwrap_or(NEVER);
-        let start = least(0).max(ended);
-        if start >= self.limit {
-            return None;
-        }
-        // Transfers start at the beginning of a window.
-        let next_start = if least(1) > start { least(1) } else { least(2) };
-        Some(start.saturating_add(self.look_ahead).min(self.limit).min(next_start))
-    }
-
-    /// Waits until all parts have come here for the `turn`-th time.
-    fn wait(&self, turn: usize) {
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.parts {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.passed.store(turn + 1, Ordering::Release);
-            return;
-        }
-        let mut looks = 0;
-        while self.passed.load(Ordering::Acquire) == turn {
-            assert!(!self.broken.load(Ordering::Relaxed), "another part of the run has failed");
-            looks += 1;
-            if looks < LOOKS {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
+    /// Waits until the others have laid down everything for a turn.
+    fn wait(&self, turn: usize, part: usize) {
+        for other in self.others(part) {
+            let mut looks = 0;
+            while self.notices[other].turns.load(Ordering::Acquire) <= turn {
+                assert!(!self.broken.load(Ordering::Relaxed), "another part of the run has failed");
+                looks += 1;
+                if looks < LOOKS {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::yield_now();
+                }
             }
         }
     }
