@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name '*.c' -o -name '*.h' -o -name Cargo.toml -o -name '*.csv')
 say = @printf '\n==> %s\n' "$(1)"
 
-.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web test-rust test-python bench bench-ns3 wheel deb readme lock clean
+.PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web compile-tests test-rust test-python hostd-tools bench bench-ns3 wheel deb readme lock clean
 
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -32,7 +32,11 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 	echo 'c.IPKernelApp.log_level = 40' > .venv/ipython/profile_default/ipython_kernel_config.py
 	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
-test: lint docs test-rust test-python  ## Lint, and every test but the lab's; CI runs both (about 22 minutes the first time, on two cores)
+# The last crates of a release build keep one core busy. Meanwhile the other one compiles what lint and tests need.
+test: .venv/.deps hostd-tools  ## Lint, and every test but the lab's; CI runs both (about 20 minutes the first time, on two cores)
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory build compile-tests
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory lint-python lint-web docs
+	$(MAKE) --no-print-directory test-rust test-python
 
 test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
 	$(call say,Large fabrics and long runs)
@@ -61,7 +65,7 @@ test-page: build  ## Test that page in Chromium: views, keyboard, widths, dark m
 
 lint: lint-rust lint-python lint-web  ## Check formatting, warnings, types, stubs, the purity of the pure crates, the prose of the documentation
 
-lint-rust: build  ## Check Rust: formatting, clippy, the purity of the pure crates
+lint-rust: .venv/.deps | hostd-tools  ## Check Rust: formatting, clippy, the purity of the pure crates
 	$(call say,Rust: formatting$(comma) clippy$(comma) purity)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
@@ -82,6 +86,10 @@ lint-python: build  ## Check Python: ruff, mypy, stubs; and the prose of the doc
 lint-web:  ## Check that the page that is checked in is what web/ gives
 	$(call say,The page that is checked in is what web/ gives)
 	scripts/web.sh check
+
+compile-tests: lint-rust
+	$(call say,Compiling the tests of Rust)
+	cargo test --workspace --exclude pathloom-python --quiet --lib --bins --tests --no-run
 
 test-rust: build .venv/judges/.deps  ## Run the tests of Rust
 	$(call say,Rust tests)
@@ -157,12 +165,16 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 	for lock in $(JUDGES); do .venv/judges/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement $$lock; done
 	touch $@
 
-.venv/.built: .venv/.deps $(RUST) pyproject.toml
+# Not twice at once: it may install a Debian package.
+hostd-tools: .venv/.deps
+	@scripts/prepare.sh hostd || echo 'pathloom: going on without pathloom-hostd and pathloom-switch' >&2
+
+.venv/.built: .venv/.deps $(RUST) pyproject.toml | hostd-tools
 	$(call say,Building the simulator (a few minutes the first time))
 	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --release --quiet
 	$(call say,Building the programs: controller$(comma) agent of hosts$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
 	programs=(controller preload delay); \
-	if scripts/prepare.sh hostd; then programs+=(hostd switchd); else echo 'pathloom: going on without pathloom-hostd and pathloom-switch' >&2; fi; \
+	if scripts/prepare.sh hostd 2>/dev/null; then programs+=(hostd switchd); fi; \
 	cargo build --release --quiet "$${programs[@]/#/--package=pathloom-}"
 	install -m 755 target/release/pathloom-controller target/release/pathloom-controller-bench target/release/pathloom-delay $(BIN)/
 	install -m 755 target/release/libpathloom_preload.so .venv/lib/
