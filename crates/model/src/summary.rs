@@ -116,7 +116,7 @@ impl Fabric {
             pairs_sampled: paths.pairs,
             pairs_apart: paths.pairs - paths.counts.len() as u64,
             diameter_hops: paths.diameter_hops,
-            round_trip_ps: paths.round_trip_ps(),
+            round_trip_ps: paths.round_trip_ps,
             shortest_paths: paths.min_median_max(),
             oversubscription: oversubscription(self, &state),
             bisection_bps: bisection.map(|bisection| bisection.bps),
@@ -126,7 +126,7 @@ impl Fabric {
 
     /// [`FabricSummary::round_trip_ps`] alone, without the bisection, which takes longer.
     pub fn round_trip_ps(&self) -> Option<(u64, u64)> {
-        PathSample::take(self, &LinkState::of(self)).round_trip_ps()
+        PathSample::take(self, &LinkState::of(self)).round_trip_ps
     }
 }
 
@@ -136,8 +136,8 @@ struct PathSample {
     /// Of the pairs that reach each other.
     counts: Vec<u64>,
     diameter_hops: Option<u32>,
-    /// Longest way from host to host, with empty and with full queues.
-    one_way_ps: Option<(u64, u64)>,
+    /// Longest round trip from host to host, with empty and with full queues.
+    round_trip_ps: Option<(u64, u64)>,
 }
 
 /// Length of a full frame: what a queue is made of.
@@ -161,21 +161,26 @@ fn most(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
     (a.0.max(b.0), a.1.max(b.1))
 }
 
-impl PathSample {
-    /// There and back, the acknowledgement as long as a full frame.
-    fn round_trip_ps(&self) -> Option<(u64, u64)> {
-        self.one_way_ps.map(|(idle, full)| (idle.saturating_mul(2), full.saturating_mul(2)))
-    }
+/// The same for each of two directions.
+fn most_each_way(a: [(u64, u64); 2], b: [(u64, u64); 2]) -> [(u64, u64); 2] {
+    [most(a[0], b[0]), most(a[1], b[1])]
+}
 
+impl PathSample {
     /// One search per target ToR finds the number of shortest paths from all others.
     fn take(fabric: &Fabric, state: &LinkState) -> PathSample {
         let tors = fabric.tors();
         let visits = fabric.nodes().len() + fabric.links().len();
         let targets = (MOST_VISITS / visits).clamp(1, MOST_TARGETS).min(tors.len());
-        let mut sample = PathSample { pairs: 0, counts: Vec::new(), diameter_hops: None, one_way_ps: None };
-        let host_links = fabric.links().iter().filter(|link| fabric.is_host(link.from) || fabric.is_host(link.to));
-        let at_host_ps = host_links.map(|link| hop_ps(&link.settings)).fold((0, 0), most);
-        let mut way_ps: Vec<(u64, u64)> = Vec::new();
+        let mut sample = PathSample { pairs: 0, counts: Vec::new(), diameter_hops: None, round_trip_ps: None };
+        let hop_ps = |link: LinkId| hop_ps(&fabric.link(link).settings);
+        let host_links =
+            (0..fabric.links().len() as u32).map(LinkId).filter(|&link| fabric.is_host(fabric.link(link).from));
+        let host_links_ps = host_links.map(|link| [hop_ps(link), hop_ps(link.reverse())]);
+        let at_host_ps = host_links_ps.fold([(0, 0); 2], most_each_way);
+        let at_host_ps = sum(at_host_ps[0], at_host_ps[1]);
+        // To the target, and back from it.
+        let mut way_ps: Vec<[(u64, u64); 2]> = Vec::new();
         let mut sweep = Sweep::default();
         let mut paths: Vec<u64> = Vec::new();
         for number in 0..targets {
@@ -185,13 +190,13 @@ impl PathSample {
             paths.resize(fabric.nodes().len(), 0);
             paths[target.index()] = 1;
             way_ps.clear();
-            way_ps.resize(fabric.nodes().len(), (0, 0));
+            way_ps.resize(fabric.nodes().len(), [(0, 0); 2]);
             for &node in sweep.reached() {
                 let ways = sweep.nearer(fabric, state, node).map(|link| {
-                    let link = fabric.link(link);
-                    sum(hop_ps(&link.settings), way_ps[link.to.index()])
+                    let [to, from] = way_ps[fabric.link(link).to.index()];
+                    [sum(hop_ps(link), to), sum(hop_ps(link.reverse()), from)]
                 });
-                way_ps[node.index()] = ways.fold((0, 0), most);
+                way_ps[node.index()] = ways.fold([(0, 0); 2], most_each_way);
                 let on = sweep.nearer(fabric, state, node).map(|link| paths[fabric.link(link).to.index()]);
                 let count = on.fold(0, u64::saturating_add);
                 paths[node.index()] = paths[node.index()].max(count);
@@ -201,8 +206,9 @@ impl PathSample {
             for (tor, hops) in others.filter_map(|&tor| Some((tor, sweep.hops(tor)?))) {
                 sample.counts.push(paths[tor.index()]);
                 sample.diameter_hops = sample.diameter_hops.max(Some(hops));
-                let way_ps = sum(sum(way_ps[tor.index()], at_host_ps), at_host_ps);
-                sample.one_way_ps = Some(sample.one_way_ps.map_or(way_ps, |longest| most(longest, way_ps)));
+                let [to, from] = way_ps[tor.index()];
+                let trip_ps = sum(sum(to, from), sum(at_host_ps, at_host_ps));
+                sample.round_trip_ps = Some(sample.round_trip_ps.map_or(trip_ps, |longest| most(longest, trip_ps)));
             }
         }
         sample

@@ -343,7 +343,7 @@ impl Transfers {
     /// and after which delay.
     pub(crate) fn deliver(&mut self, subflow: &Subflow, now: Nanos) -> Vec<(u32, Nanos)> {
         let record = &mut self.records[subflow.transfer as usize];
-        add_wait(&mut record.waited, subflow.sender.timeout_wait(now));
+        add_wait(&mut record.waited, subflow.sender.ended_timeout_wait());
         record.undelivered -= 1;
         if record.undelivered > 0 {
             return Vec::new();

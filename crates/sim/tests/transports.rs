@@ -124,3 +124,33 @@ fn every_transport_gives_the_same_outcome_twice() {
         assert_eq!((first.flows, first.packets), (second.flows, second.packets), "{transport}");
     }
 }
+
+/// The SYN is answered ten times as fast as a full segment on six slow links, so the RTT of the SYN alone makes a time-out that is
+/// shorter than the way of the data.
+#[test]
+fn a_flow_that_loses_nothing_waits_for_no_time_out() {
+    let fabric = Arc::new(fabric_from_spec("fat-tree:k=4,rate=10Mbps").unwrap());
+    for transport in ["newreno", "mptcp:subflows=2"] {
+        let (src, dst) = (fabric.hosts()[0], fabric.hosts()[15]);
+        let flow = FlowSpec { start: Start::At(Nanos::ZERO), src, dst, size_bytes: Some(1448), coflow: None };
+        let mut simulation = Simulation::new(SimSettings {
+            fabric: fabric.clone(),
+            workload: Arc::new(Workload { flows: vec![flow], description: "one".into(), notes: Vec::new() }),
+            central: pathloom_schemes::parse("ecmp").unwrap().central(1),
+            successor: None,
+            programs: None,
+            transport: TransportSpec::parse(transport).unwrap(),
+            control: ControlSettings::default(),
+            duration: Nanos::from_secs(1),
+            drain: 0,
+            faults: Vec::new(),
+            seed: 1,
+        })
+        .unwrap();
+        simulation.advance(simulation.end());
+        let outcome = simulation.outcome();
+        let [flow] = outcome.flows.as_slice() else { panic!("one flow") };
+        assert!(flow.finish.is_some() && flow.timeouts == 0, "{transport}");
+        assert_eq!((flow.timeout_wait.initial, flow.timeout_wait.sampled), (Nanos::ZERO, Nanos::ZERO), "{transport}");
+    }
+}

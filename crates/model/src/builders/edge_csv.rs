@@ -3,7 +3,8 @@
 //! The heading names the columns: `source` and `target`, and attributes of an edge as other graph files have them, such as
 //! `rate`, `capacity`, `delay`, `buffer`. `back_rate` and the like are of the direction from target to source; where a list
 //! has such a column, each line is a cable. Elsewhere two lines of opposite directions are one cable, each with its own
-//! settings. A list without a heading has two to four columns: source, target, capacity and delay.
+//! settings. A list without a heading has two to four columns: source, target, capacity and delay. A first line with numbers
+//! is no heading, and `a,b` is one only before the name of an attribute.
 
 use super::graph::{Attributes, RawEdge, RawGraph, RawNode};
 use std::collections::BTreeMap;
@@ -75,7 +76,18 @@ impl Columns {
     fn of(cells: &[&str]) -> Result<(Columns, bool), String> {
         let place =
             |names: [&str; 5]| cells.iter().position(|cell| names.contains(&cell.to_ascii_lowercase().as_str()));
-        let (source, target) = match (place(SOURCE), place(TARGET)) {
+        // `a,b,10Mbps` is a cable between a and b.
+        let named = |from: usize, to: usize| {
+            let mut others = cells.iter().enumerate().filter(|&(place, _)| place != from && place != to);
+            let are_values = others.clone().any(|(_, cell)| cell.starts_with(|first: char| first.is_ascii_digit()));
+            let are_letters = cells[from].len() == 1 && cells[to].len() == 1;
+            !are_values && (!are_letters || others.any(|(_, cell)| attribute(cell).is_some()))
+        };
+        let places = match (place(SOURCE), place(TARGET)) {
+            (Some(source), Some(target)) if !named(source, target) => (None, None),
+            places => places,
+        };
+        let (source, target) = match places {
             (Some(source), Some(target)) => (source, target),
             (None, None) if (2..=USUAL.len()).contains(&cells.len()) => {
                 let names = (0..cells.len()).map(|place| (place >= 2).then(|| USUAL[place].to_owned())).collect();
@@ -196,6 +208,29 @@ mod tests {
         let of = read("1\t2\t100\n2\t3\t200\n");
         assert_eq!(settings(&of, "n2", "n3").rate_bps, 200_000_000);
         assert!(of.notes.join("\n").contains("its columns are taken as source, target, capacity"), "{:?}", of.notes);
+    }
+
+    #[test]
+    fn a_cable_between_a_and_b_is_no_heading() {
+        for (first, rest) in [("a,b,10Mbps,1ms", "b,c,10Mbps,1ms"), ("a,b", "b,c"), ("from,to,100", "to,x,100")] {
+            let of = read(&format!("{first}\n{rest}\n"));
+            assert_eq!(of.fabric.switch_cables().count(), 2, "{first}");
+        }
+        for heading in ["a,b,rate", "A,B,fibre,Rate", "from,to,fibre"] {
+            let row = heading.split(',').map(|name| if name.eq_ignore_ascii_case("rate") { "10Mbps" } else { name });
+            let of = read(&format!("{heading}\n{}\n", row.collect::<Vec<_>>().join(",").replace(['a', 'A'], "x")));
+            assert_eq!(of.fabric.switch_cables().count(), 1, "{heading}");
+        }
+    }
+
+    #[test]
+    fn round_trips_take_each_direction_at_its_own_rate() {
+        let of = read("source,target,rate,back_rate,delay\nx,y,10Mbps,2.5Mbps,0s\n");
+        // Four times the link of a host, 1 Gbit/s and 1 us, and the cable each way.
+        let (idle, _) = of.fabric.round_trip_ps().unwrap();
+        let frame_us = 1514.0 * 8.0;
+        let expected_us = frame_us / 10.0 + frame_us / 2.5 + 4.0 * (frame_us / 1000.0 + 1.0);
+        assert!((idle as f64 / 1e6 - expected_us).abs() < 0.01, "{idle} {expected_us}");
     }
 
     #[test]

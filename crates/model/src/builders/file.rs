@@ -378,7 +378,11 @@ fn parts(fabric: &Fabric) -> Option<String> {
     };
     let shown: Vec<String> = members.iter().take(5).map(describe).collect();
     let more = if members.len() > shown.len() { ", …" } else { "" };
-    Some(format!("{} parts do not reach each other, of so many switches: {}{more}", members.len(), shown.join(", ")))
+    Some(format!(
+        "the fabric is in {} parts without a cable between them; their switches: {}{more}",
+        members.len(),
+        shown.join("; ")
+    ))
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ fn reads_a_zoo_file() {
         "hosts on links of 1 Gbit/s, 1 at each node of the file; host_rate= sets it",
         "given 1 Gbit/s: 2, such as New_York - Los_Angeles",
         "given 1us: 2, such as Los_Angeles - n2",
-        "2 parts do not reach each other, of so many switches: 3 (New_York, Los_Angeles, n2), 2 (New_York_n3, Poti_",
+        "in 2 parts without a cable between them; their switches: 3 (New_York, Los_Angeles, n2); 2 (New_York_n3, Poti_",
     ]) {
         assert!(note.contains(part), "{note}");
     }

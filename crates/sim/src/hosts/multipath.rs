@@ -239,7 +239,7 @@ impl Hosts {
     fn finish_connection(&mut self, now: Ps, agenda: &mut Agenda, transfer: u32) {
         let Some(multipath) = self.multipaths.get(transfer) else { return };
         let subflows = &mut self.subflows;
-        let waits = multipath.slots.iter().map(|&slot| subflows.get(slot as usize).sender.timeout_wait(to_nanos(now)));
+        let waits = multipath.slots.iter().map(|&slot| subflows.get(slot as usize).sender.ended_timeout_wait());
         let waited = waits.min_by_key(|wait: &TimeoutWait| wait.initial.0 + wait.sampled.0).unwrap_or_default();
         for (next, delay) in self.transfers.deliver_connection(transfer, waited, to_nanos(now)) {
             agenda.push(now + to_ps(delay), Event::Start(next));

@@ -219,6 +219,12 @@ impl Sender {
         waited
     }
 
+    /// Time lost in waits that the retransmission timer has ended: [`Sender::timeout_wait`] without the present silence, which
+    /// is over when all has arrived.
+    pub fn ended_timeout_wait(&self) -> TimeoutWait {
+        self.waited
+    }
+
     /// What a time-out that expires now counts as.
     fn part_of<'a>(&self, waited: &'a mut TimeoutWait) -> &'a mut Nanos {
         if self.rtt.smoothed().is_none() {

@@ -113,8 +113,10 @@ fn the_silence_before_a_timeout_is_counted() {
     // One RTT of 10 ms makes a time-out of 30 ms by itself; from then on only the timer can end the silence.
     assert_eq!(s.timeout_wait(Nanos::from_millis(43)), none);
     assert_eq!(s.timeout_wait(Nanos::from_millis(53)), TimeoutWait { sampled: Nanos::from_millis(40), ..none });
+    assert_eq!(s.ended_timeout_wait(), none, "what arrives by itself has waited for no time-out");
     s.handle_timeout(expiry);
     assert_eq!(s.timeout_wait(expiry), TimeoutWait { sampled: Nanos::from_millis(197), ..none });
+    assert_eq!(s.ended_timeout_wait(), s.timeout_wait(expiry));
     // The next one is twice as long, and all of it silence.
     drain(&mut s, expiry);
     let second = s.poll_timeout().unwrap();
