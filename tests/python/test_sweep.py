@@ -413,6 +413,24 @@ def test_results_of_different_kinds_are_not_mixed(cli: Cli, tmp_path: Path) -> N
         assert tree(tmp_path) == before
 
 
+def test_saving_from_python_mixes_no_results_of_different_kinds(tmp_path: Path) -> None:
+    settings = {"fabric": "diamond", "traffic": "long-lived", "schemes": ["ecmp"], "runs": 1}
+    compared = pathloom.compare(**settings, duration="10ms")  # type: ignore[arg-type]
+    swept = pathloom.sweep({**settings, "duration": "{time}", "grid": {"time": ["10ms", "20ms"]}}, tmp_path / "s")
+    compared.save(tmp_path / "c")
+    swept.save(tmp_path / "s")
+    for result, folder, words in ((compared, "s", "of a sweep"), (swept, "c", "of a comparison")):
+        before = tree(tmp_path)
+        with pytest.raises(pathloom.PathloomError, match=f"{folder}`: holds the result {words}; name another folder$"):
+            result.save(tmp_path / folder)
+        assert tree(tmp_path) == before
+    compared.save(tmp_path / "c")
+    swept.save(tmp_path / "s")
+    assert repr(swept) == "SweepResult(ecmp over time: 2 points, 2 runs)"
+    assert repr(pathloom.load(tmp_path / "s")) == f"Loaded(sweep `{tmp_path}/s`: ecmp; 2 points, 2 runs)"
+    assert repr(pathloom.load(tmp_path / "c")) == f"Loaded(comparison `{tmp_path}/c`: ecmp; 1 run)"
+
+
 def test_runs_are_added_until_differences_are_sure(cli: Cli, tmp_path: Path) -> None:
     outcome = cli("sweep", "s.toml", "--out", "out", "--until", "ci=5%,most=4")
     assert outcome.code == 0, outcome.err

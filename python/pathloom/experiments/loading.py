@@ -15,11 +15,12 @@ from pathloom.experiments.columns import figures_of, frame_of
 from pathloom.experiments.foreign import SUFFIXES, read_foreign
 from pathloom.experiments.results_folder import SWEEP, kind_of, read_record
 from pathloom.experiments.sweep_result import RESULT
+from pathloom.words import counted
 
 FOREIGN = "foreign"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Loaded:
     """A result that was saved.
 
@@ -71,6 +72,13 @@ class Loaded:
                 for point, row, run in rows
             ]
         )
+
+    def __repr__(self) -> str:
+        rows = [row for point in self.points for row in point["schemes"]]
+        names = ", ".join(dict.fromkeys(row["scheme"] for row in rows))
+        points = f"{counted(len(self.points), 'point')}, " if self.kind == SWEEP else ""
+        runs = counted(sum(len(row["runs"]) for row in rows), "run")
+        return f"Loaded({self.kind} `{self.path}`: {names}; {points}{runs})"
 
     def _parquet(self, name: str) -> pl.DataFrame:
         path = self.path / name

@@ -18,6 +18,7 @@ from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.inputs import OWN_FABRIC, Inputs
 from pathloom.experiments.notes import notes_on, troubles
 from pathloom.experiments.recovery import with_recovery
+from pathloom.experiments.results_folder import COMPARISON, check_kind
 from pathloom.experiments.series import flow_series, link_series, way_series
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.slowdown import with_slowdown
@@ -192,8 +193,9 @@ class Result:
     def save(self, folder: str | Path, kinds: Sequence[str] = PLOT_KINDS[:1]) -> list[Path]:
         """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
 
-        A result that was in the folder before is replaced as a whole, with those of its plots that this one does not
-        have. Raises `PathloomError` when a file cannot be written; the folder is then as it was.
+        The result of a comparison that was in the folder before is replaced as a whole, with those of its plots that
+        this one does not have. Raises `PathloomError` when the folder holds the result of a sweep, and when a file
+        cannot be written; the folder is then as it was.
         """
         from pathloom.report.latex import latex
         from pathloom.report.page import page
@@ -201,6 +203,7 @@ class Result:
         from pathloom.report.tables import main_table
 
         folder = Path(folder)
+        check_kind(folder, COMPARISON)
         folder.mkdir(parents=True, exist_ok=True)
         figures = plots(self)
         own_fabric = [(OWN_FABRIC, self.fabric.text)] if self.fabric.text is not None else []

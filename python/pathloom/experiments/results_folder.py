@@ -48,13 +48,23 @@ def kind_of(record: object) -> str | None:
     return COMPARISON if isinstance(record.get("schemes"), list) else None
 
 
+def check_kind(folder: Path, kind: str, place: str = "") -> None:
+    """Raises `PathloomError` when a folder holds a result that is not of this kind; `place` stands before its name."""
+    try:
+        record = read_record(folder)
+    except PathloomError:
+        return  # What is damaged is no result that anybody could lose.
+    found = kind_of(record)
+    if found not in (None, kind):
+        raise bad_input(f"{place}`{folder}`: holds the result of a {found}; name another folder")
+
+
 def check_sweep_folder(folder: Path, plan: SweepPlan, until: Precision | None, resume: bool) -> None:
     """Raises `PathloomError` when a sweep would replace another result in the folder without being told to."""
     record = read_record(folder)
     if record is None:
         return
-    if kind_of(record) != SWEEP:
-        raise bad_input(f"--out `{folder}`: holds the result of a comparison; name another folder")
+    check_kind(folder, SWEEP, "--out ")
     settings = {key: value for key, value in record["settings"].items() if key != "files"}
     if settings != json.loads(json.dumps(settings_record(plan, until))) and not resume:
         raise bad_input(
@@ -71,8 +81,7 @@ def check_comparison_folder(folder: Path, settings: Settings, resume: bool) -> N
         return  # Whether anything can be written there is found out later.
     if record is None:
         return
-    if kind_of(record) == SWEEP:
-        raise bad_input(f"--out `{folder}`: holds the result of a sweep; name another folder")
+    check_kind(folder, COMPARISON, "--out ")
     # Settings that a result of an older version does not have are taken to be as by default.
     mine = settings.model_dump(mode="json")
     differs = [key for key, value in record["settings"].items() if key in mine and value != mine[key]]

@@ -17,6 +17,7 @@ from pathloom.experiments.columns import figures_of, frame_of
 from pathloom.experiments.folder import PLOT_KINDS, Writer, replace_files
 from pathloom.experiments.settings import Settings
 from pathloom.experiments.sweep_plan import SweepPlan, Value, place_text
+from pathloom.words import counted
 
 if TYPE_CHECKING:
     from pathloom.experiments.until import Precision
@@ -58,7 +59,7 @@ class PointResult:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SweepResult:
     """What a sweep gave."""
 
@@ -137,14 +138,17 @@ class SweepResult:
         """Writes tables, plots in these kinds (`svg`, `pdf`, `png`), report and `result.json`; returns their paths.
 
         The result of a sweep that was in the folder before is replaced as a whole; finished runs stay. Raises
-        `PathloomError` when a file cannot be written; the folder then holds the result that it held.
+        `PathloomError` when the folder holds the result of a comparison, and when a file cannot be written; the folder
+        then holds the result that it held.
         """
+        from pathloom.experiments.results_folder import SWEEP, check_kind
         from pathloom.report.latex import latex
         from pathloom.report.sweep_page import page
         from pathloom.report.sweep_plots import plots
         from pathloom.report.sweep_tables import points_table
 
         folder = Path(folder)
+        check_kind(folder, SWEEP)
         folder.mkdir(parents=True, exist_ok=True)
         figures = plots(self)
         texts = [
@@ -160,6 +164,18 @@ class SweepResult:
         ]
         old = [path.name for path in folder.iterdir() if PLOT_FILE.fullmatch(path.name)]
         return replace_files(folder, files, [*FILES, *old])
+
+    def __repr__(self) -> str:
+        names = dict.fromkeys(name for point in self.points for name in point.series)
+        return (
+            f"SweepResult({', '.join(names)} over {', '.join(self.plan.grid)}: "
+            f"{counted(len(self.points), 'point')}, {counted(_runs(self.points), 'run')})"
+        )
+
+
+def _runs(points: Sequence[PointResult]) -> int:
+    """How many runs there are at all points."""
+    return sum(len(row["runs"]) for point in points for row in point.schemes)
 
 
 def settings_record(plan: SweepPlan, until: Precision | None) -> dict[str, Any]:
