@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from conftest import Cli
+from pathloom.experiments.columns import is_column
 
 FORMATS = (Path(__file__).resolve().parents[2] / "docs/formats.md").read_text(encoding="utf-8")
 NAMED = set(re.findall(r"`([^`]+)`", FORMATS))
@@ -32,7 +33,9 @@ def test_every_column_is_named_with_its_unit(cli: Cli, tmp_path: Path) -> None:
         )
         assert outcome.code == 0, outcome.err
         folder = tmp_path / out
-        assert undocumented(pl.read_csv(folder / "schemes.csv").columns) == []
+        columns = pl.read_csv(folder / "schemes.csv").columns
+        assert undocumented(columns) == []
+        assert [name for name in columns if not is_column(name)] == [], "no axis may have such a name"
         for path in sorted(folder.glob("*.parquet")):
             assert path.name in NAMED
             assert undocumented(pl.read_parquet(path).columns) == [], path.name

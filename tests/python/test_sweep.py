@@ -496,6 +496,39 @@ def test_schemes_and_numbers_can_be_axes(tmp_path: Path) -> None:
     assert plan.scheme_axes == ["scheme"]
 
 
+AXES = {"fabric": "diamond", "traffic": "hadoop:load=0.5", "schemes": ["ecmp"], "duration": "10ms", "runs": 1}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"traffic": "hadoop:load={run}"}, "run"),
+        ({"traffic": "hadoop:load={runs}"}, "runs"),
+        ({"traffic": "hadoop:load={scheme}"}, "scheme"),
+        ({"traffic": "hadoop:load={throughput_mean}"}, "throughput_mean"),
+        ({"traffic": "hadoop:load={fct_p99_censored}"}, "fct_p99_censored"),
+        ({"seed": "{seed}", "runs": 2}, "seed"),
+    ],
+)
+def test_an_axis_may_not_have_the_name_of_a_column(settings: dict[str, Any], name: str) -> None:
+    values = [1, 2] if name == "seed" else [0.2, 0.4]
+    with pytest.raises(pathloom.PathloomError) as raised:
+        SweepPlan.of({**AXES, **settings, "grid": {name: values}})
+    assert str(raised.value) == (
+        f"sweep: {name}: is the name of a column of the tables; choose another name for the axis"
+    )
+
+
+def test_an_axis_may_have_the_name_of_a_column_that_has_its_values(tmp_path: Path) -> None:
+    for name in ("seed", "runs"):
+        settings = {**AXES, name: f"{{{name}}}", "grid": {name: [1, 2]}}
+        assert pathloom.sweep(settings, tmp_path / name).table[name].to_list() == [1, 2]
+        with pytest.raises(pathloom.PathloomError, match=f"{name}: --until adds runs"):
+            pathloom.sweep(settings, tmp_path / name, until="ci=50%")
+    in_schemes = {**AXES, "schemes": ["{scheme}"], "grid": {"scheme": ["ecmp", "spt"]}}
+    assert pathloom.sweep(in_schemes, tmp_path / "scheme").runs["scheme"].to_list() == ["ecmp", "spt"]
+
+
 def test_comparisons_resume_as_well(cli: Cli, tmp_path: Path) -> None:
     options = ["--fabric", "diamond", "--traffic", "hadoop:load=0.4", "--duration", "100ms", "--runs", "3"]
     compare = ["compare", *options, "--schemes", "ecmp,spt", "--out", "out", "--resume"]

@@ -11,6 +11,25 @@ LEFT_OUT = ("scheme", "world", "runs", "run", "seed", "unfinished")
 """Keys that say which row it is, or that are lists."""
 OPTIONAL = ("programs",)
 """Sections that are None where there is nothing to tell."""
+_BOUNDED = ("mean", "p50", "p95", "p99", "mouse", "rabbit", "elephant")
+FIXED = {
+    "": ("scheme", "runs", "run", "seed", "delivered_bytes", "retransmits", "timeouts", "end_s", "failures"),
+    "throughput": ("mean", "min", "p5", "ci95", "jain"),
+    "fct_s": (*_BOUNDED, "ci95"),
+    "slowdown": (*_BOUNDED, "ci95"),
+    "completion_s": ("mean", "p50", "p95", "p99", "ci95", "of", "groups", "incomplete"),
+    "recovery_s": ("mean", "max", "faults", "unrecovered"),
+    "flows": ("offered", "started", "finished", "unfinished", "long_lived"),
+    "timeout_wait": ("initial_s", "sampled_s", "flows_s", "share"),
+    "packets": ("sent", "copied", "delivered", "misdelivered", "dropped", "in_flight", "hops", "events"),
+    "control": ("messages", "routes", "reroutes", "polls", "rules_max", "polling_period_s", "busy_share"),
+    "optimum_throughput": ("mean",),
+    "optimum_fct_s": ("mean", "p50", "p95", "p99"),
+    "of_optimum": ("throughput", "fct"),
+}
+"""Sections and keys whose columns have the same names in every result."""
+OPEN = ("control_sizes_", "programs_")
+"""How the names of all other columns begin."""
 RATIOS = "of_optimum"
 """A section of ratios, whatever its keys are called."""
 _MARK = "_censored"
@@ -51,6 +70,17 @@ def _column(section: str, name: str) -> str:
     # Counts, marks and words have no unit.
     unit = "" if name.endswith(_MARK) or name in _NO_UNIT else "_s"
     return f"{bare}_{name}{unit}"
+
+
+def is_column(name: str) -> bool:
+    """Whether tables of results may have a column of this name.
+
+    >>> is_column("scheme"), is_column("fct_p99_s"), is_column("fct_p99_censored"), is_column("load")
+    (True, True, True, False)
+    """
+    fixed = {_column(section, key) if section else key for section, keys in FIXED.items() for key in keys}
+    bare = name.removesuffix(_MARK)
+    return name in fixed or (bare != name and bool({bare, f"{bare}_s"} & fixed)) or name.startswith(OPEN)
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

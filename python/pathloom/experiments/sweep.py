@@ -90,6 +90,8 @@ class Sweep:
 
     def __init__(self, plan: SweepPlan, store: Store[RunOutcome], until: Precision | None = None) -> None:
         """Prepares the first run of every scheme at every point that the store lacks."""
+        if until is not None:
+            plan.check_added_runs()
         self.plan, self.until = plan, until
         self._store = store
         self._schemes: dict[str, PythonScheme] = {}

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
+from pathloom.experiments.columns import is_column
 from pathloom.experiments.settings import Settings, checked_keys, read_toml, spelt_out
 from pathloom.specs import SIM, split_specs
 
@@ -92,7 +93,33 @@ class SweepPlan:
             raise bad_input(f"{source}: series: is for compare and run; leave it out")
         if any(point.settings.worlds != (SIM,) for point in points):
             raise bad_input(f"{source}: worlds: a sweep runs in the simulator alone; leave it out")
-        return cls(template, grid, tuple(points), listed, source)
+        plan = cls(template, grid, tuple(points), listed, source)
+        plan._check_columns()
+        return plan
+
+    def check_added_runs(self) -> None:
+        """Raises `PathloomError` when an axis would not be in the tables where runs are added."""
+        for name in ("runs", "seed"):
+            if name in self.grid:
+                raise bad_input(
+                    f"{self.source}: {name}: --until adds runs, so the column `{name}` of the tables is not this axis; "
+                    "choose another name for the axis"
+                )
+
+    def _check_columns(self) -> None:
+        """Raises `PathloomError` when an axis has the name of a column of the tables that means something else."""
+        alike = {
+            "scheme": "scheme" in self.scheme_axes,
+            "runs": all(point.settings.runs == point.at.get("runs") for point in self.points),
+            "seed": all(
+                (point.settings.seed, point.settings.runs) == (point.at.get("seed"), 1) for point in self.points
+            ),
+        }
+        for name in self.grid:
+            if is_column(name) and not alike.get(name):
+                raise bad_input(
+                    f"{self.source}: {name}: is the name of a column of the tables; choose another name for the axis"
+                )
 
     @property
     def scheme_axes(self) -> list[str]:
