@@ -138,6 +138,11 @@ def test_what_may_be_said_of_a_difference() -> None:
 
     assert says(1.0, 1.0, 0.0) == "same"
     assert says(1.0, 1.005, 0.001) == "equal"
+    assert says(1.0, 1.005, 0.006) == "unclear"
+    assert says(1.0, 1.008, 0.004) == "small"
+    assert says(1.0, 1.0027, 0.858) == "unclear"
+    assert says(1.0, 1.005, None) == "single"
+    assert says(1.0, 1.005, None, key="p99") == ""
     assert says(1.0, 1.2, 0.1) == "clear"
     assert says(1.0, 1.2, 0.3) == "unclear"
     assert says(1.0, 1.2, None) == "single"

@@ -58,6 +58,11 @@ def test_jains_index_tells_how_even_flows_are(fabric: Fabric) -> None:
     assert row["throughput"]["jain"] == pytest.approx(sum(run["throughput"]["jain"] for run in row["runs"]) / 2)
     cut = synthetic.result(fabric, {"ecmp": 1.0}, runs=1, unfinished=1).summary["schemes"][0]
     assert cut["throughput"]["jain"] is None, "what unfinished flows come to is not known"
+    uneven = synthetic.result(fabric, {"ecmp": 1.0}, runs=2)
+    uneven.outcomes[1].outcome["flows"]["finish_ns"][-1] = -1
+    row = uneven.summary["schemes"][0]
+    assert [run["throughput"]["jain"] is None for run in row["runs"]] == [False, True]
+    assert row["throughput"]["jain"] is None, "schemes are not compared by different runs"
 
 
 def test_figures_of_switch_programs_are_told_beside_rules(fabric: Fabric) -> None:

@@ -13,7 +13,7 @@ from pathloom.experiments.stats import ci95, mean, t_test
 from pathloom.experiments.verdicts import Figure, Verdict, all_pairs, ranking, verdict
 from pathloom.fabrics import fat_tree
 from pathloom.report.headline import headlines, legend
-from pathloom.report.tables import main_table, pair_table
+from pathloom.report.tables import difference_table, main_table, pair_table
 
 THROUGHPUT = Figure(lambda row: row["throughput"]["mean"], True)
 
@@ -69,13 +69,53 @@ def test_one_run_marks_nothing() -> None:
     assert legend(schemes, main_table(schemes), "*")[0].startswith("One run of each scheme: no value is marked")
 
 
-@pytest.mark.parametrize(("share", "name"), [(0.99, None), (0.98, "ofpt")])
-def test_one_percent_apart_is_equal(share: float, name: str | None) -> None:
+@pytest.mark.parametrize(
+    ("share", "name", "said"),
+    [
+        (0.995, None, "Mean throughput is equal within 1 %: ofpt (0.800"),
+        (0.99, None, "Highest mean throughput: ofpt, 0.800 ± 0.248 (1 % or less from ecmp)."),
+        (0.98, "ofpt", "Highest mean throughput: ofpt, 0.800 ± 0.248."),
+    ],
+)
+def test_a_lead_of_one_percent_or_less_is_never_marked(share: float, name: str | None, said: str) -> None:
     ofpt = [0.9, 0.8, 0.7]
     schemes = [scheme("ecmp", [one * share for one in ofpt]), scheme("ofpt", ofpt)]
     assert marked(schemes, "mean throughput") == name
     (line,) = headlines(schemes)
-    assert line.startswith("Mean throughput is equal within 1 %: ofpt (0.800" if name is None else "Highest mean")
+    assert line.startswith(said)
+
+
+def test_equal_is_said_only_where_the_whole_interval_is_within_one_percent() -> None:
+    # Nearly the same mean, but other in each run: what the runs say is nothing.
+    schemes = [scheme("ecmp", [0.3, 0.9, 0.6]), scheme("ofpt", [0.9, 0.3, 0.602])]
+    assert headlines(schemes) == [
+        "Highest mean throughput: ofpt, 0.601 ± 0.745 (not clearly different from ecmp at 95 %)."
+    ]
+    table = difference_table(schemes)
+    assert table is not None
+    assert table.rows[0][2] == "not significant"
+    small = difference_table([scheme("ecmp", [0.9, 0.8, 0.7]), scheme("ofpt", [0.909, 0.808, 0.706])])
+    assert small is not None
+    assert small.rows[0][2] == "more, by 1 % or less"
+
+
+def test_a_single_run_is_said_of_the_scheme_that_has_one() -> None:
+    schemes = [scheme("ecmp", [0.9, 0.91, 0.9]), scheme("ofpt", [0.5, 0.52, 0.51]), scheme("spt", [0.3])]
+    assert headlines(schemes) == [
+        "Highest mean throughput: ecmp, 0.903 ± 0.014 (a single run to compare with spt, so that may be chance)."
+    ]
+    ended = [scheme("ecmp", [0.9]), {**scheme("ofpt", [0.9]), "runs": []}]
+    assert legend(ended, main_table(ended), "*")[0].startswith("At most one run of each scheme:")
+
+
+def test_the_table_of_all_pairs_is_named_as_the_one_to_cite() -> None:
+    fabric = fat_tree(k=4, rate="10Mbps")
+    cite = "the table of all pairs corrects", "cite the latter"
+    three = synthetic.result(fabric, {"spt": 0.3, "ecmp": 0.6, "ofpt": 1.0}).report()
+    two = synthetic.result(fabric, {"spt": 0.3, "ecmp": 1.0}).report()
+    assert all(words in three for words in cite)
+    assert "is the one to cite" in three
+    assert "cite the latter" not in two and "is the one to cite" not in two
 
 
 def test_some_are_equal_and_others_worse() -> None:
@@ -177,7 +217,7 @@ def test_pairs_are_corrected_for_their_number() -> None:
     alone = t_test([0.05, 0.04, 0.06])
     assert alone is not None
     assert pairs[0, 1].chance == pytest.approx(3 * alone)
-    far = rows_of({"a": [0.50, 0.52, 0.48], "b": [0.80, 0.82, 0.78], "c": [0.80, 0.82, 0.785]})
+    far = rows_of({"a": [0.50, 0.52, 0.48], "b": [0.80, 0.82, 0.78], "c": [0.80, 0.82, 0.782]})
     assert [pair.verdict for pair in all_pairs(far, THROUGHPUT)] == [Verdict.CLEAR, Verdict.CLEAR, Verdict.EQUAL]
     table = pair_table(far)
     assert table is not None

@@ -39,7 +39,7 @@ DEFINITIONS: Final = (
     (
         "Jain's index",
         "of fairness: the squared sum of the flows' throughput over their number times the sum of its squares. 1 where "
-        "all have the same, 1/n where one of n has all. Worked out where no flow is unfinished.",
+        "all have the same, 1/n where one of n has all. Worked out where no flow of any run is unfinished.",
     ),
     (
         "Completion time",
@@ -80,7 +80,8 @@ DEFINITIONS: Final = (
         "Best",
         "a scheme is called the best in a figure when it differs from every other scheme by more than 1 %, the 95 % "
         "confidence interval of the paired difference (over runs of the same seed) excludes 0, and its figure is no "
-        "bound. Schemes that differ by 1 % or less are called equal. One run has no interval, and so no best.",
+        "bound. Schemes are called equal when the whole interval lies within 1 %. One run has no interval, and so no "
+        "best. This compares one pair at a time; the table of all pairs corrects for their number.",
     ),
     (
         "Flows given a path",

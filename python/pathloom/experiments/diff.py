@@ -10,6 +10,7 @@ from typing import Any
 from pathloom.errors import bad_input
 from pathloom.experiments.loading import FOREIGN, Loaded
 from pathloom.experiments.stats import ci95
+from pathloom.experiments.summary import difference_of
 from pathloom.experiments.verdicts import Verdict, figure_of, is_bound, verdict
 
 SCHEMA = 1
@@ -64,13 +65,12 @@ class Change:
 
     @property
     def says(self) -> str:
-        """`same`, `equal` (1 % or less), `clear`, `unclear`, `single` (no interval) or `unknown` (unfinished flows)."""
+        """What may be said of it, as `says` in docs/formats.md; nothing of a percentile, which has no interval."""
         if self.bound_a or self.bound_b:
             return UNKNOWN
         if self.a == self.b:
             return SAME
-        larger = max(abs(self.a), abs(self.b))
-        found = verdict({"mean": self.difference, "ci95": self.ci95, "share": abs(self.difference) / larger})
+        found = verdict(difference_of(self.difference, self.ci95, max(abs(self.a), abs(self.b))))
         return found.value if found is not Verdict.SINGLE or self.key == "mean" else ""
 
     def record(self) -> dict[str, Any]:

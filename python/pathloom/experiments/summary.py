@@ -36,7 +36,7 @@ def scheme_summary(scheme: str, outcomes: Sequence[RunOutcome], flows: pl.DataFr
             **_mean_over(runs, "throughput", "mean"),
             "ci95": ci95(_known(run["throughput"]["mean"] for run in runs)),
             **_lowest_throughputs(flows),
-            "jain": mean(_known(run["throughput"]["jain"] for run in runs)),
+            "jain": _mean_of_all(run["throughput"]["jain"] for run in runs),
         },
         "fct_s": {
             **_mean_over(runs, "fct_s", "mean"),
@@ -136,7 +136,8 @@ def paired_differences(
     """Mean and 95 % confidence interval of each scheme's difference to scheme number `base`, run by run.
 
     All schemes meet the same flows in a run, so what the runs differ by cancels out. `share` is the difference over the
-    larger of both means, without its sign. None for the base itself and where there is no run to compare.
+    larger of both means, without its sign, and `share_ci95` the interval over it. None for the base itself and where
+    there is no run to compare.
     """
     base_runs = {run["run"]: metric(run) for run in schemes[base]["runs"]}
     rows: list[dict[str, float | None] | None] = []
@@ -147,10 +148,15 @@ def paired_differences(
         if index == base or not differences:
             rows.append(None)
         else:
-            larger = max(abs(math.fsum(values)) for values in zip(*known, strict=True))
-            share = abs(math.fsum(differences)) / larger if larger else 0.0
-            rows.append({"mean": mean(differences), "ci95": ci95(differences), "share": share})
+            larger = max(abs(math.fsum(values)) for values in zip(*known, strict=True)) / len(known)
+            rows.append(difference_of(math.fsum(differences) / len(known), ci95(differences), larger))
     return rows
+
+
+def difference_of(difference: float, half: float | None, larger: float) -> dict[str, float | None]:
+    """A difference of means with its interval, both also as shares of the larger mean."""
+    share, share_half = (None if part is None else abs(part) / larger if larger else 0.0 for part in (difference, half))
+    return {"mean": difference, "ci95": half, "share": share, "share_ci95": share_half}
 
 
 def _values(flows: pl.DataFrame, column: str) -> tuple[list[float], list[float]]:
@@ -209,6 +215,13 @@ def flow_counts(flows: pl.DataFrame) -> dict[str, int]:
         "unfinished": int((~finite["finished"]).sum()),
         "long_lived": flows.height - finite.height,
     }
+
+
+def _mean_of_all(values: Iterable[float | None]) -> float | None:
+    """The mean; None unless every value is known, so that no scheme is judged by the runs that suited it."""
+    every = list(values)
+    known = _known(every)
+    return mean(known) if len(known) == len(every) else None
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -27,11 +27,13 @@ class Verdict(Enum):
     """What the runs say of a difference between two schemes."""
 
     EQUAL = "equal"
-    """1 % or less."""
+    """The whole paired 95 % confidence interval lies within 1 %."""
     CLEAR = "clear"
-    """The paired 95 % confidence interval excludes 0."""
+    """The interval excludes 0, and the difference is over 1 %."""
+    SMALL = "small"
+    """The interval excludes 0 and reaches beyond 1 %, but the difference itself is 1 % or less."""
     UNCLEAR = "unclear"
-    """It does not."""
+    """The interval reaches beyond 1 % and does not exclude 0."""
     SINGLE = "single"
     """There is one run to compare, and so no interval."""
 
@@ -39,15 +41,21 @@ class Verdict(Enum):
 def verdict(difference: Mapping[str, float | None]) -> Verdict:
     """What to call a difference that `paired_differences` gives.
 
-    >>> verdict({"mean": 0.2, "ci95": 0.1, "share": 0.3}), verdict({"mean": 0.2, "ci95": 0.1, "share": 0.01})
-    (<Verdict.CLEAR: 'clear'>, <Verdict.EQUAL: 'equal'>)
+    >>> verdict({"mean": 0.2, "ci95": 0.1, "share": 0.3, "share_ci95": 0.15})
+    <Verdict.CLEAR: 'clear'>
+    >>> verdict({"mean": 0.002, "ci95": 0.006, "share": 0.002, "share_ci95": 0.006})
+    <Verdict.EQUAL: 'equal'>
+    >>> verdict({"mean": 0.002, "ci95": 0.8, "share": 0.002, "share_ci95": 0.8})
+    <Verdict.UNCLEAR: 'unclear'>
     """
     mean, half, share = difference["mean"] or 0.0, difference["ci95"], difference["share"] or 0.0
-    if _is_equal(share):
-        return Verdict.EQUAL
     if half is None:
         return Verdict.SINGLE
-    return Verdict.CLEAR if abs(mean) > half else Verdict.UNCLEAR
+    if _is_equal(share + (difference["share_ci95"] or 0.0)):
+        return Verdict.EQUAL
+    if abs(mean) <= half:
+        return Verdict.UNCLEAR
+    return Verdict.SMALL if _is_equal(share) else Verdict.CLEAR
 
 
 def _is_equal(share: float) -> bool:
@@ -102,11 +110,11 @@ class Pair:
 
     @property
     def verdict(self) -> Verdict:
-        """As of a single difference, but clear only where the corrected probability is below `SIGNIFICANT`."""
+        """As of a single difference, but a difference only where the corrected probability is below `SIGNIFICANT`."""
         found = verdict(self.difference)
         if found in (Verdict.EQUAL, Verdict.SINGLE) or self.chance is None:
             return found
-        return Verdict.CLEAR if self.chance < SIGNIFICANT else Verdict.UNCLEAR
+        return found if self.chance < SIGNIFICANT else Verdict.UNCLEAR
 
 
 def all_pairs(schemes: Sequence[Row], figure: Figure) -> list[Pair]:
@@ -141,20 +149,23 @@ class Ranking:
 
     best: int
     equal: tuple[int, ...]
-    """Not to be told from the best: 1 % apart or less."""
+    """Not to be told from the best: the interval lies within 1 %, or both differ by no more in a single run."""
+    small: tuple[int, ...]
+    """Worse than the best, but by 1 % or less."""
     unclear: tuple[int, ...]
-    """Not clearly different from the best over the runs."""
+    """Not clearly different from the best over the runs, or compared by a single run."""
     clear: tuple[int, ...]
     """Clearly worse than the best."""
-    single: bool
-    """Whether a single run is all there is to compare."""
+    single: tuple[int, ...]
+    """Those that a single run is all there is to compare with the best by; some of `equal` and `unclear`."""
     bound: bool
     """Whether the best value is a bound alone, so that the true one may be worse."""
 
     @property
     def crowned(self) -> int | None:
         """The scheme that is clearly better than every other; None where there is none."""
-        return self.best if self.clear and not (self.equal or self.unclear or self.bound) else None
+        others = (*self.equal, *self.small, *self.unclear)
+        return self.best if self.clear and not (others or self.bound) else None
 
 
 def ranking(schemes: Sequence[Row], figure: Figure) -> Ranking | None:
@@ -164,29 +175,39 @@ def ranking(schemes: Sequence[Row], figure: Figure) -> Ranking | None:
     if len(known) < 2:
         return None
     value, best = (max if figure.high_is_better else min)(known, key=lambda pair: pair[0])
-    sorted_out: dict[Verdict, list[int]] = {one: [] for one in Verdict}
     differences = paired_differences(schemes, figure.of, best)
+    sorted_out: dict[Verdict, list[int]] = {one: [] for one in Verdict}
+    single = []
     for other, place in known:
-        difference = differences[place]
         if place == best:
             continue
         larger = max(abs(other), abs(value))
-        if _is_equal(abs(other - value) / larger if larger else 0.0):
-            sorted_out[Verdict.EQUAL].append(place)
-            continue
-        if difference is None:  # They have no run in common.
-            sorted_out[Verdict.UNCLEAR].append(place)
-            continue
-        said = verdict(difference)
-        behind = (difference["mean"] or 0.0) < 0 if figure.high_is_better else (difference["mean"] or 0.0) > 0
-        # Figures of all runs together may rank otherwise than the runs do one by one.
-        sorted_out[said if behind or said is Verdict.EQUAL else Verdict.UNCLEAR].append(place)
-    unclear = tuple(sorted([*sorted_out[Verdict.UNCLEAR], *sorted_out[Verdict.SINGLE]]))
+        near = _is_equal(abs(other - value) / larger if larger else 0.0)
+        said = _place_of(differences[place], near, figure.high_is_better)
+        if said is Verdict.SINGLE:
+            single.append(place)
+            said = Verdict.EQUAL if near else Verdict.UNCLEAR
+        sorted_out[said].append(place)
     return Ranking(
         best,
         tuple(sorted_out[Verdict.EQUAL]),
-        unclear,
+        tuple(sorted_out[Verdict.SMALL]),
+        tuple(sorted_out[Verdict.UNCLEAR]),
         tuple(sorted_out[Verdict.CLEAR]),
-        single=bool(sorted_out[Verdict.SINGLE]),
+        tuple(single),
         bound=figure.is_bound(schemes[best]),
     )
+
+
+def _place_of(difference: Mapping[str, float | None] | None, near: bool, high_is_better: bool) -> Verdict:
+    """How a scheme stands to the best; `near` says that their figures of all runs together differ by 1 % or less."""
+    if difference is None:  # They have no run in common.
+        return Verdict.UNCLEAR
+    said = verdict(difference)
+    if said in (Verdict.EQUAL, Verdict.SINGLE):
+        return said
+    mean = difference["mean"] or 0.0
+    # Figures of all runs together may rank otherwise than the runs do one by one.
+    if not (mean < 0 if high_is_better else mean > 0):
+        return Verdict.UNCLEAR
+    return Verdict.SMALL if near and said is Verdict.CLEAR else said

@@ -27,6 +27,7 @@ SAYS = {
     "same": "the same",
     "equal": "equal within 1 %",
     "clear": "significant",
+    "small": "significant, but 1 % or less",
     "unclear": "not significant",
     "single": "one run: may be chance",
     "unknown": "unknown: flows are unfinished",

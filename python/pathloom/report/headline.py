@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pathloom.experiments.notes import failures
 from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.verdicts import COMPLETION, FCT, THROUGHPUT, Figure, Ranking, ranking
-from pathloom.report.tables import AT_LEAST, AT_MOST, Table
+from pathloom.report.tables import AT_LEAST, AT_MOST, PAIRS_FROM, Table
 from pathloom.words import counted, listed, share_text, time_text
 
 if TYPE_CHECKING:
@@ -82,8 +82,14 @@ def legend(schemes: Sequence[Row], table: Table, best_mark: str) -> list[str]:
             f"{best_mark} clearly the best of its row: more than 1 % ahead of every other scheme, and the 95 % "
             "confidence interval of the difference, taken run by run, excludes 0."
         )
+        if sum(len(row["runs"]) > 1 for row in schemes) > PAIRS_FROM - 1:
+            lines.append(
+                "Each of these is a comparison of one pair; the report's table of all pairs corrects for their number, "
+                "and is the one to cite."
+            )
     elif len(schemes) > 1 and not several:
-        lines.append("One run of each scheme: no value is marked as the best, for it may be chance; --runs 3 or more.")
+        most = "One run" if all(row["runs"] for row in schemes) else "At most one run"
+        lines.append(f"{most} of each scheme: no value is marked as the best, for it may be chance; --runs 3 or more.")
     if table.has_bounds():
         lines.append(
             f"{AT_LEAST.strip()} and {AT_MOST.strip()}: some flows are unfinished, so the figure is a bound; "
@@ -127,7 +133,7 @@ def _sentence(schemes: Sequence[Row], metric: _Metric, found: Ranking | None) ->
     caveat = _caveat(schemes, found)
     after = f" ({caveat})" if caveat else ""
     values = [f"{row['scheme']} ({metric.value(row)})" for row in leaders]
-    if len(leaders) > 1 and not found.unclear and not found.clear:
+    if len(leaders) > 1 and not (found.small or found.unclear or found.clear):
         return f"{metric.name.capitalize()} is equal within 1 %: {listed(values)}{after}."
     if len(leaders) > 1:
         return f"{metric.superlative.capitalize()} {metric.name}: {listed(values)}, equal within 1 %{after}."
@@ -154,11 +160,19 @@ def _leaders(schemes: Sequence[Row], found: Ranking) -> list[Row]:
 def _caveat(schemes: Sequence[Row], found: Ranking) -> str:
     """Why the best may not be the best; empty where it is."""
     parts = []
-    if found.single:
+
+    def names(places: Sequence[int]) -> str:
+        return listed([schemes[place]["scheme"] for place in places])
+
+    if found.single and all(len(row["runs"]) < 2 for row in schemes):
         parts.append("a single run: no confidence interval, so this may be chance")
-    elif found.unclear:
-        names = [schemes[place]["scheme"] for place in found.unclear]
-        parts.append(f"not clearly different from {listed(names)} at 95 %")
+    elif found.single:
+        parts.append(f"a single run to compare with {names(found.single)}, so that may be chance")
+    unclear = [place for place in found.unclear if place not in found.single]
+    if unclear:
+        parts.append(f"not clearly different from {names(unclear)} at 95 %")
+    if found.small:
+        parts.append(f"1 % or less from {names(found.small)}")
     failed = [row["scheme"] for row in _leaders(schemes, found) if row.get("failures")]
     if failed:
         parts.append(f"the code of {listed(failed)} failed")

@@ -28,6 +28,8 @@ PLURALS = dict(zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True))
 """What many flows of a size class are called."""
 AT_LEAST, AT_MOST = "≥ ", "≤ "
 """What stands before a figure that unfinished flows make a bound."""
+PAIRS_FROM = 3
+"""From so many schemes on there is a table of all pairs."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def difference_table(schemes: Sequence[Row]) -> Table | None:
 def pair_table(schemes: Sequence[Row]) -> Table | None:
     """The differences of all pairs of three schemes or more, corrected for their number (Holm); None of fewer."""
     done = [row for row in schemes if len(row["runs"]) > 1]
-    if len(done) < 3:
+    if len(done) < PAIRS_FROM:
         return None
     rows = []
     for name, figure, text, word in _compared_figures(done):
@@ -240,6 +242,7 @@ def _difference(
     said = {
         Verdict.EQUAL: "equal within 1 %",
         Verdict.CLEAR: word if mean > 0 else opposite,
+        Verdict.SMALL: f"{word if mean > 0 else opposite}, by 1 % or less",
         Verdict.UNCLEAR: "not significant",
     }[found or verdict(difference)]
     return f"{sign}{text(abs(mean))} ± {text(half)}", "unknown: flows are unfinished" if uncertain else said
