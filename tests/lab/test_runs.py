@@ -172,7 +172,7 @@ def test_finished_runs_are_kept_when_the_lab_gives_up(
     code = cli_run(["run", *traffic, "--duration", "1s", "--runs", "3", "--out", str(tmp_path)])
     said = capfd.readouterr()
     assert (code, len(called)) == (1, 2), said.err
-    assert "the agent ended early: killed; 1 of 3 runs were finished, kept in" in said.err
+    assert "the agent ended early: killed; 1 of 3 runs were finished, the result so far is in" in said.err
     content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert (content["complete"], len(content["schemes"][0]["runs"])) == (False, 1)
     assert left_of(f"run-{os.getpid()}") == []

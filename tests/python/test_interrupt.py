@@ -64,7 +64,7 @@ def test_finished_runs_are_kept(tmp_path: Path, how: signal.Signals, exit_code: 
     code, out, seen = interrupt_at(arguments, r"[1-9]\d*/10000 runs", tmp_path, how)
     assert code == exit_code, seen
     assert "Traceback" not in seen + out
-    found = re.search(r"interrupted: (\d+) of 10000 runs were finished, kept in results", seen)
+    found = re.search(r"interrupted: (\d+) of 10000 runs were finished, the result so far is in results", seen)
     assert found, seen[-300:]
     content = json.loads((tmp_path / "results/result.json").read_text(encoding="utf-8"))
     assert content["complete"] is False

@@ -62,7 +62,7 @@ def test_a_fault_of_a_cable_is_recovered_from() -> None:
         assert recovery["max"] is None or 0 <= recovery["mean"] <= recovery["max"] <= 1.5
     row = with_series.table.row(0, named=True)
     assert {"recovery_mean_s", "recovery_max_s", "recovery_faults", "recovery_unrecovered"} <= set(row)
-    assert any("goodput was again" in note or "goodput did not fall" in note for note in with_series.notes)
+    assert any("goodput was back" in note or "goodput did not fall" in note for note in with_series.notes)
     without = pathloom.compare(schemes=["ecmp"], **settings)
     assert without.summary["schemes"][0]["recovery_s"] is None
     assert "recovery_mean_s" not in without.table.columns

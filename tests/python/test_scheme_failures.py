@@ -58,7 +58,7 @@ def test_by_default_the_command_stops_with_the_traceback(cli: Cli, tmp_path: Pat
 def test_what_was_finished_before_it_is_kept_and_marked(cli: Cli, tmp_path: Path, loud: str) -> None:
     done = cli("compare", *SMALL, "--schemes", f"ecmp,{loud}", "--runs", "2", "--jobs", "1", "--out", "out")
     assert done.code == 1
-    assert done.err.splitlines()[-1].count("1 of 4 runs were finished, kept in out") == 1
+    assert done.err.splitlines()[-1].count("1 of 4 runs were finished, the result so far is in out") == 1
     assert done.out.startswith(f"WARNING: Ended early, scheme {loud} failed in run 1 (seed 1)")
     content = json.loads((tmp_path / "out/result.json").read_text(encoding="utf-8"))
     assert (content["complete"], [len(row["runs"]) for row in content["schemes"]]) == (False, [1, 0])

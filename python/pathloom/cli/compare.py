@@ -301,7 +301,8 @@ def _carry_out(verb: str, settings: Settings, wrappers: Wrappers, where: Where, 
     if not result.outcomes and folder is not None:
         folder.give_up()
     done, planned = len(result.outcomes), settings.runs * len(settings.labels)
-    kept = f", kept in {folder.path}" if folder is not None and done else ""
+    verb = "kept" if delivery.resume else "the result so far is"
+    kept = f", {verb} in {folder.path}" if folder is not None and done else ""
     again = "; the same command goes on from here" if delivery.resume and done else ""
     said = f"{done} of {planned} runs were finished{kept}{again}"
     if isinstance(result.failure, SchemeError):

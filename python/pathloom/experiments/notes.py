@@ -6,13 +6,14 @@ and put it into `MAKERS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pathloom import _core
 from pathloom.experiments.execution import RunOutcome, fault_time_s
+from pathloom.experiments.idle_faults import idle_faults
 from pathloom.experiments.inputs import listed_files
 from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.summary import unfinished
@@ -23,8 +24,6 @@ from pathloom.words import count_text, counted, time_text
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
 
-MENDS = {"up": ("down", "flap"), "restore": ("degrade", "loss"), "session-up": ("session-down",)}
-"""Faults that mend something, and what they mend."""
 DEFAULT_ROUTES_ALONE = ("spt", "ecmp", "mptcp")
 """Schemes that are nothing but their default routes."""
 
@@ -73,48 +72,53 @@ def late_faults(result: Result) -> list[str]:
     return notes
 
 
-def faults_that_mend_nothing(result: Result) -> list[str]:
-    """Faults that mend something before anything has failed."""
-    settings = result.settings
-    # Cables that are down from the start can be brought up.
-    if not all(result.fabric.links["up"]):
-        return []
-    kinds = [(fault_time_s(fault), fault.split(":")[1].strip()) for fault in settings.faults]
-    return [
-        f"fault {fault} changed nothing: no {' or '.join(causes)} came before it"
-        for fault, (at_s, kind) in zip(settings.faults, kinds, strict=True)
-        if (causes := MENDS.get(kind)) and not any(other in causes and when_s <= at_s for when_s, other in kinds)
-    ]
+def faults_without_effect(result: Result) -> list[str]:
+    """Faults that mend what is whole, or that fail what has failed already."""
+    found = idle_faults(result.fabric, result.settings.faults)
+    return [f"fault {fault} changed nothing: {why}" for fault, why in found.items()]
 
 
 def recovery_times(result: Result) -> list[str]:
     """How long goodput took to recover from faults, where the series tell."""
-    notes = []
-    for row in result.summary_of_schemes:
-        recovery = row.get("recovery_s")
-        if not recovery:
-            continue
-        lost = recovery["unrecovered"]
-        never = f"; after {lost} of {counted(recovery['faults'], 'fault')} it was not in time" if lost else ""
-        if recovery["mean"] is None:
-            said = "goodput was not again 90 % of what it had been before the next fault or the end of arrivals"
-        elif recovery["max"] == 0:
-            said = f"goodput did not fall below 90 % of what it had been{never}"
-        else:
-            mean, most = time_text(recovery["mean"]), time_text(recovery["max"])
-            said = f"goodput was again 90 % of what it had been {mean} after a fault, {most} at most{never}"
-        notes.append(f"scheme {row['scheme']}: {said} (steps of {result.settings.series})")
-    return notes
+    return [
+        f"scheme {row['scheme']}: {_recovery_text(row['recovery_s'])} (steps of {result.settings.series})"
+        f"{_short_lived_text(row['flows'])}"
+        for row in result.summary_of_schemes
+        if row.get("recovery_s")
+    ]
+
+
+def _recovery_text(recovery: Mapping[str, Any]) -> str:
+    """What became of goodput after the faults of all runs."""
+    lost, fell = recovery["unrecovered"], "goodput fell below 90 % of what it had been"
+    missed = "not back before the next fault or the end of arrivals"
+    of_all = f"after {lost} of {counted(recovery['faults'], 'fault')} (over all runs)"
+    if recovery["mean"] is None:
+        return f"{fell}, and was {missed}"
+    if recovery["max"] == 0:
+        if not lost:
+            return "goodput did not fall below 90 % of what it had been"
+        return f"{of_all}, {fell} and was {missed}; after the others it did not fall so far"
+    mean, most = time_text(recovery["mean"]), time_text(recovery["max"])
+    back = f"goodput was back at 90 % of what it had been {mean} after a fault on average, and after {most} at most"
+    return f"{back}; {of_all}, it was {missed}" if lost else back
+
+
+def _short_lived_text(flows: Mapping[str, int]) -> str:
+    """What to mind where flows come and go."""
+    return "" if flows["long_lived"] == flows["offered"] else "; flows end here, so goodput falls without a fault too"
 
 
 def long_periods(result: Result) -> list[str]:
-    """Schemes whose period is longer than all of their runs."""
+    """Schemes whose period is as long as all of their runs, or longer."""
     notes = []
     for label, outcomes in _runs_of_schemes(result):
         period, longest_s = _period(outcomes[0].job.scheme), max(map(_end_s, outcomes))
-        if period is not None and _core.parse_time_s(period) >= longest_s:
+        period_s = _core.parse_time_s(period) if period is not None else 0.0
+        if period is not None and period_s >= longest_s:
+            how = "longer than" if period_s > longest_s else "as long as"
             notes.append(
-                f"scheme {label}: its period of {period} is longer than its longest run ({time_text(longest_s)}); "
+                f"scheme {label}: its period of {period} is {how} its longest run ({time_text(longest_s)}); "
                 "raise --duration or lower its key `period`"
             )
     return notes
@@ -169,7 +173,7 @@ def changed_files(result: Result) -> list[str]:
 MAKERS: tuple[Callable[[Result], list[str]], ...] = (
     failures,
     late_faults,
-    faults_that_mend_nothing,
+    faults_without_effect,
     recovery_times,
     long_periods,
     idle_schemes,
