@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -13,6 +14,7 @@ import pathloom
 from conftest import Cli
 from pathloom.experiments.diff import Change, diff
 from pathloom.experiments.loading import load
+from pathloom.report.diff_table import numbers, setting_lines
 
 COMPARE = ["compare", "--fabric", "diamond:rate=10Mbps", "--traffic", "hadoop:load=0.5", "--duration", "1s"]
 FLOWS = """flow,start,end,bytes
@@ -130,6 +132,65 @@ def test_runs_are_paired_only_where_files_of_flows_are_the_same(cli: Cli, tmp_pa
     said = cli("diff", "b", "c").out
     assert "files: " in said
     assert "traffic" not in said
+
+
+def test_a_result_that_ended_early_is_compared_over_common_seeds(cli: Cli, tmp_path: Path) -> None:
+    cli(*COMPARE, "--schemes", "ecmp,spt", "--runs", "3", "--out", "b")
+    whole = json.loads((tmp_path / "b/result.json").read_text(encoding="utf-8"))
+    early = {**whole, "complete": False, "schemes": [dict(row) for row in whole["schemes"]]}
+    ecmp, spt = early["schemes"]
+    ecmp["runs"], spt["runs"] = ecmp["runs"][:2], spt["runs"][:1]
+    for row in early["schemes"]:
+        means = [run["fct_s"]["mean"] for run in row["runs"]]
+        row["fct_s"] = {**row["fct_s"], "mean": sum(means) / len(means)}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/result.json").write_text(json.dumps(early), encoding="utf-8")
+    lines = cli("diff", "a", "b").out.splitlines()
+    assert lines[2:5] == [
+        "All settings are equal.",
+        "A ended early: ecmp has seeds 1 and 2, spt has seed 1.",
+        "A and B differ in their seeds: means and counts of flows are of the seeds that both have, percentiles of all "
+        "runs.",
+    ]
+    for row in rows_of(cli, "a", "b").values():
+        if row["figure"].endswith(".mean"):
+            assert (row["paired"], row["difference"]) == (True, 0.0), "its runs are those of B"
+            assert row["says"] in ("same", "unknown")
+    assert "ended early" not in cli("diff", "b", "b").out
+
+
+def test_results_without_a_common_point_say_so(cli: Cli, tmp_path: Path) -> None:
+    cli(*COMPARE, "--schemes", "ecmp", "--runs", "1", "--out", "c")
+    settings = {"fabric": "diamond", "schemes": ["ecmp"], "duration": "10ms", "runs": 1}
+    for name, loads in (("s", [0.2, 0.3]), ("t", [0.4])):
+        made = {**settings, "traffic": "hadoop:load={load}", "grid": {"load": loads}}
+        pathloom.sweep(made, tmp_path / name).save(tmp_path / name)
+    assert "no point in common: A is over load, B over nothing; compare" in cli("diff", "s", "c").err
+    assert "no point in common; both are over load, but with other values" in cli("diff", "s", "t").err
+
+
+def test_settings_are_shown_by_what_differs() -> None:
+    both = "ecmp", "hedera:period=1s", "ofpt"
+    files = {"own.py": "df70" + 60 * "0", "sizes.csv": "ab" + 62 * "0"}
+    settings = [
+        ("files", files, {**files, "own.py": "aa70" + 60 * "0"}),
+        ("schemes", [*both, "spt"], list(both)),
+        ("grid", {"load": [0.2, 0.4], "k": [4]}, {"load": [0.2, 0.6], "k": [4]}),
+    ]
+    side = SimpleNamespace(path="x", kind="comparison")
+    lines = setting_lines(cast(Any, SimpleNamespace(a=side, b=side, settings=settings, runs=())))
+    assert lines[2:] == [
+        "files: own.py=df700000… in A, own.py=aa700000… in B",
+        "schemes: spt in A, nothing in B",
+        "grid: load=0.4 in A, load=0.6 in B",
+    ]
+
+
+def test_an_axis_may_have_the_name_of_a_column_of_the_table() -> None:
+    change = Change({"share": 0.5, "k": 4}, "ecmp", "ecmp", "fct_s", "mean", 1.0, 2.0, False, False, None, True)
+    table = numbers(cast(Any, SimpleNamespace(changes=[change])))
+    assert table.columns[:2] == ["at_share", "k"]
+    assert table.select("at_share", "share").rows() == [(0.5, 1.0)]
 
 
 def test_what_may_be_said_of_a_difference() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.experiments.loading import FOREIGN, Loaded
-from pathloom.experiments.stats import ci95
+from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.summary import difference_of
 from pathloom.experiments.verdicts import Verdict, figure_of, is_bound, verdict
+from pathloom.words import listed
 
 SCHEMA = 1
 FIGURES = (
@@ -104,6 +106,8 @@ class Diff:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     """Schemes and points that the other result lacks."""
+    runs: tuple[str, ...] = ()
+    """Which results ended early, and what is compared where runs of one have no counterpart."""
 
     def record(self) -> dict[str, Any]:
         """The content of `diff --json`."""
@@ -112,6 +116,7 @@ class Diff:
             "a": str(self.a.path),
             "b": str(self.b.path),
             "settings": [{"key": key, "a": a, "b": b} for key, a, b in self.settings],
+            "runs": list(self.runs),
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
             "rows": [change.record() for change in self.changes],
@@ -134,7 +139,7 @@ def diff(a: Loaded, b: Loaded) -> Diff:
     else:
         pairs = [(one, one) for one in rows_a if one in rows_b]
     if not pairs:
-        raise bad_input(f"`{a.path}` and `{b.path}`: have no scheme in common; they have {_listed(a)} and {_listed(b)}")
+        raise _nothing_in_common(a, b)
     paired = not any(key in (*SAME_FLOWS, "file") for key, _, _ in differ) and _inputs(a) == _inputs(b)
     changes = [
         change
@@ -143,8 +148,8 @@ def diff(a: Loaded, b: Loaded) -> Diff:
         if (change := _change(one, rows_a[one], other, rows_b[other], section, key, paired)) is not None
     ]
     both = {one for one, _ in pairs} | {other for _, other in pairs}
-    only = [tuple(_name(key) for key in rows if key not in both) for rows in (rows_a, rows_b)]
-    return Diff(a, b, tuple(differ), tuple(changes), *only)
+    only_a, only_b = (tuple(_name(key) for key in rows if key not in both) for rows in (rows_a, rows_b))
+    return Diff(a, b, tuple(differ), tuple(changes), only_a, only_b, _run_lines(a, b, pairs, paired))
 
 
 _Key = tuple[tuple[tuple[str, Any], ...], str]
@@ -168,42 +173,117 @@ def _name(key: _Key) -> str:
     return ", ".join([*(f"{name}={value}" for name, value in at), scheme])
 
 
-def _listed(result: Loaded) -> str:
-    return ", ".join(dict.fromkeys(row["scheme"] for point in result.points for row in point["schemes"]))
+def _listed(result: Loaded) -> list[str]:
+    return list(dict.fromkeys(row["scheme"] for point in result.points for row in point["schemes"]))
+
+
+def _nothing_in_common(a: Loaded, b: Loaded) -> PathloomError:
+    """Why two results cannot be compared."""
+    place = f"`{a.path}` and `{b.path}`: have"
+    names_a, names_b = _listed(a), _listed(b)
+    if not set(names_a) & set(names_b):
+        return bad_input(f"{place} no scheme in common; they have {', '.join(names_a)} and {', '.join(names_b)}")
+    over_a, over_b = (", ".join(side.points[0]["at"]) or "nothing" for side in (a, b))
+    if over_a == over_b:
+        return bad_input(f"{place} no point in common; both are over {over_a}, but with other values or schemes")
+    return bad_input(
+        f"{place} no point in common: A is over {over_a}, B over {over_b}; compare results with the same axes"
+    )
+
+
+def _run_lines(a: Loaded, b: Loaded, pairs: Sequence[tuple[_Key, _Key]], paired: bool) -> tuple[str, ...]:
+    """What to know of runs that one of two results lacks."""
+    lines = []
+    for name, side in (("A", a), ("B", b)):
+        if side.summary.get("complete") is False:
+            each = [f"{row['scheme']} has {seeds_text(_seeds(row))}" for row in side.summary["schemes"]]
+            lines.append(f"{name} ended early: {', '.join(each)}")
+    rows_a, rows_b = _rows(a), _rows(b)
+    if paired and any(_seeds(rows_a[one]) != _seeds(rows_b[other]) for one, other in pairs):
+        lines.append(
+            "A and B differ in their seeds: means and counts of flows are of the seeds that both have, percentiles of "
+            "all runs"
+        )
+    return tuple(lines)
+
+
+def _seeds(row: Row) -> list[Any]:
+    return [run.get("seed") for run in row["runs"]]
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Seeds in words.
+
+    >>> seeds_text([]), seeds_text([4]), seeds_text([1, 2, 3]), seeds_text([1, 2, 5])
+    ('no run', 'seed 4', 'seeds 1 to 3', 'seeds 1, 2 and 5')
+    """
+    if not seeds:
+        return "no run"
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seed{'' if len(seeds) == 1 else 's'} {listed([str(seed) for seed in seeds])}"
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """A figure in both results."""
+
+    a: float | None
+    b: float | None
+    bound_a: bool
+    bound_b: bool
+    half: float | None = None
+    paired: bool = False
 
 
 def _change(one: _Key, a: Row, other: _Key, b: Row, section: str, key: str, paired: bool) -> Change | None:
-    values = figure_of(a, section, key), figure_of(b, section, key)
-    if values[0] is None or values[1] is None:
+    found = _sides(a, b, section, key, paired)
+    if found.a is None or found.b is None:
         return None
-    half, by_run = _interval(a, b, section, key, paired) if key == "mean" else (None, False)
     return Change(
         at=dict(one[0]) or dict(other[0]),
         scheme_a=one[1],
         scheme_b=other[1],
         section=section,
         key=key,
-        a=values[0],
-        b=values[1],
-        bound_a=is_bound(a, section, key),
-        bound_b=is_bound(b, section, key),
-        ci95=half,
-        paired=by_run,
+        a=found.a,
+        b=found.b,
+        bound_a=found.bound_a,
+        bound_b=found.bound_b,
+        ci95=found.half,
+        paired=found.paired,
     )
 
 
-def _interval(a: Row, b: Row, section: str, key: str, paired: bool) -> tuple[float | None, bool]:
-    """The half width for a difference of means: run by run where both have the same flows, else of both sides.
+def _sides(a: Row, b: Row, section: str, key: str, paired: bool) -> _Sides:
+    """A figure of both results with the half width for its difference.
 
-    The latter adds the squares of both half widths, so it is no narrower than Welch's interval.
+    Means are taken run by run where both have the same flows, and counts are of the same runs; what one of them lacks
+    is left out. Otherwise the interval adds the squares of both half widths, so it is no narrower than Welch's.
     """
+    bounds = is_bound(a, section, key), is_bound(b, section, key)
+    whole = _Sides(figure_of(a, section, key), figure_of(b, section, key), *bounds)
     of_a, of_b = (_by_seed(row["runs"], section, key) for row in (a, b))
-    if paired and of_a.keys() == of_b.keys():
-        return ci95([of_b[seed] - of_a[seed] for seed in of_a]), True
-    halves = [ci95(list(values.values())) for values in (of_a, of_b)]
-    known = [half for half in halves if half is not None]
-    return (math.hypot(*known) if len(known) == len(halves) else None), False
+    common = [seed for seed in of_a if seed in of_b] if paired else []
+    in_a, in_b = ([float(of[seed][section][key]) for seed in common or of] for of in (of_a, of_b))
+    same_runs = of_a.keys() == of_b.keys()
+    if key != "mean":
+        counts = section == "flows" and common and not same_runs
+        return replace(whole, a=math.fsum(in_a), b=math.fsum(in_b)) if counts else whole
+    if not common:
+        halves = ci95(in_a), ci95(in_b)
+        known = [half for half in halves if half is not None]
+        return replace(whole, half=math.hypot(*known) if len(known) == len(halves) else None)
+    found = replace(whole, half=ci95([two - one for one, two in zip(in_a, in_b, strict=True)]), paired=True)
+    if same_runs:
+        return found
+    bounds = (
+        any(is_bound(of_a[seed], section, key) for seed in common),
+        any(is_bound(of_b[seed], section, key) for seed in common),
+    )
+    return replace(found, a=mean(in_a), b=mean(in_b), bound_a=bounds[0], bound_b=bounds[1])
 
 
-def _by_seed(runs: Sequence[Row], section: str, key: str) -> dict[Any, float]:
-    return {run.get("seed"): value for run in runs if (value := figure_of(run, section, key)) is not None}
+def _by_seed(runs: Sequence[Row], section: str, key: str) -> dict[Any, Row]:
+    """The runs that have a figure, by seed."""
+    return {run.get("seed"): run for run in runs if figure_of(run, section, key) is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ TITLES = {
     ("completion_s", "mean"): "completion time",
     ("flows", "unfinished"): "unfinished flows",
 }
+_DIGEST = re.compile("[0-9a-f]{64}")
 SAYS = {
     "same": "the same",
     "equal": "equal within 1 %",
@@ -65,7 +67,8 @@ def numbers(found: Diff) -> pl.DataFrame:
     for change in found.changes:
         record = change.record()
         at = record.pop("at")
-        rows.append({**at, **record})
+        # An axis of a sweep may have the name of a column here.
+        rows.append({**{f"at_{name}" if name in record else name: value for name, value in at.items()}, **record})
     return frame_of(rows)
 
 
@@ -75,8 +78,28 @@ def setting_lines(found: Diff) -> list[str]:
     foreign = [f"{side.path} is of another simulator." for side in (found.a, found.b) if side.kind == FOREIGN]
     if foreign:
         return [*lines, *foreign, "Settings are not compared."]
-    differ = [f"{key}: {_shown(a)} in A, {_shown(b)} in B" for key, a, b in found.settings]
-    return [*lines, *(differ or ["All settings are equal."])]
+    differ = [
+        f"{key}: {_shown(one)} in A, {_shown(two)} in B" for key, a, b in found.settings for one, two in [_apart(a, b)]
+    ]
+    return [*lines, *(differ or ["All settings are equal."]), *(f"{line}." for line in found.runs)]
+
+
+def _apart(a: object, b: object) -> tuple[object, object]:
+    """What differs of two settings: of lists and tables, what the other one has not.
+
+    >>> _apart(["ecmp", "spt"], ["ecmp"]), _apart({"load": 1, "k": 4}, {"load": 2, "k": 4}), _apart(1, 2)
+    ((['spt'], []), ({'load': 1}, {'load': 2}), (1, 2))
+    >>> _apart(["ecmp", "spt"], ["spt", "ecmp"])
+    (['ecmp', 'spt'], ['spt', 'ecmp'])
+    """
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]
+        parts = {key: _apart(a.get(key), b.get(key)) for key in keys}
+        return tuple({key: parts[key][side] for key in keys if key in of} for side, of in enumerate((a, b)))  # type: ignore[return-value]
+    if isinstance(a, list) and isinstance(b, list):
+        apart = [one for one in a if one not in b], [one for one in b if one not in a]
+        return apart if any(apart) else (a, b)
+    return a, b
 
 
 def _shown(value: object) -> str:
@@ -84,7 +107,11 @@ def _shown(value: object) -> str:
 
     >>> _shown(["ecmp", "spt"]), _shown({"load": [0.2, 0.4]}), _shown([]), _shown(True)
     ('ecmp, spt', 'load=0.2, 0.4', 'nothing', 'on')
+    >>> _shown({"own.py": "df70" + 60 * "0"})
+    'own.py=df700000…'
     """
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return f"{value[:8]}…"
     if value is None or (isinstance(value, list | dict) and not value):
         return "nothing"
     if isinstance(value, bool):
