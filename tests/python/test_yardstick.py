@@ -10,6 +10,7 @@ import pytest
 
 import pathloom as pl
 from conftest import SMALL, Cli
+from pathloom.experiments.definitions import DEFINITIONS
 
 
 def summary(**settings: object) -> dict[str, dict[str, Any]]:
@@ -89,3 +90,13 @@ def test_the_rule_limit_of_switches_is_a_setting(cli: Cli, tmp_path: Path) -> No
     limited = json.loads(cli("run", "--spec", "tcam.toml", "--json", "-").out)["schemes"][0]["control"]
     free = json.loads(cli("run", "--spec", "tcam.toml", "--control", "delay=500us", "--json", "-").out)
     assert free["schemes"][0]["control"]["rules_max"] > 14 >= limited["rules_max"]
+
+
+def test_the_ideal_is_a_lower_bound_and_said_to_be_one() -> None:
+    """One packet that has the fabric to itself still needs a handshake, and is stored in each switch."""
+    one = pl.compare(
+        fabric="fat-tree:k=4,rate=10Mbps", traffic="incast:senders=1,size=1KB", schemes=["ecmp"], duration="1s", runs=1
+    )
+    assert one.flows["slowdown"][0] > 5
+    meaning = dict(DEFINITIONS)["Slowdown"]
+    assert "lower bound" in meaning and "even when it is alone" in meaning

@@ -23,8 +23,8 @@ DEFINITIONS: Final = (
     (
         "Throughput",
         "of a long-lived flow: its goodput over its optimum, the payload rate of its access link after headers and the "
-        "acknowledgements that share the link. Of a finite flow: the time it would take alone over its FCT, the "
-        "inverse of its slowdown. Between 0 and 1.",
+        "acknowledgements that share the link. Of a finite flow: its ideal FCT over its FCT, the inverse of its "
+        "slowdown. Between 0 and 1.",
     ),
     (
         "FCT",
@@ -33,8 +33,9 @@ DEFINITIONS: Final = (
     ),
     (
         "Slowdown",
-        "of a finite flow: its FCT over its ideal FCT, the time it would take alone: its frames at the rate of the "
-        "slower access link, and propagation. 1 or more; 1 is perfect.",
+        "of a finite flow: its FCT over its ideal FCT. The ideal is a lower bound: its frames at the rate of the "
+        "slower access link, and propagation. Handshake, slow start, and storing and forwarding in switches are left "
+        "out, so a short flow has a slowdown of more than 1 even when it is alone. 1 or more.",
     ),
     (
         "Jain's index",
@@ -50,7 +51,7 @@ DEFINITIONS: Final = (
         "Optimum",
         "worked out with --yardstick. Of throughput: the most that the mean over the flows can be when long-lived "
         "flows may be split over all paths in any shares, as a linear program solved exactly; no routing does better. "
-        "Of FCT: the time a flow would take alone, its frames at the rate of the slower access link, and propagation. "
+        "Of FCT: the ideal FCT of slowdown, a lower bound. "
         "Links that are down at the start carry nothing; faults during the run are left out.",
     ),
     (

@@ -1,4 +1,4 @@
-"""FCT slowdown: how many times longer a flow took than it would have taken alone."""
+"""FCT slowdown: how many times longer a flow took than the lower bound of its FCT."""
 
 from __future__ import annotations
 

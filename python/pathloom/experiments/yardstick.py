@@ -1,7 +1,8 @@
 """How far from perfect: the exact optimum of what a run offered, beside what a scheme made of it.
 
 For long-lived flows it is a linear program over all splits of the traffic, so no routing does better. For finite flows
-it is the time that each would take alone: its frames at the rate of the access link, and propagation.
+it is a lower bound of each FCT: its frames at the rate of the access link, and propagation, without handshake, slow
+start and storing in switches.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def means(result: Result, look: Mapping[str, Look]) -> Plot | None:
     rows = [row for row in result.summary["schemes"] if row["runs"]]
     if len(rows) < 2:
         return None  # The table says it all.
-    panels = [("throughput", "mean throughput (1 = alone in the fabric)", 1.0)]
+    panels = [("throughput", "mean throughput (1 = ideal)", 1.0)]
     if any(row["fct_s"]["mean"] is not None for row in rows):
         scale, unit = _time_unit([row["fct_s"]["mean"] for row in rows])
         panels.append(("fct_s", f"mean FCT ({unit})", scale))
@@ -186,7 +186,7 @@ def throughput_cdf(result: Result, look: Mapping[str, Look]) -> Plot | None:
         axes.plot(xs, ys, color=look[scheme].colour, linestyle=look[scheme].line, label=look[scheme].label)
     axes.set_xlim(0, 1.005)
     _shares(axes)
-    axes.set_xlabel("throughput of a flow (1 = as if alone in the fabric)")
+    axes.set_xlabel("throughput of a flow (1 = ideal)")
     legend_above(axes)
     says = "Share of flows with at most so much throughput: the lower and farther right a curve, the better."
     says += _unfinished_text(result, "an unfinished flow counts with the most that it can come to")
@@ -232,8 +232,8 @@ def slowdown_by_size(result: Result, look: Mapping[str, Look]) -> Plot | None:
         return None
     _log_times_over(figure.axes[0])
     says = (
-        "Median and 99th percentile of the slowdown, by flow size: the FCT over the time that the flow would take "
-        "alone, so 1 is perfect. Throughput of such a flow is the inverse."
+        "Median and 99th percentile of the slowdown, by flow size: the FCT over the ideal FCT, which leaves out "
+        "handshake and slow start, so short flows never reach 1. Throughput of such a flow is the inverse."
     )
     says += _unfinished_text(result, "an unfinished flow counts with the least that its slowdown can come to")
     return Plot("slowdown-by-size", "Slowdown by flow size", says, figure)
