@@ -46,5 +46,5 @@ def test_a_step_too_short_for_the_lab_is_refused(tmp_path: Path) -> None:
     command = [*PATHLOOM, "compare", *TRAFFIC, "--schemes", "tcp-path", "--series", "10ms"]
     done = subprocess.run([*command, "--out", str(tmp_path / "new")], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "series: `10ms` is too short for the lab; expected 0.1s or more" in done.stderr
+    assert "series: `10ms` is too short for the lab; expected 100ms or more" in done.stderr
     assert not (tmp_path / "new").exists()

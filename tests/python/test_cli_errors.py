@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+import pathloom
 from conftest import SMALL, Cli, tree
+from pathloom import PathloomError
+from pathloom.show.server import PageServer
+
+if TYPE_CHECKING:
+    from pathloom.show.results import Results
 
 GOOD = {
     "--fabric": "fat-tree:k=4",
@@ -65,7 +72,14 @@ OPTIONS = [
     ({"--schemes": "ecmp,mptcp:manager=fullmesh"}, ["fullmesh", "single address", "ndiffports"]),
     ({"--schemes": "mptcp:subflows=65"}, ["subflows", "65", "64"]),
     ({"--schemes": "mptcp", "--transport": "dctcp"}, ["--transport", "mptcp", "expected newreno"]),
-    ({"--control": "dely=1ms"}, ["unknown key `dely`", "did you mean `delay`?"]),
+    ({"--control": "dely=1ms"}, ["control `dely=1ms`: unknown key `dely`", "did you mean `delay`?"]),
+    ({"--duration": "1us"}, ["no flow of `web-search:load=0.4` starts within 1us; raise the duration or the load"]),
+    (
+        {"--traffic": "flows:file=late.csv"},
+        ["no flow of `flows:file=late.csv` starts within 100ms; raise the duration\n"],
+    ),
+    ({"--series": "0s"}, ["series: `0s` is no time at all; expected 6us or more"]),
+    ({"--series": "1us"}, ["series: `1us` gives too many steps; expected 6us or more"]),
     ({"--control": ""}, ["control", "delay=1ms"]),
     ({"--fault": "1ms:down:e0_0-a9_9"}, ["a9_9"]),
     ({"--fault": "down:c0"}, ["fault", "10s:down:"]),
@@ -87,6 +101,7 @@ OPTIONS = [
     ({"--spec": "broken.toml"}, ["broken.toml", "TOML"]),
     ({"--spec": "typo.toml"}, ["unknown key `duratoin`", "did you mean `duration`?"]),
     ({"--spec": "text-runs.toml"}, ["text-runs.toml", "runs", "`three`", "whole number"]),
+    ({"--spec": "yes.toml"}, ["yes.toml`: yardstick: `yes` will not do; expected true or false"]),
     ({"--spec": "both.toml"}, ["both.toml", "scheme and schemes"]),
     ({"--fabric": None}, ["fabric is missing", "pathloom fabric list"]),
     ({"--traffic": None}, ["traffic is missing", "pathloom traffic list"]),
@@ -110,6 +125,16 @@ COMMANDS = [
     (["scheme", "show", "hedra"], ["`hedra`", "did you mean `hedera`?"]),
     (["scheme", "show", "hedera:period=1s"], ["without keys"]),
     (["run", "--scheme", "ecmp,spt"], ["--scheme `ecmp,spt`", "several", "pathloom compare --schemes ecmp,spt"]),
+    (["run", *SMALL], ["command line: scheme is missing; expected a name such as hedera"]),
+    (["fabric", "show", "diamond", "--json"], ["--json", "(see `pathloom fabric show --help`)"]),
+    (["show", "nothere"], ["`nothere`: no such folder; expected the results folder of a compare or a run"]),
+    (["show", "broken.csv"], ["`broken.csv`: is a file; expected the results folder of a compare or a run"]),
+    (["show", "a-folder"], ["`a-folder`", "no result.json"]),
+    (["show", "x", "--port", "70000"], ["--port `70000`: expected at most 65535 (see `pathloom show --help`)"]),
+    (["show", "x", "--port", "-1"], ["--port `-1`: expected 0 or more"]),
+    (["assign", "a", "b", "c", "d", "e", "f"], ["PORT `b`: expected a whole number"]),
+    (["streams", "advise", "--a", "x"], ["--a `x`: expected a number"]),
+    (["reproduce", "ofpt", "--shorten", "0"], ["--shorten `0`: expected a number from 1 to 1000000"]),
     (["bench", "sim", "--duration", "1"], ["`1` is not a time"]),
     (["bench", "sim", "--fabric", "fat-tree:k=9"], ["odd"]),
 ]
@@ -125,6 +150,8 @@ def bad_files(tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text('{"nodes": [', encoding="utf-8")
     (tmp_path / "binary.json").write_bytes(bytes(range(128, 256)))
     (tmp_path / "broken.csv").write_text("start_s,src,dst,size_bytes\n0,h0,nobody,5\n", encoding="utf-8")
+    (tmp_path / "late.csv").write_text("start_s,src,dst,size_bytes\n5,h0,h1,5\n", encoding="utf-8")
+    (tmp_path / "yes.toml").write_text(TOML + 'yardstick = "yes"\n', encoding="utf-8")
     (tmp_path / "broken.toml").write_text("fabric = fat-tree", encoding="utf-8")
     (tmp_path / "typo.toml").write_text(TOML.replace("duration", "duratoin"), encoding="utf-8")
     (tmp_path / "text-runs.toml").write_text(TOML + 'runs = "three"\n', encoding="utf-8")
@@ -187,3 +214,18 @@ def test_a_folder_that_may_not_be_looked_into(cli: Cli, tmp_path: Path) -> None:
         os.seteuid(user)
     assert outcome.code == 2, outcome.err
     assert "closed/results`: permission denied; name a folder that can be written" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "way_out"),
+    [("nowhere.invalid", 0, "--listen"), ("192.0.2.1", 0, "--listen"), ("127.0.0.1", -1, "--port")],
+)
+def test_a_page_that_cannot_be_served(host: str, port: int, way_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pathloom.show.server._answers", lambda _: {})
+    with pytest.raises(PathloomError, match=f"cannot listen on {host}:{port}: .*{way_out}"):
+        PageServer(cast("Results", None), host, port)
+
+
+def test_a_comparison_needs_a_scheme() -> None:
+    with pytest.raises(PathloomError, match=r"schemes is empty; expected names such as ecmp,hedera"):
+        pathloom.compare(fabric="diamond", traffic="long-lived", schemes=[])

@@ -130,3 +130,8 @@ def test_make_help_shows_every_target() -> None:
     shown = re.findall(r"^  make (\S+)", done.stdout, re.MULTILINE)
     assert len(phony) > 10
     assert sorted(shown) == sorted(phony)
+
+
+@pytest.mark.parametrize("path", OWN)
+def test_defaults_stand_in_one_pair_of_brackets(path: str) -> None:
+    assert "default: (" not in " ".join(help_of(path, OWN[path], 100).split())

@@ -84,6 +84,7 @@ OPTIONS = [
     (["sweep", "binary.toml"], ["binary.toml", "TOML"]),
     (["sweep"], ["FILE.toml"]),
     (["sweep", "s.toml", "--until", "2%"], ["--until `2%`", "ci=2%"]),
+    (["sweep", "s.toml", "--until", "finished"], ["--until `finished`", 'write until = "finished" in the file']),
     (["sweep", "s.toml", "--until", "ci=2"], ["--until", "`2`", "2%"]),
     (["sweep", "s.toml", "--until", "ci=0%"], ["--until", "`0%`"]),
     (["sweep", "s.toml", "--until", "ci=nan%"], ["--until", "`nan%`"]),
@@ -195,3 +196,17 @@ def test_bad_flow_monitors(cli: Cli, tmp_path: Path, text: str, words: list[str]
 def test_a_file_that_is_no_text(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_bytes(bytes(range(128, 256)))
     check(cli, tmp_path, ["diff", "good.csv", "bad.csv"], ["bad.csv", "UTF-8"])
+
+
+def test_keys_that_a_sweep_refuses_are_not_offered(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(GOOD.replace("runs = 1", "sed = 1"), encoding="utf-8")
+    known = cli("sweep", "s.toml").err.partition("(known: ")[2]
+    assert "duration" in known and "grid" in known
+    assert not {"series", "worlds", "lab"} & set(known.rstrip(")\n").split(", "))
+
+
+def test_an_error_of_a_point_names_no_option_that_sweep_lacks(cli: Cli, tmp_path: Path) -> None:
+    text = GOOD.replace('"long-lived"', '"web-search"').replace('"10ms"', '"1ns"')
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    error = cli("sweep", "s.toml").err
+    assert "at rate=10Mbps: no flow of `web-search` starts within 1ns; raise the duration or the load" in error

@@ -90,14 +90,44 @@ def carry_out(arguments: list[str]) -> int:
         print("pathloom: " + " ".join(str(error).split()), file=sys.stderr)
         return EXIT_ERROR
     except TyperException as error:
-        command = getattr(getattr(error, "ctx", None), "command_path", "pathloom")
-        return _bad_input(f"{error.format_message()} (see `{command} --help`)")
+        return _bad_input(f"{_refusal(error)} (see `{_command_of(arguments)} --help`)")
     except Abort:
         raise KeyboardInterrupt from None
     if code == EXIT_INTERRUPTED:
         # This is what the library makes of an interrupt that came before or after the runs.
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _command_of(arguments: list[str]) -> str:
+    """The command that arguments begin with.
+
+    >>> _command_of(["fabric", "show", "diamond", "--json"])
+    'pathloom fabric show'
+    """
+    command, path = typer.main.get_command(app), "pathloom"
+    for argument in arguments:
+        inner = getattr(command, "commands", {}).get(argument)
+        if inner is None:
+            break
+        command, path = inner, f"{path} {argument}"
+    return path
+
+
+def _refusal(error: TyperException) -> str:
+    """What was wrong with an argument. Numbers are checked by a library whose words are not ours."""
+    param, problems = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
+    if param is None or problems is None:
+        return error.format_message().removesuffix(".")
+    first = problems()[0]
+    bounds = first.get("ctx", {})
+    expected = {
+        "greater_than_equal": f"{bounds.get('ge')} or more",
+        "less_than_equal": f"at most {bounds.get('le')}",
+        "float_parsing": "a number",
+    }.get(first["type"], "a whole number")
+    name = param.get_error_hint().strip("'")
+    return f"{name} `{first['input']}`: expected {expected}"
 
 
 def _check_text(arguments: list[str]) -> None:

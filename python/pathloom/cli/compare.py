@@ -188,7 +188,7 @@ def run(
         "keep_going": True if keep_going else None,
         "series": series,
     }
-    settings = _settings(given, spec, runs=1)
+    settings = _settings(given, spec, one_scheme=True, runs=1)
     if len(settings.schemes) > 1:
         names = ", ".join(settings.schemes)
         raise bad_input(f"run takes one scheme, not {len(settings.schemes)} ({names}); use `pathloom compare`")
@@ -207,12 +207,17 @@ def run(
     return _carry_out("run", settings, wrappers, where, delivery)
 
 
-def _settings(given: dict[str, Any], spec: Path | None, **defaults: Any) -> Settings:
+def _settings(given: dict[str, Any], spec: Path | None, one_scheme: bool = False, **defaults: Any) -> Settings:
     """Settings from a file, if there is one, and the options given, which win."""
     from_file = read_spec_file(spec) if spec is not None else {}
     options = {key: value for key, value in given.items() if value is not None}
     source = "command line" if spec is None else f"experiment file `{spec}`"
-    return Settings.of({**defaults, **from_file, **options}, source)
+    values = {**defaults, **from_file, **options}
+    if one_scheme and {"fabric", "traffic"} <= values.keys() and "schemes" not in values:
+        raise bad_input(
+            f"{source}: scheme is missing; expected a name such as hedera (see `pathloom scheme list`) or FILE.py:CLASS"
+        )
+    return Settings.of(values, source)
 
 
 def _one_scheme(scheme: str) -> tuple[str]:

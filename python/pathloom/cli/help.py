@@ -137,7 +137,9 @@ def _sections(
             continue
         argument = param.param_type_name == "argument"
         title = "Arguments" if argument else getattr(param, "rich_help_panel", None) or OPTIONS
-        found.setdefault(title, []).append((record[0].replace(" <str>", ""), record[1]))
+        # Defaults that are given as text come in brackets of their own.
+        text = re.sub(r"\[default: \((.*)\)\]$", r"[default: \1]", record[1])
+        found.setdefault(title, []).append((record[0].replace(" <str>", ""), text))
     order = ["Arguments", SETTINGS, RUNS, NETWORK, OUTPUT]
     ranked = sorted(found, key=lambda title: order.index(title) if title in order else len(order))
     for title in ranked:

@@ -119,7 +119,8 @@ UntilOption = Annotated[
     typer.Option(
         "--until",
         metavar="finished",
-        help="Let every finite flow finish, however long the drain takes.  [default: five times the duration]",
+        help="Let every finite flow finish, however long that takes. Without it, flows under way have five times the "
+        "duration to finish.",
         rich_help_panel=RUNS,
     ),
 ]

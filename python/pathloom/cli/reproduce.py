@@ -146,7 +146,7 @@ def _form(quick: bool, shorten: str | None, world: str) -> Form:
     except ValueError:
         factor = 0.0
     if not 1.0 <= factor <= MOST_SHORTER:
-        raise bad_input(f"--shorten `{shorten}`: expected a number from 1 to {MOST_SHORTER:g}")
+        raise bad_input(f"--shorten `{shorten}`: expected a number from 1 to {MOST_SHORTER:.0f}")
     return Form(shorten=factor)
 
 

@@ -15,7 +15,12 @@ def show(
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="TCP port; 0 takes any that is free.")
     ] = 0,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="ADDRESS", help="Who else listens can read the results, without a token.")
+        str,
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS",
+            help="Anyone who reaches this address can read the results; no token is asked for.",
+        ),
     ] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
 ) -> int:

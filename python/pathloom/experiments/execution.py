@@ -44,6 +44,8 @@ LONGEST_S = 200 * 86_400
 """What the simulator's clock holds, in seconds."""
 MOST_DRAIN = 2**32 - 1
 """Longest drain that the simulator takes, in durations."""
+_NO_FLOWS = "the traffic has no flows; raise --duration or the load"
+"""What the core says where no flow starts; it does not know who asked for the run, nor in which words."""
 SILENT_BACKOFFS = 3
 """With `until=finished` a run is given up when unfinished flows receive nothing for so many of the longest
 retransmission time-outs: a flow with a working path has been tried again by then."""
@@ -271,28 +273,58 @@ def simulation(
 
     `in_python` stands in for the scheme that the job names.
     """
-    return _core.Simulation(
-        json.dumps(
-            {
-                "fabric": settings.fabric,
-                "fabric_text": fabric_text,
-                "traffic": settings.traffic,
-                "scheme": job.scheme,
-                "transport": settings.transport,
-                "min_rto_ns": default_min_rto_ns(settings, fabric_text) if job.world == SIM else None,
-                "control": settings.control,
-                "duration": settings.duration,
-                "drain": drain(settings),
-                "seed": job.seed,
-                "faults": settings.faults,
-                "threads": threads,
-                "pcap": wrappers.pcap,
-                "event_log": wrappers.event_log,
-            }
-        ),
-        in_python.instance(job.seed) if in_python is not None else None,
-        (lambda: in_python.instance(job.seed)) if in_python is not None else None,
+    what = json.dumps(
+        {
+            "fabric": settings.fabric,
+            "fabric_text": fabric_text,
+            "traffic": settings.traffic,
+            "scheme": job.scheme,
+            "transport": settings.transport,
+            "min_rto_ns": default_min_rto_ns(settings, fabric_text) if job.world == SIM else None,
+            "control": settings.control,
+            "duration": settings.duration,
+            "drain": drain(settings),
+            "seed": job.seed,
+            "faults": settings.faults,
+            "threads": threads,
+            "pcap": wrappers.pcap,
+            "event_log": wrappers.event_log,
+        }
     )
+    instance = in_python.instance(job.seed) if in_python is not None else None
+    again = (lambda: in_python.instance(job.seed)) if in_python is not None else None
+    try:
+        return _core.Simulation(what, instance, again)
+    except PathloomError as error:
+        raise bad_input(_as_given(str(error), settings)) from None
+
+
+def _as_given(text: str, settings: Settings) -> str:
+    """What the core says of settings, in the words in which they were given: options, keys of a file or arguments.
+
+    >>> settings = Settings(fabric="diamond", traffic="flows:file=a.csv", schemes=("ecmp",), control="dely=1ms")
+    >>> _as_given("control `control:dely=1ms`: unknown key `dely`", settings)
+    'control `dely=1ms`: unknown key `dely`'
+    >>> _as_given("the traffic has no flows; raise --duration or the load", settings)
+    'no flow of `flows:file=a.csv` starts within 10s; raise the duration'
+    """
+    if text == _NO_FLOWS:
+        load = " or the load" if _has_load(settings.traffic) else ""
+        return f"no flow of `{settings.traffic}` starts within {settings.duration}; raise the duration{load}"
+    if settings.control is not None and not settings.control.startswith("control:"):
+        return text.replace(f"control `control:{settings.control}`", f"control `{settings.control}`")
+    return text
+
+
+def _has_load(traffic: str) -> bool:
+    """Whether traffic has a load that can be raised; traces and collectives have none.
+
+    >>> [_has_load(spec) for spec in ("web-search", "sizes.csv:load=0.1", "flows:file=a.csv")]
+    [True, True, False]
+    """
+    name = traffic.partition(":")[0].strip()
+    keys = {one["name"]: [key["name"] for key in one["keys"]] for one in _core.traffics()}
+    return "load" in keys.get(name, ["load"])
 
 
 def drain(settings: Settings) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import tomllib
 from collections.abc import Container, Mapping, Sequence
@@ -189,13 +190,14 @@ class Settings(BaseModel):
             step_s = _core.parse_time_s(self.series)
         except PathloomError as error:
             raise bad_input(f"series: {error}") from None
-        least_s = self.duration_s * (1 + DRAIN) / MOST_STEPS
-        if step_s < least_s or step_s < LEAST_STEP_S:
-            raise bad_input(
-                f"series: `{self.series}` gives too many steps; expected {max(least_s, LEAST_STEP_S):.2g}s or more"
-            )
+        least_s = max(self.duration_s * (1 + DRAIN) / MOST_STEPS, LEAST_STEP_S)
+        if step_s == 0:
+            raise bad_input(f"series: `{self.series}` is no time at all; expected {_time_from(least_s)} or more")
+        if step_s < least_s:
+            raise bad_input(f"series: `{self.series}` gives too many steps; expected {_time_from(least_s)} or more")
         if LAB in self.worlds and step_s < LEAST_LAB_STEP_S:
-            raise bad_input(f"series: `{self.series}` is too short for the lab; expected {LEAST_LAB_STEP_S:g}s or more")
+            least = _time_from(LEAST_LAB_STEP_S)
+            raise bad_input(f"series: `{self.series}` is too short for the lab; expected {least} or more")
         return self
 
     @model_validator(mode="after")
@@ -296,15 +298,18 @@ def read_toml(path: Path, source: str) -> dict[str, Any]:
         raise bad_input(f"{source}: is not TOML: {error}") from None
 
 
-def checked_keys(values: Mapping[str, Any], source: str, more: Sequence[str] = ()) -> dict[str, Any]:
+def checked_keys(
+    values: Mapping[str, Any], source: str, more: Sequence[str] = (), unlisted: Sequence[str] = ()
+) -> dict[str, Any]:
     """Values under the names of `Settings`: `scheme` and `fault` may stand for lists of one, as options do.
 
-    `more` are keys that are known besides. Raises `PathloomError` on an unknown key.
+    `more` are keys that are known besides. The caller refuses those that are `unlisted`, so no message offers them.
+    Raises `PathloomError` on an unknown key.
     """
     known = [*Settings.model_fields, *_SINGLE, *more]
     for key in values:
         if key not in known:
-            raise bad_input(f"{source}: {unknown_key(key, known)}")
+            raise bad_input(f"{source}: {unknown_key(key, [one for one in known if one not in unlisted])}")
     whole = dict(values)
     for single, several in _SINGLE.items():
         if single in whole and several in whole:
@@ -348,12 +353,13 @@ def _one_line(error: ValidationError, source: str, known: list[str]) -> str:
         case "value_error":
             return str(first["ctx"]["error"])
         case _:
-            found = str(first["input"])
-            expected = _EXPECTED.get(key.split(".", maxsplit=1)[0])
-            problem = f"expected {expected}" if expected else first["msg"].lower()
-            return f"{source}: {key}: `{found}` will not do; {problem}"
+            expected = _EXPECTED.get(key.split(".", maxsplit=1)[0], "another value")
+            if first["input"] == ():
+                return f"{source}: {key} is empty; expected {expected}"
+            return f"{source}: {key}: `{first['input']}` will not do; expected {expected}"
 
 
+_YES_OR_NO = "true or false"
 _EXPECTED = {
     "fabric": "a specification such as fat-tree:k=4 (see `pathloom fabric list`)",
     "traffic": "a specification such as web-search:load=0.4 (see `pathloom traffic list`)",
@@ -368,4 +374,22 @@ _EXPECTED = {
     "until": FINISHED,
     "series": "a time with its unit, such as 10ms",
     "lab": "text such as hosts=newreno,pin=on",
+    "yardstick": _YES_OR_NO,
+    "keep_going": _YES_OR_NO,
+    "fit_min_rto": _YES_OR_NO,
 }
+
+
+def _time_from(seconds: float) -> str:
+    """A time as a specification has it, in two digits, rounded up.
+
+    >>> [_time_from(seconds) for seconds in (0.00018, 1e-6, 0.1, 0.0123456, 6.0)]
+    ['180us', '1us', '100ms', '13ms', '6s']
+    """
+    ns = math.ceil(round(seconds * 1e9, 3))
+    step = 10 ** max(len(str(ns)) - 2, 0)
+    ns = -(-ns // step) * step
+    unit, size = next(
+        (unit, size) for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)) if ns >= size
+    )
+    return f"{ns / size:g}{unit}"

@@ -77,7 +77,7 @@ class SweepPlan:
 
         Raises `PathloomError` with a line that names the key.
         """
-        template = checked_keys(values, source, more=(GRID, POINTS))
+        template = checked_keys(values, source, more=(GRID, POINTS), unlisted=("series", "worlds", "lab"))
         listed = _listed(template.pop(POINTS, None), source)
         own = _grid(template.pop(GRID, None), source, listed)
         grid = {**_values_of(listed), **own}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pathloom.errors import bad_input
-from pathloom.experiments.settings import MOST_RUNS
+from pathloom.experiments.settings import FINISHED, MOST_RUNS
 from pathloom.experiments.stats import ci95
 from pathloom.experiments.summary import paired_differences
 from pathloom.experiments.verdicts import HEADLINE, Figure
@@ -37,6 +37,11 @@ class Precision:
         >>> Precision.parse("ci=2%,most=50")
         Precision(share=0.02, most=50)
         """
+        if text.strip() == FINISHED:
+            raise bad_input(
+                f"--until `{text}`: expected ci=2%, or ci=2%,most=50; to let every flow finish, write "
+                f'until = "{FINISHED}" in the file'
+            )
         values: dict[str, str] = {}
         for part in text.split(","):
             key, equals, value = (word.strip() for word in part.partition("="))

@@ -18,6 +18,7 @@ from pathloom.errors import bad_input
 from pathloom.experiments.inputs import OWN_FABRIC
 from pathloom.experiments.loading import load
 from pathloom.experiments.results_folder import COMPARISON
+from pathloom.experiments.sweep_result import RESULT
 from pathloom.fabrics import Fabric
 from pathloom.show.faults import changes_of_links
 
@@ -46,9 +47,14 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         """Opens a folder. Raises `PathloomError` when it is not the result of a comparison."""
+        if folder.name != RESULT and not folder.is_dir():
+            what = "is a file" if folder.exists() else "no such folder"
+            raise bad_input(f"`{folder}`: {what}; expected the results folder of a compare or a run")
         loaded = load(folder)
         if loaded.kind != COMPARISON:
-            raise bad_input(f"`{folder}`: is the result of a {loaded.kind}; the page shows comparisons and runs")
+            raise bad_input(
+                f"`{folder}`: is the result of a {loaded.kind}; expected the results folder of a compare or a run"
+            )
         self.folder, self.record = loaded.path, loaded.summary
         self._flows, self._links = loaded.flows, loaded.links
         self._lock = threading.RLock()

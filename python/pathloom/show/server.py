@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import socket
@@ -74,9 +75,11 @@ class PageServer(ThreadingHTTPServer):
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError, UnicodeError) as error:
             why = (getattr(error, "strerror", None) or str(error)).lower()
-            raise bad_input(
-                f"cannot listen on {host}:{port}: {why}; name another port with --port, or 0 for any"
-            ) from None
+            way_out = "name another port with --port, or 0 for any"
+            nowhere = getattr(error, "errno", None) == errno.EADDRNOTAVAIL
+            if nowhere or isinstance(error, UnicodeError | socket.gaierror):
+                way_out = "name an address of this machine with --listen, such as 127.0.0.1"
+            raise bad_input(f"cannot listen on {host}:{port}: {why}; {way_out}") from None
 
     @property
     def url(self) -> str:
