@@ -86,3 +86,12 @@ def listed(names: list[str] | tuple[str, ...]) -> str:
     ('a', 'a, b and c')
     """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def seeds_text(first: int, runs: int) -> str:
+    """The seeds of so many runs.
+
+    >>> seeds_text(1, 1), seeds_text(1, 3)
+    ('seed 1', 'seeds 1 to 3')
+    """
+    return f"seed {first}" if runs == 1 else f"seeds {first} to {first + runs - 1}"

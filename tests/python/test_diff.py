@@ -83,7 +83,7 @@ def test_a_sweep_is_read_again(cli: Cli, tmp_path: Path) -> None:
     assert found.kind == "sweep"
     assert found.runs.equals(pl.read_parquet(tmp_path / "out/runs.parquet"))
     assert found.table["rate"].to_list() == ["10Mbps"] * 2 + ["20Mbps"] * 2
-    with pytest.raises(pathloom.PathloomError, match=r"has no flows\.parquet"):
+    with pytest.raises(pathloom.PathloomError, match=r"has no flows\.parquet; only results of compare and run have"):
         _ = found.flows
     rows = rows_of(cli, "out", "out")
     assert {row["says"] for row in rows.values()} == {"same"}

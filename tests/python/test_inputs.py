@@ -134,7 +134,7 @@ def test_time_outs_of_a_slow_fabric_are_not_blamed_on_the_transport(cli: Cli) ->
     result = json.loads(cli("compare", *slow, "--json", "-").out)
     assert any(row["timeout_wait"]["share"] >= 0.1 for row in result["schemes"])
     (note,) = [note for note in result["traffic"]["notes"] if note.startswith("time-outs")]
-    assert "which the transport's time-outs fit" in note
+    assert "the transport's time-outs suit that" in note
     assert "--transport" not in note
 
 
@@ -233,3 +233,10 @@ def test_the_licence_is_there_and_named() -> None:
     assert 'license = "Apache-2.0"' in (ROOT / "Cargo.toml").read_text(encoding="utf-8")
     for manifest in ROOT.glob("crates/*/Cargo.toml"):
         assert "license.workspace = true" in manifest.read_text(encoding="utf-8"), manifest
+
+
+def test_fabric_show_counts_in_words(cli: Cli) -> None:
+    text = " ".join(cli("fabric", "show", "leaf-spine").out.split())
+    assert re.search(r"shortest paths \d+ between any two leaves", text), text
+    dumbbell = " ".join(cli("fabric", "show", "dumbbell").out.split())
+    assert "1 hop between two" in dumbbell, dumbbell

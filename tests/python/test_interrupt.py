@@ -71,7 +71,7 @@ def test_finished_runs_are_kept(tmp_path: Path, how: signal.Signals, exit_code: 
     assert sum(len(row["runs"]) for row in content["schemes"]) == int(found.group(1)) > 0
     ecmp, spt = ([run["run"] for run in row["runs"]] for row in content["schemes"])
     assert abs(len(ecmp) - len(spt)) <= 2, "runs go seed by seed: at most those under way on two threads are missing"
-    assert "WARNING: Interrupted: " in out
+    assert "WARNING: Interrupted. " in out
     assert not [name for name in tree(tmp_path) if "partial" in name]
     assert "Interrupted" in (tmp_path / "results/report.html").read_text(encoding="utf-8")
 

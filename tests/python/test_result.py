@@ -199,7 +199,7 @@ def test_an_interrupted_result_says_so(fabric: Fabric) -> None:
 def test_a_result_that_a_tool_put_an_end_to_says_so(fabric: Fabric) -> None:
     result = synthetic.result(fabric, {"spt": 0.6, "ecmp": 1.0}, runs=2, failure=ToolError("`tc` ended with 2"))
     assert (result.complete, result.summary["complete"]) == (False, False)
-    assert "Ended early, `tc` ended with 2:" in result.report()
+    assert "Ended early, `tc` ended with 2.</strong>" in result.report()
 
 
 def test_the_table_is_printed_though_the_folder_cannot_be_filled(

@@ -72,7 +72,7 @@ def test_keep_going_marks_table_report_and_json(cli: Cli, tmp_path: Path, loud: 
     assert done.err.startswith(f"pathloom: warning: scheme {loud} failed ")
     assert done.err.count("Traceback") == 1 and "RuntimeError: loud 0.25" in done.err
     banner = done.out.splitlines()[0]
-    assert banner.startswith(f"WARNING: Not what the scheme would do: scheme {loud} failed ")
+    assert banner.startswith(f"WARNING: Not what the scheme would do. Scheme {loud} failed ")
     assert "RuntimeError: loud 0.25" in banner
     content = json.loads((tmp_path / "out/result.json").read_text(encoding="utf-8"))
     counts = [row["failures"] for row in content["schemes"]]

@@ -164,7 +164,7 @@ def test_notes_that_differ_in_figures_alone_are_said_once(cli: Cli, tmp_path: Pa
     assert outcome.code == 0, outcome.err
     periods = [line for line in outcome.out.splitlines() if "its period of" in line]
     assert len(periods) == 1, outcome.out
-    assert " and 1 more, there with other figures: scheme hedera: its period of 5s" in periods[0]
+    assert " (and at 1 other point with other values): scheme hedera: its period of 5s" in periods[0]
     notes = [note for point in content(tmp_path / "out")["points"] for note in point["traffic"]["notes"]]
     assert len({note for note in notes if "its period of" in note}) > 1, "result.json has the figures of each point"
 
@@ -610,3 +610,11 @@ def test_a_run_that_read_a_file_while_it_changed_is_not_stored(tmp_path: Path, m
         execution.run(1)
         assert len(execution.outcomes) == 2
         assert stamps(tmp_path / "out") == {}
+
+
+def test_the_report_states_the_command_and_the_seeds(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(TOML, encoding="utf-8")
+    assert cli("sweep", "s.toml", "--out", "out").code == 0
+    report = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "<pre><code>pathloom sweep s.toml</code></pre>" in report
+    assert "<dt>runs of each scheme</dt><dd>2, seeds 1 to 2</dd>" in report

@@ -357,7 +357,7 @@ def print_result(result: Result) -> None:
 
     settings, schemes = result.settings, result.summary["schemes"]
     for short, full in banners(result):
-        print(f"WARNING: {short}: {full}\n")
+        print(f"WARNING: {short}. {full}\n")
     print(f"{settings.traffic} on {settings.fabric}, {runs_text(result)}\n")
     main = main_table(schemes)
     names, rows = _turned(main)

@@ -14,7 +14,7 @@ from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
 from pathloom.experiments.timeouts import shorter_min_rto
 from pathloom.tiers import TOR, Words, tier_words
-from pathloom.words import rate_text, time_text
+from pathloom.words import counted, rate_text, time_text
 
 app = App(help="Fabrics: list, show, draw, export.", invoke_without_command=True, callback=show_help_if_alone)
 
@@ -80,11 +80,8 @@ def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, 
         ("failed cables", str(summary["failed_cables"] or "")),
         ("host links", rates(summary["host_rate_bps"])),
         ("switch links", rates(summary["switch_rate_bps"])),
-        (
-            "shortest paths",
-            f"{paths['min']} to {paths['max']} between two {tor.many}, median {paths['median']}" if paths else "",
-        ),
-        ("longest of them", f"{summary['diameter_hops']} hops between two {tor.many}" if paths else ""),
+        ("shortest paths", _paths_text(paths, tor) if paths else ""),
+        ("longest of them", f"{counted(summary['diameter_hops'], 'hop')} between two {tor.many}" if paths else ""),
         ("round trips", _round_trip_text(summary["round_trip_ps"])),
         ("min_rto by default", _default_rto_text(summary["round_trip_ps"])),
         (f"{tor.one} pairs apart", str(summary["pairs_apart"] or "")),
@@ -92,6 +89,19 @@ def _lines(summary: dict[str, Any], words: dict[str, Words]) -> list[tuple[str, 
         ("bisection", _bisection_text(summary["bisection"])),
         *(("note", note) for note in summary["notes"]),
     ]
+
+
+def _paths_text(paths: dict[str, int], tor: Words) -> str:
+    """How many shortest paths there are.
+
+    >>> _paths_text({"min": 2, "max": 4, "median": 4}, TOR)
+    '2 to 4 between two ToRs, median 4'
+    >>> _paths_text({"min": 4, "max": 4, "median": 4}, TOR)
+    '4 between any two ToRs'
+    """
+    if paths["min"] == paths["max"]:
+        return f"{paths['min']} between any two {tor.many}"
+    return f"{paths['min']} to {paths['max']} between two {tor.many}, median {paths['median']}"
 
 
 def _round_trip_text(round_trip_ps: list[int] | None) -> str:

@@ -83,7 +83,7 @@ class Loaded:
     def _parquet(self, name: str) -> pl.DataFrame:
         path = self.path / name
         if not path.is_file():
-            raise bad_input(f"`{self.path}`: has no {name}; a {self.kind} result keeps none there")
+            raise bad_input(f"`{self.path}`: has no {name}; only results of compare and run have this file")
         try:
             return pl.read_parquet(path)
         except (OSError, pl.exceptions.PolarsError) as error:

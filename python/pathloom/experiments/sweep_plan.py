@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -64,12 +64,14 @@ class SweepPlan:
     """The points of the list; empty where there is a grid alone."""
     source: str = "sweep"
     """What messages call the file."""
+    file: str | None = None
+    """The file as it was named; None where the settings were given in Python."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """The sweep in a TOML file. Raises `PathloomError`."""
         source = f"sweep file `{path}`"
-        return cls.of(read_toml(path, source), source)
+        return replace(cls.of(read_toml(path, source), source), file=str(path))
 
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "sweep") -> Self:

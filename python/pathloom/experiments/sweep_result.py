@@ -126,8 +126,9 @@ class SweepResult:
         same = len({one for one, _ in found}) == 1
         if same and len(found) == len(self.points):
             return note
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        return f"at {place}{more}{'' if same else ', there with other figures'}: {note}"
+        others = len(found) - 1
+        more = f" (and at {counted(others, 'other point')}{'' if same else ' with other values'})" if others else ""
+        return f"at {place}{more}: {note}"
 
     @property
     def troubles(self) -> list[str]:

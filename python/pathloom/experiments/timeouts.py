@@ -56,7 +56,7 @@ def timeout_notes(result: Result) -> list[str]:
         f"round trips take {time_text(idle_s)} with empty queues and at most {time_text(full_s)} with full ones"
     )
     if not keys:
-        return [f"{said}: {trips_take}, which the transport's time-outs fit; only fewer losses make them fewer"]
+        return [f"{said}: {trips_take}; the transport's time-outs suit that, so only fewer losses would help"]
     values = listed([f"{key} is {time_text(settings[key] / 1e9)}" for key in keys])
     spec = with_keys(result.settings.transport or "newreno", dict.fromkeys(keys, fitting))
     return [f"{said}: {values}, but {trips_take}; --transport {spec} fits this fabric"]

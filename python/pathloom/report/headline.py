@@ -50,10 +50,10 @@ def banners(result: Result) -> list[tuple[str, str]]:
         differ = ""
         if len(set(counts)) > 1:
             each = [f"{label} has {count}" for label, count in zip(result.settings.labels, counts, strict=True)]
-            differ = f"; schemes differ in their number of runs: {listed(each)}"
-        text = f"{sum(counts)} of {all_runs} runs were finished; what follows rests on these alone{differ}."
+            differ = f" Schemes differ in their number of runs: {listed(each)}."
+        text = f"{sum(counts)} of {all_runs} runs were finished. What follows rests on these alone.{differ}"
         found.append((why, text))
-    found += [("Not what the scheme would do", f"{failure}.") for failure in failures(result)]
+    found += [("Not what the scheme would do", f"{failure[:1].upper()}{failure[1:]}.") for failure in failures(result)]
     return found
 
 

@@ -27,7 +27,7 @@ from pathloom.report.style import looks
 from pathloom.report.subflows import overview, slowest
 from pathloom.report.tables import Table, control_table, difference_table, main_table, pair_table
 from pathloom.specs import LAB, is_python_spec
-from pathloom.words import count_text, listed, time_text
+from pathloom.words import count_text, listed, seeds_text, time_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
@@ -95,7 +95,7 @@ def headline_block(schemes: Sequence[Mapping[str, Any]]) -> str:
 
 def banner_block(result: Result) -> str:
     """What must be read before any figure, as HTML."""
-    lines = "".join(f"<p><strong>{escape(short)}:</strong> {escape(full)}</p>" for short, full in banners(result))
+    lines = "".join(f"<p><strong>{escape(short)}.</strong> {escape(full)}</p>" for short, full in banners(result))
     return f'<div class="headline warning">{lines}</div>' if lines else ""
 
 
@@ -192,7 +192,7 @@ def _settings(result: Result) -> str:
         ("Control", settings.control or "default"),
         ("Duration", settings.duration),
         *((("Until", "every finite flow is finished"),) if settings.until == FINISHED else ()),
-        ("Runs", f"{settings.runs}, seeds {settings.run_seed(1)} to {settings.run_seed(settings.runs)}"),
+        ("Runs", f"{settings.runs}, {seeds_text(settings.seed, settings.runs)}"),
         *((("Faults", ", ".join(settings.faults)),) if settings.faults else ()),
         *(("Note", note) for note in result.notes if note not in failures(result)),
     ]

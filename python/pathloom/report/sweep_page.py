@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from pathloom.experiments.sweep_plan import value_text
 from pathloom.report.html import digests, document, figure_block, pairs, plain_table
 from pathloom.report.plots import Plot
 from pathloom.report.sweep_tables import legend_lines, points_table
-from pathloom.words import counted, listed
+from pathloom.words import counted, listed, seeds_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.sweep_result import SweepResult
@@ -33,9 +34,9 @@ def page(result: SweepResult, plots: Sequence[Plot]) -> str:
         f'<p class="under">{escape(" ".join(legend_lines(result, table)))}</p>',
         f"<h2>Notes</h2>\n<ul>{notes}</ul>" if notes else "",
         "<h2>Settings</h2>",
-        pairs([(key, _setting_text(value)) for key, value in result.plan.template.items()]),
+        pairs([*((key, _setting_text(value)) for key, value in result.plan.template.items()), *_runs(result)]),
         pairs([(name, ", ".join(map(value_text, values))) for name, values in result.plan.grid.items()]),
-        _files(result),
+        _again(result),
         "<h2>Definitions</h2>",
         pairs(DEFINITIONS),
         f"<footer>Pathloom {escape(result.summary['versions']['pathloom'])}</footer>",
@@ -61,5 +62,30 @@ def _setting_text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _files(result: SweepResult) -> str:
-    return digests(result.files) if result.files else ""
+def _runs(result: SweepResult) -> list[tuple[str, str]]:
+    """How many runs each scheme has at a point, and their seeds, where the settings do not vary them."""
+    if isinstance(result.plan.template.get("seed"), str):
+        return []
+    runs = [len(row["runs"]) for point in result.points for row in point.schemes]
+    least, most = min(runs, default=0), max(runs, default=0)
+    count = f"{least}" if least == most else f"{least} to {most}"
+    return [("runs of each scheme", f"{count}, {seeds_text(result.points[0].settings.seed, most)}")]
+
+
+def _again(result: SweepResult) -> str:
+    """The command that gives the figures again, and the files that it reads."""
+    parts = ["<h2>Reproduce</h2>"]
+    if result.plan.file is None:
+        parts.append("<p>The settings were given in Python: call <code>pathloom.sweep</code> with them.</p>")
+    else:
+        until = ["--until", result.until.text()] if result.until is not None else []
+        command = shlex.join(["pathloom", "sweep", result.plan.file, *until])
+        parts.append(
+            f"<p>With Pathloom {escape(result.summary['versions']['pathloom'])}, this command gives the same figures "
+            "again, on any machine and any number of threads, as long as the file of the sweep has the settings "
+            f"above{' and the files below are what they were' if result.files else ''}:</p>"
+        )
+        parts.append(f"<pre><code>{escape(command)}</code></pre>")
+    if result.files:
+        parts.append(digests(result.files))
+    return "\n".join(parts)
