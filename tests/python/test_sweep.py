@@ -182,6 +182,9 @@ def test_long_values_of_an_axis_cover_no_others(tmp_path: Path) -> None:
     }
     result = pathloom.sweep(values, tmp_path / "out")
     for plot in sweep_plots(result):
+        assert "Fct" not in plot.title and not plot.says.startswith(plot.title)
+        if plot.name.endswith("-by-load"):
+            assert plot.figure.axes[0].get_xticks().tolist() == [0.3, 0.5, 0.7]
         leaving = [trouble for trouble in troubles(plot.figure) if "leaves the page" in trouble]
         assert leaving == [], plot.name
         if plot.name.endswith("-by-fault"):

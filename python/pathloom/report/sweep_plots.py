@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from pathloom import _core
 from pathloom._core import PathloomError
@@ -84,7 +83,7 @@ def _plot(result: SweepResult, metric: Metric, axis: _Axis, look: Mapping[str, L
         first = first or axes
         points = [point for point in result.points if all(point.at[name] == fixed[name] for name in others)]
         _lines(axes, points, metric, axis, look)
-        _label(axes, axis)
+        _label(axes, axis, MOST_LETTERS if columns > 1 else 2 * MOST_LETTERS)
         axes.set_title(place_text(fixed))
         if place % columns == 0:
             axes.set_ylabel(metric.title)
@@ -92,16 +91,17 @@ def _plot(result: SweepResult, metric: Metric, axis: _Axis, look: Mapping[str, L
     first.set_ylim(0, None)
     handles, _ = first.get_legend_handles_labels()
     fitting_legend(figure, len(handles), handles=handles, loc="outside upper left", handlelength=2.6)
-    says = f"{metric.title.capitalize()} by {axis.name}"
-    says += f", a panel for each value of {', '.join(others)}" if len(combinations) > 1 else ""
+    says = f"A panel for each value of {', '.join(others)}. " if len(combinations) > 1 else ""
     says += (
-        "; bars are 95 % confidence intervals over the runs." if metric.key == "mean" else ", of the flows of all runs."
+        "Bars are 95 % confidence intervals over the runs."
+        if metric.key == "mean"
+        else "Percentiles are of the flows of all runs."
     )
     if any(metric.is_bound(row) for point in result.points for row in point.schemes):
         says += f" A hollow mark is a bound ({metric.bound_sign.strip()}): flows are unfinished."
     if len(combinations) > len(shown):
         says += f" The first {len(shown)} of {len(combinations)} panels are drawn; points.csv has all."
-    title = f"{metric.title.capitalize()} by {axis.name}"
+    title = f"{metric.title[0].upper()}{metric.title[1:]} by {axis.name}"
     return Plot(f"{metric.name}-by-{_file_name(axis.name)}", title, says, figure)
 
 
@@ -148,7 +148,7 @@ def _lines(axes: Axes, points: Sequence[PointResult], metric: Metric, axis: _Axi
         axes.yaxis.set_major_formatter(lambda value, _place: time_text(value) if value >= 0 else "")
 
 
-def _label(axes: Axes, axis: _Axis) -> None:
+def _label(axes: Axes, axis: _Axis, room: int) -> None:
     axes.set_xlabel(axis.name)
     if not axis.is_numeric:
         texts = [value_text(value) for value in axis.values]
@@ -157,10 +157,32 @@ def _label(axes: Axes, axis: _Axis) -> None:
             axes.tick_params(axis="x", labelsize=7, labelrotation=35)
             for tick in axes.get_xticklabels():
                 tick.set(horizontalalignment="right", rotation_mode="anchor")
-    elif all(isinstance(value, int) for value in axis.values):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    elif isinstance(axis.values[0], str):
-        axes.xaxis.set_major_formatter(lambda value, _place: time_text(value) if value >= 0 else "")
+        return
+    pairs = sorted(zip(axis.places, map(value_text, axis.values), strict=True))
+    places = [place for place, _ in pairs]
+    axes.set_xticks(places, _thinned(places, [text for _, text in pairs], room))
+
+
+def _thinned(places: Sequence[float], texts: Sequence[str], room: int) -> list[str]:
+    """Labels for ticks at these places, empty where they would touch another; the first and the last one stay.
+
+    >>> _thinned([0.2, 0.225, 0.25, 0.6], ["0.2", "0.225", "0.25", "0.6"], 32)
+    ['0.2', '', '', '0.6']
+    >>> _thinned([1, 2, 3, 4], ["1", "2", "3", "4"], 32)
+    ['1', '2', '3', '4']
+    """
+    letter = (places[-1] - places[0]) / room
+
+    def touch(one: int, other: int) -> bool:
+        return abs(places[one] - places[other]) < letter * ((len(texts[one]) + len(texts[other])) / 2 + 1)
+
+    last = len(places) - 1
+    kept = [0]
+    for place in range(1, last):
+        if not touch(kept[-1], place) and not touch(place, last):
+            kept.append(place)
+    shown = {*kept, last}
+    return [text if place in shown else "" for place, text in enumerate(texts)]
 
 
 def _file_name(name: str) -> str:
