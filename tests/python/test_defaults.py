@@ -82,6 +82,14 @@ def test_the_command_repeats_a_result_without_that_default(cli: Cli, tmp_path: P
     assert mptcp["timeouts"] > 0
 
 
+def test_a_run_that_ends_while_senders_wait_says_that_no_time_out_has_expired() -> None:
+    result = compare(fabric="fat-tree:k=4,fail=0.1", traffic="long-lived", schemes=["spt"], duration="50ms", runs=1)
+    (row,) = result.summary["schemes"]
+    assert row["timeouts"] == 0 and row["timeout_wait"]["share"] > 0.1
+    (note,) = [note for note in result.notes if note.startswith("time-outs")]
+    assert note.endswith("none has expired, because the run ended while senders waited")
+
+
 def test_published_figures_have_the_time_outs_of_linux() -> None:
     plans = [one for figure in figures("all") for one in measure.plan(figure, PUBLISHED, 1)]
     assert not any(one.settings.fit_min_rto for one in plans)

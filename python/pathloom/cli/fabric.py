@@ -108,12 +108,12 @@ def _round_trip_text(round_trip_ps: list[int] | None) -> str:
     """The longest round trip, for those who choose time-outs.
 
     >>> _round_trip_text([24_000_000, 158_000_000])
-    'at most 24 µs with empty queues, 158 µs with full ones'
+    'at most 24 µs with empty queues, 158 µs with full ones, of full frames both ways'
     """
     if round_trip_ps is None:
         return ""
     idle, full = (time_text(ps / 1e12) for ps in round_trip_ps)
-    return f"at most {idle} with empty queues, {full} with full ones"
+    return f"at most {idle} with empty queues, {full} with full ones, of full frames both ways"
 
 
 def _default_rto_text(round_trip_ps: list[int] | None) -> str:

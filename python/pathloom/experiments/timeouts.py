@@ -36,6 +36,8 @@ def timeout_notes(result: Result) -> list[str]:
     shares = listed([f"{row['scheme']} ({percent_text(row['timeout_wait']['share'])})" for row in noted])
     of_what = "FCT" if any(row["flows"]["offered"] > row["flows"]["long_lived"] for row in noted) else "flows' time"
     said = f"time-outs make up a large part of the {of_what} under {shares}"
+    if not any(row["timeouts"] for row in noted):
+        return [f"{said}; none has expired, because the run ended while senders waited"]
     trips = result.fabric.round_trip_ps()
     if trips is None:
         return [said]
