@@ -87,7 +87,7 @@ lint-web:  ## Check that the page that is checked in is what web/ gives
 	$(call say,The page that is checked in is what web/ gives)
 	scripts/web.sh check
 
-compile-tests: lint-rust
+compile-tests: lint-rust  ## Compile the tests of Rust
 	$(call say,Compiling the tests of Rust)
 	cargo test --workspace --exclude pathloom-python --quiet --lib --bins --tests --no-run
 
@@ -166,7 +166,7 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 	touch $@
 
 # Not twice at once: it may install a Debian package.
-hostd-tools: .venv/.deps
+hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the agent of hosts and of the live switch
 	@scripts/prepare.sh hostd || echo 'pathloom: going on without pathloom-hostd and pathloom-switch' >&2
 
 .venv/.built: .venv/.deps $(RUST) pyproject.toml | hostd-tools
