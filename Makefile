@@ -18,7 +18,7 @@ say = @printf '\n==> %s\n' "$(1)"
 .PHONY: help demo build docs test test-long lab-test package-test web test-page lint lint-rust lint-python lint-web compile-tests test-rust test-python hostd-tools bench bench-ns3 wheel deb readme lock clean
 
 help:  ## Say what there is
-	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: build  ## Build, compare four schemes on a small FatTree as README.md does, and say where the report is (seconds once it is built)
 	$(call say,Comparing single path$(comma) ECMP$(comma) Hedera and OFPT: every host sends to the host half a fabric away)
