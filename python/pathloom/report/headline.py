@@ -82,7 +82,7 @@ def legend(schemes: Sequence[Row], table: Table, best_mark: str) -> list[str]:
             f"{best_mark} clearly the best of its row: more than 1 % ahead of every other scheme, and the 95 % "
             "confidence interval of the difference, taken run by run, excludes 0."
         )
-        if sum(len(row["runs"]) > 1 for row in schemes) > PAIRS_FROM - 1:
+        if sum(len(row["runs"]) > 1 for row in schemes) >= PAIRS_FROM:
             lines.append(
                 "Each of these is a comparison of one pair; the report's table of all pairs corrects for their number, "
                 "and is the one to cite."

@@ -39,7 +39,8 @@ MOST_PAIRS_SHOWN = 12
 """Longer tables of all pairs are folded up."""
 BASE_SAYS = (
     "Each scheme minus the first one, as a mean of paired differences: both schemes have the same flows in a run, so "
-    "what differs between runs cancels out. Each pair is judged by itself, at 95 %."
+    "what differs between runs cancels out. Each pair is judged by itself, at 95 %, without "
+    "correction for the number of pairs."
 )
 PAIRS_BELOW = (
     "Where this table and that of all pairs below disagree, cite the latter: it corrects for the number of pairs."
