@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 
 def rate_text(rate_bps: float) -> str:
     """A rate with its unit.
@@ -95,3 +98,76 @@ def seeds_text(first: int, runs: int) -> str:
     ('seed 1', 'seeds 1 to 3')
     """
     return f"seed {first}" if runs == 1 else f"seeds {first} to {first + runs - 1}"
+
+
+@dataclass(frozen=True)
+class FigureText:
+    """How tables write a figure: with all digits that count, and its interval in the same unit and decimals."""
+
+    shape: Callable[[float], tuple[float, int, str]]
+    """For a figure so large: the size of its unit, the decimals, and the unit with the space before it."""
+    thousands: str = ""
+    """What stands between thousands."""
+
+    def __call__(self, value: float, half: float | None = None) -> str:
+        """A figure, with the half width of its confidence interval if there is one.
+
+        >>> time_figure(0.026), time_figure(2.63, 0.812), time_figure(0.0), time_figure(5e-9, 0.0)
+        ('26.0 ms', '2.63 ± 0.81 s', '0 s', '5.00 ± 0.00 ns')
+        >>> share_figure(0.9816), share_figure(0.00042), share_figure(0.396, 0.0017), times_figure(400.88)
+        ('0.982', '0.00042', '0.396 ± 0.002', '401 x')
+        """
+        size, decimals, unit = self.shape(_larger(value, half))
+        after = f" ± {half / size:.{decimals}f}" if half is not None else ""
+        return f"{value / size:,.{decimals}f}{after}{unit}".replace(",", self.thousands)
+
+    def signed(self, value: float, half: float | None = None, among: float = 0.0) -> str:
+        """A difference with its sign; it is nothing where figures that are so large, `among`, show no such digit.
+
+        >>> time_figure.signed(-0.0005, 0.0183), time_figure.signed(-2.84e-14, None, 0.1), share_figure.signed(0.02)
+        ('−0.5 ± 18.3 ms', '0 s', '+0.020')
+        """
+        size, decimals, _ = self.shape(among)
+        if max(abs(value), half or 0.0) < 0.5 * size * 10**-decimals and among:
+            return self(0.0, None if half is None else 0.0)
+        text = self(abs(value), half)
+        if not any(digit in "123456789" for digit in text.partition(" ± ")[0]):
+            return text
+        return f"{'+' if value > 0 else '−'}{text}"
+
+
+def _larger(value: float, half: float | None) -> float:
+    """What decides the decimals: the figure itself, unless its interval is far larger."""
+    return max(abs(value), half or 0.0) if abs(value) < (half or 0.0) / 10 else abs(value)
+
+
+def _decimals(value: float, digits: int) -> int:
+    """How many decimals a value has that is written in so many digits.
+
+    >>> [_decimals(value, 3) for value in (0.5, 2.0, 9.996, 30.4, 178.0, 2500.0)]
+    [3, 2, 1, 1, 0, 0]
+    """
+    return max(digits - 1 - int(f"{value:.{digits - 1}e}".partition("e")[2]), 0)
+
+
+def _time_shape(seconds: float) -> tuple[float, int, str]:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.9995 * size:
+            return size, _decimals(seconds / size, 3), f" {unit}"
+    return (1e-9, _decimals(seconds / 1e-9, 3), " ns") if seconds >= LEAST_TIME_S else (1.0, 0, " s")
+
+
+LEAST_TIME_S = 5e-12
+"""Shorter times are none: they are what rounding leaves of a difference."""
+time_figure = FigureText(_time_shape)
+share_figure = FigureText(lambda share: (1.0, 3 if share >= 0.01 or share == 0 else _decimals(share, 2), ""))
+times_figure = FigureText(lambda ratio: (1.0, 2 if ratio < 99.995 else 0, " x"))
+
+count_figure = FigureText(lambda _: (1.0, 0, ""), thousands="\u202f")
+
+
+def measured(text: Callable[[float], str], value: float, half: float | None = None) -> str:
+    """A figure with its interval, in the words of `text`."""
+    if half is None:
+        return text(value)
+    return text(value, half) if isinstance(text, FigureText) else f"{text(value)} ± {text(half)}"

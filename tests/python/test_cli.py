@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from conftest import SCHEMES, SMALL, Cli, tree
+from pathloom.cli import console
 from pathloom.fabrics import Fabric
 
 FOLDER = [
@@ -255,3 +256,23 @@ def test_mptcp_is_a_scheme_and_a_transport(cli: Cli) -> None:
     refined = of("--schemes", "mptcp:subflows=8", "--transport", "newreno:sack=on,mss=700B")["mptcp:subflows=8"]
     whole = of("--schemes", "ecmp", "--transport", "mptcp:subflows=8,mss=700B")["ecmp"]
     assert refined["throughput"] == whole["throughput"] != mptcp["throughput"]
+
+
+def test_a_table_breaks_no_cell_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"FORCE_COLOR": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    headings = ["load", "scheme", "mean throughput", "mean slowdown", "p99 slowdown", "unfinished flows"]
+    cells = ["≤ 0.353 ± 0.226", "≥ 10.77 ± 10.68 x", "≥ 127 x", "2"]
+    rows = [[load, scheme, *cells] for load in ("0.2", "0.4") for scheme in ("ecmp", "hedera:period=100ms")]
+    console.table(None, headings, rows, 2)
+    parts = capsys.readouterr().out.split("\n\n")
+    assert [part.splitlines()[0].split("  ")[0] for part in parts] == ["load", "load"]
+    assert all(len(line) <= 80 for part in parts for line in part.splitlines())
+    assert all(sum(part.count(cell) for part in parts) == 4 for cell in cells[:-1])
+    assert all(heading in " ".join(parts) for heading in headings)
+    console.table(None, [*headings, "says"], [[*row, "not significant"] for row in rows], 2, groups=2, words_last=True)
+    grouped = capsys.readouterr().out
+    assert "load=0.2, ecmp\n" in grouped and "load=0.4, hedera:period=100ms\n" in grouped
+    assert all(len(line) <= 80 for line in grouped.splitlines())

@@ -68,7 +68,7 @@ def test_a_collective_that_is_cut_has_a_bound(cli: Cli) -> None:
     assert found["mean_censored"] is True and found["incomplete"] == 1
     assert found["mean"] == pytest.approx(0.06, abs=1e-3), "the drain of five durations after it"
     out = cli("run", *arguments).out
-    assert "completion" in out and "≥ 60 ms" in out
+    assert "completion" in out and "≥ 60.0 ms" in out
     assert "never started and are in no FCT" in out
 
 

@@ -100,7 +100,7 @@ def test_names_cannot_break_the_page() -> None:
 def test_an_interrupted_run_is_marked_on_top() -> None:
     html = synthetic.result(fat_tree(k=2), {"spt": 1.0, "ecmp": 1.0}, runs=2, flows=30, interrupted=True).report()
     checked(html)
-    assert "Interrupted:</strong> 2 of 4 runs" in html
+    assert "Interrupted.</strong> 2 of 4 runs" in html
 
 
 def test_long_lived_flows_get_no_pictures_of_fct() -> None:

@@ -7,9 +7,11 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
@@ -29,24 +31,119 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def table(title: str | None, headings: list[str], rows: list[list[str]], numbers_from: int = 1) -> None:
-    """Prints a table; the columns from `numbers_from` on are aligned to the right."""
+def table(
+    title: str | None,
+    headings: list[str],
+    rows: list[list[str]],
+    numbers_from: int = 1,
+    *,
+    groups: int = 0,
+    words_last: bool = False,
+) -> None:
+    """Prints a table; the columns from `numbers_from` on are aligned to the right, and none of their cells is broken.
+
+    On a terminal that is too narrow, rows that have the first `groups` columns in common stand below a line with these.
+    If that does not do, the table goes on below itself with the columns that have no room, and the first ones again.
+    With `words_last`, the last column may take several lines.
+    """
+    headings, rows = [as_shown(one) for one in headings], [[as_shown(cell) for cell in row] for row in rows]
+    console = Console(highlight=False, markup=False)
+    shape = numbers_from, words_last
+    if not console.is_terminal:
+        # A pipe has no width: no line is broken, nor padded at its end.
+        wide = Console(highlight=False, markup=False, width=400, file=io.StringIO())
+        with wide.capture() as capture:
+            wide.print(_grid(title, headings, rows, [], numbers_from))
+        print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+        return
+    widths = _widths(headings, rows)
+    if sum(widths) + GAP * (len(widths) - 1) <= console.width or numbers_from >= len(headings):
+        console.print(_grid(title, headings, rows, widths, numbers_from, words_last))
+        return
+    if not groups:
+        _print_in_parts(console, title, headings, rows, widths, *shape)
+        return
+    for place, (shared, some) in enumerate(groupby(rows, key=lambda row: row[:groups])):
+        said = ", ".join(f"{name}={cell}" for name, cell in zip(headings[: groups - 1], shared[:-1], strict=True))
+        console.print(f"{chr(10) if place else ''}{', '.join([*filter(None, [said]), shared[-1]])}", style="bold")
+        inner = [row[groups:] for row in some]
+        _print_in_parts(
+            console, None, headings[groups:], inner, widths[groups:], max(numbers_from - groups, 0), words_last
+        )
+
+
+GAP = 2
+"""Spaces between two columns."""
+
+
+def _widths(headings: list[str], rows: list[list[str]]) -> list[int]:
+    return [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
+
+
+def _print_in_parts(
+    console: Console,
+    title: str | None,
+    headings: list[str],
+    rows: list[list[str]],
+    widths: list[int],
+    numbers_from: int,
+    words_last: bool,
+) -> None:
+    least = list(widths)
+    if words_last:
+        words = [headings[-1], *(row[-1] for row in rows)]
+        least[-1] = max((cell_len(word) for cell in words for word in cell.split()), default=0)
+    for place, part in enumerate(parts(least, numbers_from, console.width)):
+        if place:
+            console.print()
+        chosen = [[row[column] for column in part] for row in rows]
+        last = words_last and part[-1] == len(headings) - 1
+        some = [widths[column] for column in part]
+        console.print(_grid(title, [headings[column] for column in part], chosen, some, numbers_from, last))
+
+
+def parts(widths: list[int], numbers_from: int, width: int) -> list[list[int]]:
+    """Which columns stand beside each other in so much room, part by part; the first ones are in each.
+
+    >>> parts([5, 6, 10, 10, 10], 2, 40), parts([5, 60, 10, 10], 2, 40)
+    ([[0, 1, 2, 3], [0, 1, 4]], [[0, 1, 2], [0, 1, 3]])
+    """
+    first = list(range(numbers_from))
+    found: list[list[int]] = []
+    for column in range(numbers_from, len(widths)):
+        together = [*(found[-1] if found else first), column]
+        if not found or sum(widths[one] + GAP for one in together) - GAP > width:
+            found.append([*first, column])
+        else:
+            found[-1].append(column)
+    return found
+
+
+def _grid(
+    title: str | None,
+    headings: list[str],
+    rows: list[list[str]],
+    widths: list[int],
+    numbers_from: int,
+    words_last: bool = False,
+) -> RichTable:
+    """A table of columns that are at least so wide; numbers are not broken, and words only between them."""
     grid = RichTable(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
     )
     for place, heading in enumerate(headings):
-        grid.add_column(as_shown(heading), justify="right" if place >= numbers_from else "left", overflow="fold")
+        number = place >= numbers_from
+        words = words_last and place == len(headings) - 1
+        grid.add_column(
+            heading,
+            justify="right" if number and not words else "left",
+            overflow="fold",
+            no_wrap=number and not words,
+            min_width=widths[place] if widths and number and not words else None,
+        )
     for row in rows:
-        grid.add_row(*map(as_shown, row))
-    console = Console(highlight=False, markup=False)
-    if console.is_terminal:
-        console.print(grid)
-        return
-    # A pipe has no width: no line is broken, nor padded at its end.
-    wide = Console(highlight=False, markup=False, width=400, file=io.StringIO())
-    with wide.capture() as capture:
-        wide.print(grid)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+        grid.add_row(*row)
+    return grid
 
 
 def check_json_target(target: str | None) -> None:

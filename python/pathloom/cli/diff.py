@@ -60,7 +60,12 @@ def _print(found: Diff, table: Table) -> None:
     for line in setting_lines(found):
         print(line)
     print()
-    console.table(None, table.headings, table.rows, table.headings.index("A"))
+    first = table.headings.index("A")
+    # What needs many words is said once, below.
+    rows = [[*row[:-1], row[-1].partition(":")[0]] for row in table.rows]
+    console.table(None, table.headings, rows, first, groups=first - 1, words_last=True)
+    for said in dict.fromkeys(row[-1] for row in table.rows if ":" in row[-1]):
+        print(f"\n{said}.")
     for side, names in (("A", found.only_a), ("B", found.only_b)):
         if names:
             print(f"\nIn {side} alone: {'; '.join(names)}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -11,7 +10,7 @@ import polars as pl
 from pathloom.experiments.columns import frame_of
 from pathloom.experiments.loading import FOREIGN
 from pathloom.report.tables import AT_LEAST, AT_MOST, Table
-from pathloom.words import count_text, share_text, time_text
+from pathloom.words import FigureText, count_figure, share_figure, time_figure, times_figure
 
 if TYPE_CHECKING:
     from pathloom.experiments.diff import Change, Diff
@@ -44,8 +43,9 @@ def diff_table(found: Diff) -> Table:
     for change in found.changes:
         text = _text(change)
         sign = AT_MOST if change.section == "throughput" else AT_LEAST
-        half = f" ± {text(change.ci95)}" if change.ci95 is not None else ""
-        share = f" ({_signed(_percent_text, change.share)})" if change.share else ""
+        among = max(abs(change.a), abs(change.b))
+        percent = _percent_text(change.share or 0.0)
+        share = f" ({percent})" if percent != _percent_text(0.0) else ""
         rows.append(
             [
                 *(str(change.at.get(name, "")) for name in axes),
@@ -53,7 +53,7 @@ def diff_table(found: Diff) -> Table:
                 TITLES.get((change.section, change.key)) or f"{change.key} FCT",
                 f"{sign if change.bound_a else ''}{text(change.a)}",
                 f"{sign if change.bound_b else ''}{text(change.b)}",
-                f"{_signed(text, change.difference)}{half}{share}",
+                f"{text.signed(change.difference, change.ci95, among)}{share}",
                 SAYS[change.says],
             ]
         )
@@ -121,22 +121,19 @@ def _shown(value: object) -> str:
     return ", ".join(map(_shown, value)) if isinstance(value, list) else str(value)
 
 
-def _text(change: Change) -> Callable[[float], str]:
+def _text(change: Change) -> FigureText:
     if change.section.endswith("_s"):
-        return time_text
-    if change.section == "slowdown":
-        return lambda value: f"{value:.2f} x"
-    return count_text if change.section == "flows" else share_text
+        return time_figure
+    return {"slowdown": times_figure, "flows": count_figure}.get(change.section, share_figure)
 
 
 def _percent_text(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    """A share with its sign.
 
-
-def _signed(text: Callable[[float], str], value: float) -> str:
-    """With the sign of text, not the hyphen.
-
-    >>> _signed(_percent_text, -0.5), _signed(_percent_text, 0.5), _signed(_percent_text, 0.0)
+    >>> _percent_text(-0.5), _percent_text(0.5), _percent_text(-0.0001)
     ('−50.0 %', '+50.0 %', '0.0 %')
     """
-    return f"{'+' if value > 0 else '−' if value < 0 else ''}{text(abs(value))}"
+    return _PERCENT.signed(100 * share)
+
+
+_PERCENT = FigureText(lambda _: (1.0, 1, " %"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from pathloom.experiments.notes import failures
 from pathloom.experiments.settings import FINISHED
 from pathloom.experiments.verdicts import COMPLETION, FCT, THROUGHPUT, Figure, Ranking, ranking
 from pathloom.report.tables import AT_LEAST, AT_MOST, PAIRS_FROM, Table
-from pathloom.words import counted, listed, share_text, time_text
+from pathloom.words import FigureText, counted, listed, share_figure, time_figure
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
@@ -26,7 +26,7 @@ class _Metric:
     """Its place in `result.json`."""
     name: str
     figure: Figure
-    text: Callable[[float], str]
+    text: FigureText
 
     @property
     def superlative(self) -> str:
@@ -36,8 +36,7 @@ class _Metric:
         """The value of a scheme with its confidence interval."""
         found = row[self.section]
         sign = "" if not self.figure.is_bound(row) else AT_MOST if self.figure.high_is_better else AT_LEAST
-        half = f" ± {self.text(found['ci95'])}" if found["ci95"] is not None else ""
-        return f"{sign}{self.text(found['mean'])}{half}"
+        return f"{sign}{self.text(found['mean'], found['ci95'])}"
 
 
 def banners(result: Result) -> list[tuple[str, str]]:
@@ -107,9 +106,9 @@ def _metrics(schemes: Sequence[Row]) -> list[_Metric]:
         several = any(run["completion_s"]["groups"] > 1 for row in schemes for run in row["runs"])
         word = {"collective": "completion time", "coflow": "coflow completion time", "incast": "incast completion time"}
         name = f"{'mean ' if several else ''}{word[found[0]['of']]}"
-        metrics.append(_Metric("completion_s", name, COMPLETION, time_text))
-    metrics.append(_Metric("throughput", "mean throughput", THROUGHPUT, share_text))
-    metrics.append(_Metric("fct_s", "mean flow completion time", FCT, time_text))
+        metrics.append(_Metric("completion_s", name, COMPLETION, time_figure))
+    metrics.append(_Metric("throughput", "mean throughput", THROUGHPUT, share_figure))
+    metrics.append(_Metric("fct_s", "mean flow completion time", FCT, time_figure))
     return metrics
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pathloom.experiments.sweep_plan import value_text
 from pathloom.experiments.verdicts import Figure, figure_of, is_bound, ranking
 from pathloom.report.tables import AT_LEAST, AT_MOST, NOTHING, Table
-from pathloom.words import share_text, time_text
+from pathloom.words import FigureText, share_figure, time_figure, times_figure
 
 if TYPE_CHECKING:
     from pathloom.experiments.sweep_result import SweepResult
@@ -27,7 +27,7 @@ class Metric:
     section: str
     key: str
     """Its place in `result.json`."""
-    text: Callable[[float], str]
+    text: FigureText
     high_is_better: bool = False
 
     @property
@@ -57,20 +57,15 @@ class Metric:
         value, half = self.value(row), self.half(row)
         if value is None:
             return NOTHING
-        after = f" ± {self.text(half)}" if half is not None else ""
-        return f"{self.bound_sign if self.is_bound(row) else ''}{self.text(value)}{after}"
-
-
-def _times_text(ratio: float) -> str:
-    return f"{ratio:.2f} x" if ratio < 99.995 else f"{ratio:.0f} x"
+        return f"{self.bound_sign if self.is_bound(row) else ''}{self.text(value, half)}"
 
 
 METRICS = (
-    Metric("throughput", "mean throughput", "throughput", "mean", share_text, high_is_better=True),
-    Metric("fct", "mean FCT", "fct_s", "mean", time_text),
-    Metric("slowdown", "mean slowdown", "slowdown", "mean", _times_text),
-    Metric("p99-slowdown", "p99 slowdown", "slowdown", "p99", _times_text),
-    Metric("completion", "completion time", "completion_s", "mean", time_text),
+    Metric("throughput", "mean throughput", "throughput", "mean", share_figure, high_is_better=True),
+    Metric("fct", "mean FCT", "fct_s", "mean", time_figure),
+    Metric("slowdown", "mean slowdown", "slowdown", "mean", times_figure),
+    Metric("p99-slowdown", "p99 slowdown", "slowdown", "p99", times_figure),
+    Metric("completion", "completion time", "completion_s", "mean", time_figure),
 )
 
 

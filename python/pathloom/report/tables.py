@@ -21,7 +21,16 @@ from pathloom.experiments.verdicts import (
     verdict,
 )
 from pathloom.experiments.yardstick import of_optimum
-from pathloom.words import count_text, percent_text, share_text, size_text, time_text
+from pathloom.words import (
+    FigureText,
+    count_text,
+    measured,
+    percent_text,
+    share_figure,
+    size_text,
+    time_figure,
+    times_figure,
+)
 
 NOTHING = "–"
 PLURALS = dict(zip(SIZE_CLASSES, ("mice", "rabbits", "elephants"), strict=True))
@@ -73,20 +82,20 @@ class _Column:
 def main_table(schemes: Sequence[Row]) -> Table:
     """Throughput, FCT, slowdown, completion times and unfinished flows of each scheme."""
     columns = [
-        _column("mean throughput", "throughput", "mean", share_text, "high"),
+        _column("mean throughput", "throughput", "mean", share_figure, "high"),
         _Column(
             "of the optimum", _ratio("throughput"), _exact_percent_text, "high", is_bound=_cut("throughput", "mean")
         ),
-        _column("p5 throughput", "throughput", "p5", share_text, "high"),
-        _column("min throughput", "throughput", "min", share_text, "high"),
-        _column("Jain's index", "throughput", "jain", share_text, "high"),
-        _column("mean FCT", "fct_s", "mean", time_text),
-        _Column("over the ideal", _ratio("fct_s"), _times_text, "low", is_bound=_cut("fct_s", "mean")),
-        *(_column(f"p{percent} FCT", "fct_s", f"p{percent}", time_text) for percent in (50, 95, 99)),
-        *(_column(f"mean FCT, {plural}", "fct_s", name, time_text) for name, plural in PLURALS.items()),
-        _column("mean slowdown", "slowdown", "mean", _times_text),
-        *(_column(f"p{percent} slowdown", "slowdown", f"p{percent}", _times_text) for percent in (50, 95, 99)),
-        *(_column(f"mean slowdown, {plural}", "slowdown", name, _times_text) for name, plural in PLURALS.items()),
+        _column("p5 throughput", "throughput", "p5", share_figure, "high"),
+        _column("min throughput", "throughput", "min", share_figure, "high"),
+        _column("Jain's index", "throughput", "jain", share_figure, "high"),
+        _column("mean FCT", "fct_s", "mean", time_figure),
+        _Column("over the ideal", _ratio("fct_s"), times_figure, "low", is_bound=_cut("fct_s", "mean")),
+        *(_column(f"p{percent} FCT", "fct_s", f"p{percent}", time_figure) for percent in (50, 95, 99)),
+        *(_column(f"mean FCT, {plural}", "fct_s", name, time_figure) for name, plural in PLURALS.items()),
+        _column("mean slowdown", "slowdown", "mean", times_figure),
+        *(_column(f"p{percent} slowdown", "slowdown", f"p{percent}", times_figure) for percent in (50, 95, 99)),
+        *(_column(f"mean slowdown, {plural}", "slowdown", name, times_figure) for name, plural in PLURALS.items()),
         *_completion_columns(schemes),
         _Column("unfinished", _unfinished, count_text, "low"),
         _Column("failures", lambda row: row.get("failures") or None, count_text),
@@ -102,8 +111,8 @@ def _completion_columns(schemes: Sequence[Row]) -> list[_Column]:
     several = any(run["completion_s"]["groups"] > 1 for row in schemes for run in row["runs"] if run["completion_s"])
     word = {"collective": "completion", "coflow": "CCT", "incast": "incast completion"}[found["of"]]
     if not several:
-        return [_column("completion", "completion_s", "mean", time_text)]
-    return [_column(f"{name} {word}", "completion_s", key, time_text) for key, name in COMPLETION_NAMES.items()]
+        return [_column("completion", "completion_s", "mean", time_figure)]
+    return [_column(f"{name} {word}", "completion_s", key, time_figure) for key, name in COMPLETION_NAMES.items()]
 
 
 COMPLETION_NAMES = {"mean": "mean", "p95": "p95", "p99": "p99"}
@@ -211,11 +220,11 @@ def pair_table(schemes: Sequence[Row]) -> Table | None:
     return Table(["", "figure", "difference", "p-value (Holm)", ""], rows, [None] * 5) if rows else None
 
 
-def _compared_figures(schemes: Sequence[Row]) -> list[tuple[str, Figure, Callable[[float], str], str]]:
+def _compared_figures(schemes: Sequence[Row]) -> list[tuple[str, Figure, FigureText, str]]:
     """Figures of the tables of differences: name, figure, how it is written, and what more of it is called."""
-    figures = [("throughput", THROUGHPUT, share_text, "more"), ("mean FCT", FCT, time_text, "longer")]
+    figures = [("throughput", THROUGHPUT, share_figure, "more"), ("mean FCT", FCT, time_figure, "longer")]
     if any(row.get("completion_s") for row in schemes):
-        figures.append(("completion", COMPLETION, time_text, "longer"))
+        figures.append(("completion", COMPLETION, time_figure, "longer"))
     return figures
 
 
@@ -227,7 +236,7 @@ def _better_is_bound(figure: Figure, difference: Mapping[str, float | None] | No
 
 def _difference(
     difference: Mapping[str, float | None] | None,
-    text: Callable[[float], str],
+    text: FigureText,
     word: str,
     uncertain: bool,
     found: Verdict | None = None,
@@ -235,9 +244,8 @@ def _difference(
     if difference is None or difference["mean"] is None:
         return NOTHING, ""
     mean, half = difference["mean"], difference["ci95"]
-    sign = "+" if mean > 0 else "−" if mean < 0 else "±"
     if half is None:
-        return f"{sign}{text(abs(mean))}", ""
+        return text.signed(mean), ""
     opposite = {"more": "less", "longer": "shorter"}[word]
     said = {
         Verdict.EQUAL: "equal within 1 %",
@@ -245,7 +253,7 @@ def _difference(
         Verdict.SMALL: f"{word if mean > 0 else opposite}, by 1 % or less",
         Verdict.UNCLEAR: "not significant",
     }[found or verdict(difference)]
-    return f"{sign}{text(abs(mean))} ± {text(half)}", "unknown: flows are unfinished" if uncertain else said
+    return text.signed(mean, half), "unknown: flows are unfinished" if uncertain else said
 
 
 def _ratio(key: str) -> Callable[[Row], float | None]:
@@ -255,10 +263,6 @@ def _ratio(key: str) -> Callable[[Row], float | None]:
 
 def _exact_percent_text(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _times_text(ratio: float) -> str:
-    return f"{ratio:.2f} x" if ratio < 99.995 else f"{ratio:.0f} x"
 
 
 def _unfinished(row: Row) -> float | None:
@@ -283,8 +287,7 @@ def _table(schemes: Sequence[Row], columns: Sequence[_Column]) -> Table:
             if value is None:
                 cells.append(NOTHING)
                 continue
-            cell = (column.bound_sign if column.is_bound(row) else "") + column.text(value)
-            cells.append(f"{cell} ± {column.text(half)}" if half is not None else cell)
+            cells.append((column.bound_sign if column.is_bound(row) else "") + measured(column.text, value, half))
         rows.append(cells)
     best = [None, *(_best(schemes, column) for column in used)]
     return Table(["scheme", *(column.heading for column in used)], rows, best)
