@@ -25,7 +25,7 @@ from pathloom.reproduction import measure, pictures, texts
 from pathloom.reproduction.definitions import PUBLISHED as WHOLE
 from pathloom.reproduction.definitions import QUICK, Figure, Form, Measure, read_figure
 from pathloom.reproduction.estimate import work_s
-from pathloom.reproduction.library import figures, identities
+from pathloom.reproduction.library import FOLDER, figures, identities
 from pathloom.reproduction.measure import Line, Value
 from pathloom.reproduction.metrics import METRICS, REQUEST_BYTES, RunData
 from pathloom.reproduction.runs import Memory
@@ -544,6 +544,17 @@ def test_shortened_runs_are_as_many_as_published_and_say_so() -> None:
     assert f"as published: {figure.setup.runs} of 400ms" in dict(texts.setup_lines(result))["runs"]
     assert texts.command(result) == f"pathloom reproduce {figure.id} --shorten 2"
     assert (result.as_json()["quick"], result.as_json()["shorten"]) == (False, 2.0)
+
+
+def test_the_terminal_names_files_where_they_are_and_the_page_where_the_repository_has_them(
+    tiny: measure.Reproduced,
+) -> None:
+    trace = FOLDER / "traces/one-flow.csv"
+    assert trace.is_file()
+    setup = tiny.figure.setup.model_copy(update={"traffic": f"flows:file={trace}"})
+    result = replace(tiny, figure=tiny.figure.model_copy(update={"setup": setup}))
+    assert dict(texts.setup_lines(result, where=str(FOLDER)))["traffic"] == f"flows:file={trace}"
+    assert dict(texts.setup_lines(result))["traffic"] == "flows:file=experiments/traces/one-flow.csv"
 
 
 def test_path_requests_of_connections_are_told_from_those_for_arp() -> None:

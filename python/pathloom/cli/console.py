@@ -57,7 +57,10 @@ def table(
         print("\n".join(line.rstrip() for line in capture.get().splitlines()))
         return
     widths = _widths(headings, rows)
-    if sum(widths) + GAP * (len(widths) - 1) <= console.width or numbers_from >= len(headings):
+    fits = sum(widths) + GAP * (len(widths) - 1) <= console.width
+    # Long texts before a few numbers are broken between their words, as they always were.
+    few_numbers = sum(width + GAP for width in widths[numbers_from:]) <= console.width // 2
+    if fits or (few_numbers and not groups):
         console.print(_grid(title, headings, rows, widths, numbers_from, words_last))
         return
     if not groups:

@@ -250,10 +250,10 @@ class Forecast:
 
 def print_figure(result: Reproduced, image: Path) -> None:
     """Prints a figure: published beside measured, why they differ, and where the picture is."""
-    from pathloom.reproduction import texts
+    from pathloom.reproduction import library, texts
 
     print(f"{result.figure.id}: {result.figure.title} ({result.figure.source})")
-    for word, text in texts.setup_lines(result):
+    for word, text in texts.setup_lines(result, where=str(library.FOLDER)):
         print(f"  {word}: {text}")
     print()
     if result.published:

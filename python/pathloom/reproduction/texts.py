@@ -110,8 +110,11 @@ def measured_table(result: Reproduced) -> tuple[list[str], list[list[str]]] | No
     return headings, table
 
 
-def setup_lines(result: Reproduced) -> list[tuple[str, str]]:
-    """What was run, as words and texts: placeholders stay as the file has them."""
+def setup_lines(result: Reproduced, where: str = "experiments") -> list[tuple[str, str]]:
+    """What was run, as words and texts: placeholders stay as the file has them.
+
+    Files that come with Pathloom are said to be in the folder `where`, by default that of the repository.
+    """
     figure, first = result.figure, result.plans[0].settings
     setup = figure.setup
     lines = [("fabric", setup.fabric), ("traffic", setup.traffic)]
@@ -128,7 +131,7 @@ def setup_lines(result: Reproduced) -> list[tuple[str, str]]:
     if result.form.quick:
         changed = figure.quick.model_dump(exclude={"runs", "duration", "cases", "shorten"}, exclude_none=True)
         lines += [(f"quick {word}", str(text)) for word, text in changed.items()]
-    return [(word, text.replace(str(FOLDER), "experiments")) for word, text in lines]
+    return [(word, text.replace(str(FOLDER), where)) for word, text in lines]
 
 
 def _case_text(label: str, case: Overrides, setup: Setup) -> str:
