@@ -93,7 +93,7 @@ def test_every_number_agrees(cli: Cli, tmp_path: Path) -> None:
     assert (runs.height, points.height) == (16, 8)
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     lines = [line.split() for line in outcome.out.splitlines()]
-    from pathloom.words import share_text, time_text
+    from pathloom.words import share_figure, time_figure
 
     for point in found["points"]:
         at = (pl.col("load") == point["at"]["load"]) & (pl.col("rate") == point["at"]["rate"])
@@ -105,7 +105,9 @@ def test_every_number_agrees(cli: Cli, tmp_path: Path) -> None:
             assert own["packets_hops"] == row["packets"]["hops"]
             of_runs = runs.filter(at & (pl.col("scheme") == row["scheme"]))
             assert of_runs["fct_mean_s"].to_list() == [run["fct_s"]["mean"] for run in row["runs"]]
-            shown = [share_text(row["throughput"]["mean"]), *time_text(row["fct_s"]["mean"]).split()]
+            throughput, fct = row["throughput"], row["fct_s"]
+            cells = [share_figure(throughput["mean"], throughput["ci95"]), time_figure(fct["mean"], fct["ci95"])]
+            shown = [word for cell in cells for word in cell.split()]
             (line,) = [
                 words for words in lines if words[:3] == [str(point["at"]["load"]), point["at"]["rate"], row["scheme"]]
             ]
