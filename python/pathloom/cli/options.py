@@ -101,7 +101,7 @@ YardstickOption = Annotated[
     bool,
     typer.Option(
         "--yardstick",
-        help="Also compute the exact optimum: the LP bound on throughput, and each flow's FCT alone.",
+        help="Also compute the exact optimum: the LP bound on throughput, and a lower bound of each flow's FCT.",
         rich_help_panel=OUTPUT,
     ),
 ]
