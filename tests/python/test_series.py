@@ -119,7 +119,7 @@ def test_flows_that_end_within_a_step_have_a_way() -> None:
     assert set(finished["flow"]) <= set(result.way_series["flow"])
 
 
-@pytest.mark.parametrize(("series", "words"), [("10", "is not a time"), ("0s", "too many steps"), ("1us", "0.00006s")])
+@pytest.mark.parametrize(("series", "words"), [("10", "is not a time"), ("0s", "no time at all"), ("1us", "60us")])
 def test_bad_steps(series: str, words: str) -> None:
-    with pytest.raises(pathloom.PathloomError, match=words.replace("0.00006s", "6e-05s")):
+    with pytest.raises(pathloom.PathloomError, match=words):
         pathloom.compare(**COMMON, schemes=["ecmp"], series=series)
