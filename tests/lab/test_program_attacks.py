@@ -63,7 +63,8 @@ def test_a_flood_of_syns_is_bounded_and_its_port_is_named(name: str) -> None:
             assert unanswered(attacker, [one.hosts[15]]) == []
             talking.tell()
             began, sent = time.monotonic(), 0
-            while time.monotonic() - began < 3:
+            # A busy machine takes longer to send as many.
+            while time.monotonic() - began < 3 or (sent <= 10_000 and time.monotonic() - began < 10):
                 for _ in range(200):
                     source = f"10.{random.randrange(256)}.{random.randrange(256)}.{random.randrange(1, 255)}"
                     target = one.hosts[15].ports[0]
