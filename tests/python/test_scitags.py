@@ -234,7 +234,7 @@ def test_the_command_serves_a_pipe_until_it_is_ended(controller: Controller, tmp
 def test_the_command_names_what_is_wrong(cli: Cli) -> None:
     for options, why in (
         (["--pipe", "x", "--paths", "2"], "--controller: is missing"),
-        (["--pipe", "x", "--paths", "65", "--controller", "10.0.0.1:1"], "'--paths'"),
+        (["--pipe", "x", "--paths", "65", "--controller", "10.0.0.1:1"], "--paths `65`: expected at most 64"),
         (["--pipe", "/dev/null", "--paths", "2", "--controller", "10.0.0.1:1"], "is no named pipe"),
     ):
         outcome = cli("streams", "scitags", *options)

@@ -36,8 +36,9 @@ def timeout_notes(result: Result) -> list[str]:
     shares = listed([f"{row['scheme']} ({percent_text(row['timeout_wait']['share'])})" for row in noted])
     of_what = "FCT" if any(row["flows"]["offered"] > row["flows"]["long_lived"] for row in noted) else "flows' time"
     said = f"time-outs make up a large part of the {of_what} under {shares}"
-    if not any(row["timeouts"] for row in noted):
-        return [f"{said}; none has expired, because the run ended while senders waited"]
+    none_expired = not any(row["timeouts"] for row in noted)
+    if none_expired:
+        said += ", though none had expired when the run ended"
     trips = result.fabric.round_trip_ps()
     if trips is None:
         return [said]
@@ -57,6 +58,8 @@ def timeout_notes(result: Result) -> list[str]:
     trips_take = (
         f"round trips take {time_text(idle_s)} with empty queues and at most {time_text(full_s)} with full ones"
     )
+    if not keys and none_expired:
+        return [said]
     if not keys:
         return [f"{said}: {trips_take}; the transport's time-outs suit that, so only fewer losses would help"]
     values = listed([f"{key} is {time_text(settings[key] / 1e9)}" for key in keys])
