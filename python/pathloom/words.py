@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -91,13 +91,17 @@ def listed(names: list[str] | tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def seeds_text(first: int, runs: int) -> str:
-    """The seeds of so many runs.
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Seeds in words.
 
-    >>> seeds_text(1, 1), seeds_text(1, 3)
-    ('seed 1', 'seeds 1 to 3')
+    >>> seeds_text([]), seeds_text([4]), seeds_text(range(1, 4)), seeds_text([1, 2, 5])
+    ('no run', 'seed 4', 'seeds 1 to 3', 'seeds 1, 2 and 5')
     """
-    return f"seed {first}" if runs == 1 else f"seeds {first} to {first + runs - 1}"
+    if not seeds:
+        return "no run"
+    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seed{'' if len(seeds) == 1 else 's'} {listed([str(seed) for seed in seeds])}"
 
 
 @dataclass(frozen=True)

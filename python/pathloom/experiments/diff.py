@@ -13,7 +13,7 @@ from pathloom.experiments.loading import FOREIGN, Loaded
 from pathloom.experiments.stats import ci95, mean
 from pathloom.experiments.summary import difference_of
 from pathloom.experiments.verdicts import Verdict, figure_of, is_bound, verdict
-from pathloom.words import listed
+from pathloom.words import seeds_text
 
 SCHEMA = 1
 FIGURES = (
@@ -209,19 +209,6 @@ def _run_lines(a: Loaded, b: Loaded, pairs: Sequence[tuple[_Key, _Key]], paired:
 
 def _seeds(row: Row) -> list[Any]:
     return [run.get("seed") for run in row["runs"]]
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    """Seeds in words.
-
-    >>> seeds_text([]), seeds_text([4]), seeds_text([1, 2, 3]), seeds_text([1, 2, 5])
-    ('no run', 'seed 4', 'seeds 1 to 3', 'seeds 1, 2 and 5')
-    """
-    if not seeds:
-        return "no run"
-    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
-        return f"seeds {seeds[0]} to {seeds[-1]}"
-    return f"seed{'' if len(seeds) == 1 else 's'} {listed([str(seed) for seed in seeds])}"
 
 
 @dataclass(frozen=True)

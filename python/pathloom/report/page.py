@@ -193,7 +193,7 @@ def _settings(result: Result) -> str:
         ("Control", settings.control or "default"),
         ("Duration", settings.duration),
         *((("Until", "every finite flow is finished"),) if settings.until == FINISHED else ()),
-        ("Runs", f"{settings.runs}, {seeds_text(settings.seed, settings.runs)}"),
+        ("Runs", f"{settings.runs}, {seeds_text(range(settings.seed, settings.seed + settings.runs))}"),
         *((("Faults", ", ".join(settings.faults)),) if settings.faults else ()),
         *(("Note", note) for note in result.notes if note not in failures(result)),
     ]

@@ -69,7 +69,8 @@ def _runs(result: SweepResult) -> list[tuple[str, str]]:
     runs = [len(row["runs"]) for point in result.points for row in point.schemes]
     least, most = min(runs, default=0), max(runs, default=0)
     count = f"{least}" if least == most else f"{least} to {most}"
-    return [("runs of each scheme", f"{count}, {seeds_text(result.points[0].settings.seed, most)}")]
+    first = result.points[0].settings.seed
+    return [("runs of each scheme", f"{count}, {seeds_text(range(first, first + most))}")]
 
 
 def _again(result: SweepResult) -> str:
