@@ -622,4 +622,4 @@ def test_the_report_states_the_command_and_the_seeds(cli: Cli, tmp_path: Path) -
     assert cli("sweep", "s.toml", "--out", "out").code == 0
     report = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "<pre><code>pathloom sweep s.toml</code></pre>" in report
-    assert "<dt>runs of each scheme</dt><dd>2, seeds 1 to 2</dd>" in report
+    assert "<dt>runs of each scheme</dt><dd>2, seeds 1 and 2</dd>" in report
