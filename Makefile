@@ -41,6 +41,7 @@ test: .venv/.deps hostd-tools  ## Lint, and every test but the lab's; CI runs bo
 test-long: build bench-ns3  ## The tests that take long: large fabrics, ns-3 itself, and as root the lab's (an hour of them)
 	$(call say,Large fabrics and long runs)
 	cargo test --release --package pathloom-sim -- --ignored
+	PROPTEST_CASES=3000 cargo test --release --package pathloom-sim --test all any_number_of_threads
 	cargo test --release --package pathloom-switching -- --ignored
 	pytest -m long
 	$(MAKE) package-test

@@ -21,6 +21,8 @@ pub(crate) use plan::Plan;
 
 /// Dividing the network and joining it again costs as much as some windows: for fewer than this it is not worth while.
 const LEAST_WINDOWS: u64 = 64;
+/// A window is half as long, and no shorter than the unit of time.
+const LEAST_LOOK_AHEAD: Ps = 2;
 /// After so much simulated time the run looks again whether several threads are worth while: after less on one thread, which has
 /// nothing to divide and to join.
 const LOOK_AGAIN_TOGETHER: Ps = 10_000_000_000;
@@ -78,7 +80,7 @@ impl<const LARGE: bool> Simulation<Parted<LARGE>> {
             let look_again = self.now + if has_work { LOOK_AGAIN_TOGETHER } else { LOOK_AGAIN_ALONE };
             let stretch = others.min(limit).min(over).min(look_again);
             let is_long = stretch.saturating_sub(self.now) / LEAST_WINDOWS > look_ahead;
-            if has_work && is_long {
+            if has_work && is_long && look_ahead >= LEAST_LOOK_AHEAD {
                 self.advance_together(stretch, &plan, look_ahead);
             } else if self.now >= self.duration && over <= stretch {
                 break;

@@ -148,6 +148,23 @@ fn little_work_is_not_shared() {
     assert_eq!((simulation.one_thread(), simulation.windows()), (None, 0));
 }
 
+/// A link that hands on at the beginning of a packet, and has no delay, has a look-ahead of 1 ps: no window is half as long.
+#[test]
+fn a_look_ahead_that_cannot_be_halved_is_not_used() {
+    let case = Case {
+        fabric: FABRICS[2].0,
+        traffic: "long-lived:pattern=permutation",
+        transport: "newreno:handshake=off,small_queues=off,acks=1,jitter=1us",
+        control: "handover=begin,delay=10us,long=10KB",
+        duration_us: 1163,
+        seed: 973,
+        ..FAT_TREE
+    };
+    let (together, windows) = case.together::<false>(2, 1);
+    assert_same(&case.alone(NoTap), &together, "as on one thread");
+    assert_eq!(windows, 0);
+}
+
 #[test]
 fn what_needs_one_thread_says_so_and_has_the_same_result() {
     let chained = "all-reduce:algorithm=ring,size=1MB";

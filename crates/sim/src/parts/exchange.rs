@@ -60,6 +60,7 @@ pub(super) struct Place {
 }
 
 impl Exchange {
+    /// The look-ahead is 2 ps at least.
     pub(super) fn new(parts: usize, look_ahead: Ps, limit: Ps) -> Exchange {
         Exchange {
             look_ahead,
@@ -123,8 +124,7 @@ impl Exchange {
         let start = event.max(ended);
         // Transfers start at the beginning of a window.
         let next_start = (1..=STARTS).map(least).find(|&at| at > start).unwrap_or(NEVER);
-        let half = (self.look_ahead / 2).max(1);
-        let end = start.saturating_add(half).min(event.saturating_add(self.look_ahead));
+        let end = start.saturating_add(self.look_ahead / 2).min(event.saturating_add(self.look_ahead));
         Some(end.min(self.limit).min(next_start))
     }
 
