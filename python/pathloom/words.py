@@ -46,6 +46,20 @@ def time_text(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def time_spec(ns: int) -> str:
+    """A time as specifications have it.
+
+    >>> time_spec(200_000_000), time_spec(1_500), time_spec(5), time_spec(0)
+    ('200ms', '1.5us', '5ns', '0s')
+    """
+    if ns == 0:
+        return "0s"
+    unit, size = next(
+        (unit, size) for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)) if ns >= size
+    )
+    return f"{ns / size:.12g}{unit}"
+
+
 def share_text(value: float) -> str:
     """A throughput, 0 to 1.
 
@@ -104,6 +118,15 @@ def seeds_text(seeds: Sequence[int]) -> str:
     return f"seed{'' if len(seeds) == 1 else 's'} {listed([str(seed) for seed in seeds])}"
 
 
+def is_zero(digits: str) -> bool:
+    """Whether nothing is left of a number after rounding, so that it has no sign.
+
+    >>> is_zero("0.00 %"), is_zero("0.01 %")
+    (True, False)
+    """
+    return not any(digit in "123456789" for digit in digits)
+
+
 @dataclass(frozen=True)
 class FigureText:
     """How tables write a figure: with all digits that count, and its interval in the same unit and decimals."""
@@ -116,14 +139,15 @@ class FigureText:
     def __call__(self, value: float, half: float | None = None) -> str:
         """A figure, with the half width of its confidence interval if there is one.
 
-        >>> time_figure(0.026), time_figure(2.63, 0.812), time_figure(0.0), time_figure(5e-9, 0.0)
-        ('26.0 ms', '2.63 ± 0.81 s', '0 s', '5.00 ± 0.00 ns')
+        >>> time_figure(0.026), time_figure(-2.63, 0.812), time_figure(0.0), time_figure(5e-9, 0.0)
+        ('26.0 ms', '−2.63 ± 0.81 s', '0 s', '5.00 ± 0.00 ns')
         >>> share_figure(0.9816), share_figure(0.00042), share_figure(0.396, 0.0017), times_figure(400.88)
         ('0.982', '0.00042', '0.396 ± 0.002', '401 x')
         """
         size, decimals, unit = self.shape(_larger(value, half))
-        after = f" ± {half / size:.{decimals}f}" if half is not None else ""
-        return f"{value / size:,.{decimals}f}{after}{unit}".replace(",", self.thousands)
+        digits = f"{abs(value) / size:,.{decimals}f}".replace(",", self.thousands)
+        after = f" ± {half / size:,.{decimals}f}".replace(",", self.thousands) if half is not None else ""
+        return f"{'−' if value < 0 and not is_zero(digits) else ''}{digits}{after}{unit}"
 
     def signed(self, value: float, half: float | None = None, among: float = 0.0) -> str:
         """A difference with its sign; it is nothing where figures that are so large, `among`, show no such digit.
@@ -135,9 +159,18 @@ class FigureText:
         if max(abs(value), half or 0.0) < 0.5 * size * 10**-decimals and among:
             return self(0.0, None if half is None else 0.0)
         text = self(abs(value), half)
-        if not any(digit in "123456789" for digit in text.partition(" ± ")[0]):
+        if is_zero(text.partition(" ± ")[0]):
             return text
         return f"{'+' if value > 0 else '−'}{text}"
+
+    def like(self, value: float) -> FigureText:
+        """The same with the unit and the decimals of one figure, whatever is written.
+
+        >>> time_figure.like(22.5).signed(-0.927), time_figure.like(2.09)(2.0)
+        ('−0.9 s', '2.00 s')
+        """
+        shape = self.shape(abs(value))
+        return FigureText(lambda _: shape, self.thousands)
 
 
 def _larger(value: float, half: float | None) -> float:
@@ -165,9 +198,21 @@ LEAST_TIME_S = 5e-12
 """Shorter times are none: they are what rounding leaves of a difference."""
 time_figure = FigureText(_time_shape)
 share_figure = FigureText(lambda share: (1.0, 3 if share >= 0.01 or share == 0 else _decimals(share, 2), ""))
+percent_figure = FigureText(lambda _: (1.0, 1, " %"))
 times_figure = FigureText(lambda ratio: (1.0, 2 if ratio < 99.995 else 0, " x"))
 
 count_figure = FigureText(lambda _: (1.0, 0, ""), thousands="\u202f")
+
+
+def figure_in(unit: str) -> FigureText:
+    """How tables write figures of a unit: `%`, `s`, none for counts, or any other in three digits.
+
+    >>> figure_in("Mbit/s")(751.2, 3.46e-13), figure_in("")(3.0), figure_in("%")(98.7, 0.04)
+    ('751 ± 0 Mbit/s', '3', '98.7 ± 0.0 %')
+    """
+    known = {"%": percent_figure, "s": time_figure}
+    behind = f" {unit}" if unit else ""
+    return known.get(unit) or FigureText(lambda size: (1.0, 0 if size == round(size) else _decimals(size, 3), behind))
 
 
 def measured(text: Callable[[float], str], value: float, half: float | None = None) -> str:

@@ -28,7 +28,7 @@ pub struct FlowOutcome {
     /// Payload rate of a transfer without end that has the access links of its subflows to itself, headers and the acknowledgements that
     /// share them taken off.
     pub optimum_bps: f64,
-    /// Time that a transfer of this size takes alone, at the rate of its slower access link.
+    /// Lower bound of the FCT: frames at the rate of the slower access link, and propagation.
     pub ideal_fct: Option<Nanos>,
     /// Long-lived: goodput / optimum. Finite: ideal FCT / FCT; `None` if it did not finish. Between 0 and 1.
     pub throughput: Option<f64>,

@@ -1,6 +1,6 @@
 //! What CUBIC, DCTCP and selective acknowledgements make of a shared cable.
 
-use pathloom_model::{fabric_from_spec, Nanos, NodeId};
+use pathloom_model::{fabric_from_spec, Fabric, Nanos, NodeId};
 use pathloom_sim::{ControlSettings, Outcome, SimSettings, Simulation};
 use pathloom_transport::TransportSpec;
 use pathloom_workload::{FlowSpec, Start, Workload};
@@ -37,22 +37,7 @@ impl Shared<'_> {
             coflow: None,
         };
         let flows = (0..self.flows).map(flow).collect();
-        let mut simulation = Simulation::new(SimSettings {
-            workload: Arc::new(Workload { flows, description: "one way".into(), notes: Vec::new() }),
-            central: pathloom_schemes::parse("spt").unwrap().central(1),
-            successor: None,
-            programs: None,
-            transport: TransportSpec::parse(self.transport).unwrap(),
-            control: ControlSettings::default(),
-            duration,
-            drain: 0,
-            faults: Vec::new(),
-            seed: 1,
-            fabric,
-        })
-        .unwrap();
-        simulation.advance(simulation.end());
-        let outcome = simulation.outcome();
+        let outcome = outcome_of(fabric, flows, "spt", self.transport, duration);
         assert!(outcome.conserves_packets(), "{:?}", outcome.packets);
         outcome
     }
@@ -62,6 +47,26 @@ impl Shared<'_> {
         let middle = outcome.links.iter().max_by(|a, b| a.mean_queue.total_cmp(&b.mean_queue)).unwrap();
         (middle.mean_queue, middle.sent_bytes as f64 * 8.0 / RATE_BPS / self.seconds as f64)
     }
+}
+
+/// The outcome of these flows on a fabric that has no other traffic and no faults.
+fn outcome_of(fabric: Arc<Fabric>, flows: Vec<FlowSpec>, scheme: &str, transport: &str, duration: Nanos) -> Outcome {
+    let mut simulation = Simulation::new(SimSettings {
+        fabric,
+        workload: Arc::new(Workload { flows, description: "flows of a test".into(), notes: Vec::new() }),
+        central: pathloom_schemes::parse(scheme).unwrap().central(1),
+        successor: None,
+        programs: None,
+        transport: TransportSpec::parse(transport).unwrap(),
+        control: ControlSettings::default(),
+        duration,
+        drain: 0,
+        faults: Vec::new(),
+        seed: 1,
+    })
+    .unwrap();
+    simulation.advance(simulation.end());
+    simulation.outcome()
 }
 
 fn retransmits(outcome: &Outcome) -> u32 {
@@ -133,22 +138,7 @@ fn a_flow_that_loses_nothing_waits_for_no_time_out() {
     for transport in ["newreno", "mptcp:subflows=2"] {
         let (src, dst) = (fabric.hosts()[0], fabric.hosts()[15]);
         let flow = FlowSpec { start: Start::At(Nanos::ZERO), src, dst, size_bytes: Some(1448), coflow: None };
-        let mut simulation = Simulation::new(SimSettings {
-            fabric: fabric.clone(),
-            workload: Arc::new(Workload { flows: vec![flow], description: "one".into(), notes: Vec::new() }),
-            central: pathloom_schemes::parse("ecmp").unwrap().central(1),
-            successor: None,
-            programs: None,
-            transport: TransportSpec::parse(transport).unwrap(),
-            control: ControlSettings::default(),
-            duration: Nanos::from_secs(1),
-            drain: 0,
-            faults: Vec::new(),
-            seed: 1,
-        })
-        .unwrap();
-        simulation.advance(simulation.end());
-        let outcome = simulation.outcome();
+        let outcome = outcome_of(fabric.clone(), vec![flow], "ecmp", transport, Nanos::from_secs(1));
         let [flow] = outcome.flows.as_slice() else { panic!("one flow") };
         assert!(flow.finish.is_some() && flow.timeouts == 0, "{transport}");
         assert_eq!((flow.timeout_wait.initial, flow.timeout_wait.sampled), (Nanos::ZERO, Nanos::ZERO), "{transport}");

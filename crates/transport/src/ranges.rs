@@ -97,7 +97,7 @@ impl<N: Number> Ranges<N> {
             return new;
         }
         let until = self.0.partition_point(|&(first, _)| first <= end);
-        let known: N = self.0[from..until].iter().map(|&(first, to)| to - first).sum();
+        let known = total(&self.0[from..until]);
         let merged = self.0[from..until].iter().fold((start, end), |m, r| (m.0.min(r.0), m.1.max(r.1)));
         self.0.splice(from..until, [merged]);
         merged.1 - merged.0 - known
@@ -133,7 +133,7 @@ impl<N: Number> Ranges<N> {
 
     /// Bytes in all ranges together.
     pub(crate) fn total(&self) -> N {
-        self.0.iter().map(|&(from, to)| to - from).sum()
+        total(&self.0)
     }
 
     /// Whether one range holds all of this one.
@@ -158,6 +158,10 @@ impl<N: Number> Ranges<N> {
         }
         None
     }
+}
+
+fn total<N: Number>(ranges: &[(N, N)]) -> N {
+    ranges.iter().map(|&(from, to)| to - from).sum()
 }
 
 impl Ranges {

@@ -12,7 +12,7 @@ from pathloom.cli import completion, console
 from pathloom.cli.help import App
 from pathloom.cli.options import JsonOption, show_help_if_alone
 from pathloom.errors import bad_input
-from pathloom.experiments.timeouts import shorter_min_rto
+from pathloom.experiments.timeouts import shorter_min_rto, usual_min_rto
 from pathloom.tiers import TOR, Words, tier_words
 from pathloom.words import counted, rate_text, time_text
 
@@ -128,7 +128,7 @@ def _default_rto_text(round_trip_ps: list[int] | None) -> str:
     if shorter is None:
         return ""
     time = time_text(_core.parse_time_s(shorter))
-    return f"{time}, four of the longest round trips (--transport newreno:min_rto=200ms is Linux)"
+    return f"{time}, four of the longest round trips (--transport newreno:min_rto={usual_min_rto()} is Linux)"
 
 
 def _bisection_text(bisection: dict[str, Any] | None) -> str:

@@ -16,6 +16,7 @@ from pathloom import _core
 from pathloom._core import PathloomError
 from pathloom.errors import bad_input
 from pathloom.specs import LAB, SIM, is_python_spec, split_specs
+from pathloom.words import time_spec
 
 WORLDS = (SIM, LAB)
 """All that there are."""
@@ -388,8 +389,4 @@ def _time_from(seconds: float) -> str:
     """
     ns = math.ceil(round(seconds * 1e9, 3))
     step = 10 ** max(len(str(ns)) - 2, 0)
-    ns = -(-ns // step) * step
-    unit, size = next(
-        (unit, size) for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)) if ns >= size
-    )
-    return f"{ns / size:g}{unit}"
+    return time_spec(-(-ns // step) * step)

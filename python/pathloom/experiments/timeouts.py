@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathloom import _core
 from pathloom.specs import LAB
-from pathloom.words import listed, percent_text, time_text
+from pathloom.words import listed, percent_text, time_spec, time_text
 
 if TYPE_CHECKING:
     from pathloom.experiments.result import Result
@@ -100,16 +100,23 @@ def shorter_min_rto(round_trip_ps: Sequence[int] | None) -> str | None:
     if round_trip_ps is None:
         return None
     fitting = fitting_time(ROUND_TRIPS * round_trip_ps[1] / 1e12)
-    usual_ns = _core.transport_settings()["min_rto"]
-    return fitting if 1e9 * _core.parse_time_s(fitting) < usual_ns else None
+    return fitting if _core.parse_time_s(fitting) < _core.parse_time_s(usual_min_rto()) else None
+
+
+def usual_min_rto() -> str:
+    """The least time-out of the transports, as a specification has it: that of Linux.
+
+    >>> usual_min_rto()
+    '200ms'
+    """
+    return time_spec(_core.transport_settings()["min_rto"])
 
 
 def written_transport(settings: Settings) -> str | None:
     """The transport as a command has to name it: no option says `fit_min_rto = false`, but the key itself does."""
     if settings.fit_min_rto or _sets_min_rto(settings.transport):
         return settings.transport
-    usual = fitting_time(_core.transport_settings()["min_rto"] / 1e9)
-    return with_keys(settings.transport or "newreno", {"min_rto": usual})
+    return with_keys(settings.transport or "newreno", {"min_rto": usual_min_rto()})
 
 
 def default_min_rto_ns(settings: Settings, fabric_text: str | None) -> int | None:
@@ -154,11 +161,7 @@ def fitting_time(seconds: float) -> str:
     """
     ns = max(round(seconds * 1e9), 1)
     power = 10 ** (len(str(ns)) - 1)
-    ns = next(step * power for step in (1, 2, 5, 10) if step * power >= ns)
-    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= size:
-            return f"{ns // size}{unit}"
-    return f"{ns}ns"
+    return time_spec(next(step * power for step in (1, 2, 5, 10) if step * power >= ns))
 
 
 def with_keys(spec: str, keys: Mapping[str, str]) -> str:
