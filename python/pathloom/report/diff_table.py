@@ -10,7 +10,7 @@ import polars as pl
 from pathloom.experiments.columns import frame_of
 from pathloom.experiments.loading import FOREIGN
 from pathloom.report.tables import AT_LEAST, AT_MOST, Table
-from pathloom.words import FigureText, count_figure, share_figure, time_figure, times_figure
+from pathloom.words import FigureText, count_figure, percent_figure, share_figure, time_figure, times_figure
 
 if TYPE_CHECKING:
     from pathloom.experiments.diff import Change, Diff
@@ -133,7 +133,4 @@ def _percent_text(share: float) -> str:
     >>> _percent_text(-0.5), _percent_text(0.5), _percent_text(-0.0001)
     ('−50.0 %', '+50.0 %', '0.0 %')
     """
-    return _PERCENT.signed(100 * share)
-
-
-_PERCENT = FigureText(lambda _: (1.0, 1, " %"))
+    return percent_figure.signed(100 * share)

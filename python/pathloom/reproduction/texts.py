@@ -6,6 +6,7 @@ from pathloom.reproduction.definitions import PUBLISHED, Overrides, Setup
 from pathloom.reproduction.library import FOLDER
 from pathloom.reproduction.measure import Line, Reproduced, Value
 from pathloom.specs import SIM
+from pathloom.words import figure_in, is_zero
 
 NOTHING = "–"
 ALL = "all of it"
@@ -24,31 +25,23 @@ def number_text(value: float | None, unit: str = "") -> str:
     """
     if value is None:
         return NOTHING
-    sign, digits = "−" if value < 0 else "", _digits(abs(value), unit)
-    return f"{sign if _counts(digits) else ''}{digits} {unit}".rstrip()
-
-
-def _digits(size: float, unit: str) -> str:
-    return f"{size:.1f}" if unit == "%" else f"{size:.0f}" if size >= 1000 else f"{size:.3g}"
-
-
-def _counts(digits: str) -> bool:
-    """Whether anything is left after rounding: what is nothing has no sign."""
-    return float(digits) != 0.0
+    size = abs(value)
+    digits = f"{size:.1f}" if unit == "%" else f"{size:.0f}" if size >= 1000 else f"{size:.3g}"
+    return f"{'−' if value < 0 and not is_zero(digits) else ''}{digits} {unit}".rstrip()
 
 
 def value_text(value: Value, unit: str) -> str:
-    """A mean with the half width of its confidence interval, as exact as the mean.
+    """A mean with the half width of its confidence interval, in the same unit and decimals.
 
     >>> from pathloom.reproduction.measure import Value
-    >>> value_text(Value(99.9, 9.3e-5), "%"), value_text(Value(1.6, None), "s")
-    ('99.9 % ± 0.0', '1.6 s')
-    >>> value_text(Value(1.6, None, "at least"), "s")
-    '≥ 1.6 s'
+    >>> value_text(Value(-99.9, 9.3e-5), "%"), value_text(Value(0.00803, 0.00148), "s")
+    ('−99.9 ± 0.0 %', '8.03 ± 1.48 ms')
+    >>> value_text(Value(1.6, None, "at least"), "s"), value_text(Value(None, None), "s")
+    ('≥ 1.60 s', '–')
     """
-    half = f" ± {_digits(value.ci95, unit)}" if value.ci95 is not None else ""
-    sign = SIGNS[value.bound] if value.mean is not None else ""
-    return sign + number_text(value.mean, unit) + half
+    if value.mean is None:
+        return NOTHING
+    return SIGNS[value.bound] + figure_in(unit)(value.mean, value.ci95)
 
 
 def published_text(line: Line) -> str:
@@ -68,7 +61,7 @@ def measured_text(line: Line) -> str:
 
 
 def difference_text(line: Line) -> str:
-    """Measured less published, with its sign.
+    """Measured less published, with its sign, and with the decimals of the larger of them.
 
     >>> from pathloom.reproduction.measure import Value
     >>> difference_text(Line("ECMP", "%", 67.5, "exactly", Value(80.0, None), None))
@@ -76,8 +69,8 @@ def difference_text(line: Line) -> str:
     """
     if line.difference is None:
         return NOTHING
-    plus = "+" if line.difference > 0 and _counts(_digits(line.difference, line.unit)) else ""
-    return plus + number_text(line.difference, line.unit)
+    size = max(abs(line.value.mean or 0.0), abs(line.published or 0.0))
+    return figure_in(line.unit).like(size).signed(line.difference, among=size)
 
 
 def rows(result: Reproduced) -> list[list[str]]:
