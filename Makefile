@@ -33,7 +33,7 @@ docs: build  ## Build the documentation site into site/; executes the tutorials,
 	IPYTHONDIR='$(CURDIR)/.venv/ipython' NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 # The last crates of a release build keep one core busy. Meanwhile the other one compiles what lint and tests need.
-test: .venv/.deps hostd-tools  ## Lint, and every test but the lab's; CI runs both (about 20 minutes the first time, on two cores)
+test: .venv/.deps hostd-tools  ## Lint, and every test but the lab's; CI runs both (about 25 minutes the first time, on two cores)
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory build compile-tests
 	$(MAKE) --jobs=2 --output-sync=line --no-print-directory lint-python lint-web docs
 	$(MAKE) --no-print-directory test-rust test-python
