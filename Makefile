@@ -20,7 +20,7 @@ say = @printf '\n==> %s\n' "$(1)"
 help:  ## Say what there is
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-demo: build  ## Build, compare four schemes on a small FatTree as README.md does, and say where the report is (seconds once it is built)
+demo: .venv/.simulator  ## Build the simulator, compare four schemes on a small FatTree as README.md does, and say where the report is (seconds once it is built)
 	$(call say,Comparing single path$(comma) ECMP$(comma) Hedera and OFPT: every host sends to the host half a fabric away)
 	pathloom compare --fabric fat-tree:k=4,rate=10Mbps,buffer=150 --traffic long-lived:pattern=stride --schemes spt,ecmp,hedera,ofpt --duration 60s --runs 3 --seed 1 --out results/stride
 
@@ -170,9 +170,12 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the agent of hosts and of the live switch
 	@scripts/prepare.sh hostd || echo 'pathloom: going on without pathloom-hostd and pathloom-switch' >&2
 
-.venv/.built: .venv/.deps $(RUST) pyproject.toml | hostd-tools
-	$(call say,Building the simulator (a few minutes the first time))
+.venv/.simulator: .venv/.deps $(RUST) pyproject.toml
+	$(call say,Building the simulator (about 4 minutes the first time))
 	PIP_QUIET=1 VIRTUAL_ENV='$(CURDIR)/.venv' maturin develop --release --quiet
+	touch $@
+
+.venv/.built: .venv/.simulator | hostd-tools
 	$(call say,Building the programs: controller$(comma) agent of hosts$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
 	programs=(controller preload delay); \
 	if scripts/prepare.sh hostd 2>/dev/null; then programs+=(hostd switchd); fi; \
