@@ -15,7 +15,7 @@ from assigning import Controller
 from pathloom._core import PathloomError
 from pathloom.cli.with_paths import ratio_of
 from pathloom.streams.paths import Place
-from pathloom.streams.with_paths import Broker, Wish, find_library, next_path, no_effect, run
+from pathloom.streams.with_paths import Broker, Ports, Wish, find_library, next_path, no_effect, run
 
 PROGRAM = """
 import socket, sys
@@ -66,6 +66,7 @@ def test_each_connection_is_claimed_before_it_is_opened(controller: Controller, 
     # In this order: the claim is answered before the first packet leaves.
     assert [claim["src_port"] for claim in controller.claims()] == ports
     assert {(claim["src"], claim["dst"]) for claim in controller.claims()} == {(address, address)}
+    assert {claim["opens_to"] for claim in controller.claims()} == {port}
     assert controller.users == {}, "released when the program has ended"
     assert (broker.claimed, broker.without) == (3, 0)
 
@@ -136,21 +137,21 @@ def test_without_a_controller_the_program_goes_on_and_one_line_is_said(address: 
 def test_an_expired_assignment_is_asked_for_anew_and_a_refusal_is_said_once(controller: Controller) -> None:
     said: list[str] = []
     broker = Broker(controller.place, Wish(2), said.append)
-    assert broker.claim("10.0.0.1", "10.0.1.1", 5001)
+    assert broker.claim("10.0.0.1", "10.0.1.1", Ports(5001))
     controller.users.clear()
     controller.users[99] = Counter()
-    assert broker.claim("10.0.0.1", "10.0.1.1", 5002)
+    assert broker.claim("10.0.0.1", "10.0.1.1", Ports(5002))
     assert [claim["src_port"] for claim in controller.claims()] == [5001, 5002, 5002]
     broker.release()
     controller.refusal = (404, "no host of the fabric has the address 10.9.9.9")
-    assert not any(broker.claim("10.0.0.1", "10.9.9.9", port) for port in (5003, 5004))
+    assert not any(broker.claim("10.0.0.1", "10.9.9.9", Ports(port)) for port in (5003, 5004))
     assert len(said) == 1 and "10.9.9.9" in said[0], said
     broker.release()
 
 
 def test_connections_come_near_the_ratio_of_a_policy(controller: Controller) -> None:
     broker = Broker(controller.place, Wish(2, ratio=lambda _rows: (1.0, 3.0)), print)
-    assert all(broker.claim("10.0.0.1", "10.0.1.1", port) for port in range(5000, 5008))
+    assert all(broker.claim("10.0.0.1", "10.0.1.1", Ports(port)) for port in range(5000, 5008))
     assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 6}
     broker.release()
     assert next_path((), (1, 2)) is None
@@ -180,7 +181,7 @@ def test_where_a_controller_is_must_be_an_address_and_a_port() -> None:
 def test_the_optimal_policy_takes_what_the_controller_measures(controller: Controller) -> None:
     # n = a B R: 0.001495 times 50 and 26 is 2, times 100 and 120 is 18.
     broker = Broker(controller.place, Wish(2, ratio=ratio_of("optimal", [], 0.001495)), print)
-    assert all(broker.claim("10.0.0.1", "10.0.1.1", port) for port in range(5000, 5020))
+    assert all(broker.claim("10.0.0.1", "10.0.1.1", Ports(port)) for port in range(5000, 5020))
     assert Counter(claim["path"] for claim in controller.claims()) == {0: 2, 1: 18}
     broker.release()
     for policy, paths, a in (("optimal", [], None), ("max-flow", [], 1.0), ("best", [], 1.0), ("optimal", ["x"], 1.0)):

@@ -203,6 +203,10 @@ pub enum Input {
         /// Which of the assignment's paths, counted from 0; `None` for the one that the fewest have.
         #[serde(default)]
         path: Option<u32>,
+        /// The port to which a connection to come is about to be opened, if the application knows it. The connection then
+        /// gets its path even if the controller sees no first packet of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        opens_to: Option<u16>,
     },
     /// An application has no more use for its assignment; answered by [`Output::Released`]. Connections that stand keep their
     /// paths.

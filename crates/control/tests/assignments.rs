@@ -63,8 +63,20 @@ impl Applications {
     }
 
     fn claim_as(&mut self, who: &str, assignment: AssignmentId, connection: ClaimKey) -> Result<Path, AssignError> {
+        self.claim_to(who, assignment, connection, None)
+    }
+
+    /// Claims a path for a connection that is about to be opened to a port.
+    fn claim_to(
+        &mut self,
+        who: &str,
+        assignment: AssignmentId,
+        connection: ClaimKey,
+        opens_to: Option<u16>,
+    ) -> Result<Path, AssignError> {
+        let owner = owner(who);
         let answer =
-            self.ask(|request| Input::ClaimPath { request, owner: owner(who), assignment, connection, path: None });
+            self.ask(|request| Input::ClaimPath { request, owner, assignment, connection, path: None, opens_to });
         let Output::Claimed { answer, .. } = answer else { panic!("{answer:?}") };
         answer.map(|mut claimed| claimed.paths.remove(0))
     }
@@ -180,6 +192,44 @@ fn connections_take_the_paths_that_were_claimed_for_them() {
         applications.close(2000, true);
         applications.world.traffic(ms(500));
         assert_eq!(applications.world.network.controller.assignments().connections(), 3);
+        assert_eq!(applications.bound().len(), 6);
+        applications.world.flows.truncate(1);
+        applications.nothing_is_lost_or_left();
+    }
+}
+
+/// A switch forwards by what it has cached until it has looked at its new rules, and sends only so many copies.
+#[test]
+fn a_connection_whose_first_packet_was_not_seen_has_its_path_all_the_same() {
+    for needs in [LABEL, SFMM, SHARED, Needs::NOTHING] {
+        let mut applications = Applications::fat_tree(needs);
+        let Assigned { assignment, paths } = applications.assign("me", 4, PathSearch::BreadthFirst).unwrap();
+        applications.world.traffic(ms(300));
+        let FiveTuple { src, dst, dst_port, .. } = applications.world.flow.five_tuple;
+        for (port, path) in (2000..).zip(&paths[..3]) {
+            let key = ClaimKey::to_come(src, dst, port);
+            let opens_to = (port < 2002).then_some(dst_port);
+            assert_eq!(applications.claim_to("me", assignment, key, opens_to).as_ref(), Ok(path));
+        }
+        // They send, and nobody saw how they began. One has a first packet that comes late, and finds its rules.
+        for port in [2000, 2002] {
+            let forth = applications.packet(port);
+            let back = Headers { five_tuple: forth.five_tuple.reverse(), ..forth };
+            applications.world.flows.extend([forth, back]);
+        }
+        applications.world.traffic(ms(300));
+        applications.open(2001);
+        applications.world.traffic(SECOND);
+        for (port, path) in (2000..).zip(&paths[..2]) {
+            applications.takes(port, path);
+        }
+        // Of the third, the port is not known.
+        let all = applications.world.network.controller.assignments();
+        assert_eq!((all.waiting_claims(), all.connections()), (1, 2));
+        // One that is never opened takes no place for ever.
+        let never = ClaimKey::to_come(src, dst, 2004);
+        applications.claim_to("me", assignment, never, Some(dst_port)).unwrap();
+        applications.world.traffic(ms(300));
         assert_eq!(applications.bound().len(), 6);
         applications.world.flows.truncate(1);
         applications.nothing_is_lost_or_left();
@@ -419,7 +469,7 @@ fn a_restart_keeps_assignments_claims_and_connections() {
 #[derive(Clone, Debug)]
 enum Deed {
     Assign { mine: bool, count: u32, disjoint: bool },
-    Claim { mine: bool, which: usize, port: u16 },
+    Claim { mine: bool, which: usize, port: u16, tells: bool },
     Open { port: u16 },
     Close { port: u16, says_so: bool },
     Release { mine: bool, which: usize },
@@ -432,7 +482,8 @@ fn deeds() -> impl Strategy<Value = Vec<(Deed, u64)>> {
     let port = || 2000..2006u16;
     let deed = prop_oneof![
         3 => (any::<bool>(), 1..5u32, any::<bool>()).prop_map(|(mine, count, disjoint)| Deed::Assign { mine, count, disjoint }),
-        6 => (any::<bool>(), 0..4usize, port()).prop_map(|(mine, which, port)| Deed::Claim { mine, which, port }),
+        6 => (any::<bool>(), 0..4usize, port(), any::<bool>())
+            .prop_map(|(mine, which, port, tells)| Deed::Claim { mine, which, port, tells }),
         6 => port().prop_map(|port| Deed::Open { port }),
         3 => (port(), any::<bool>()).prop_map(|(port, says_so)| Deed::Close { port, says_so }),
         2 => (any::<bool>(), 0..4usize).prop_map(|(mine, which)| Deed::Release { mine, which }),
@@ -461,10 +512,12 @@ impl Applications {
                     Err(other) => panic!("{other}"),
                 }
             }
-            Deed::Claim { mine, which, port } if !made.is_empty() => {
+            Deed::Claim { mine, which, port, tells } if !made.is_empty() => {
                 let (id, owned) = made[which % made.len()];
                 let open = self.world.network.controller.assignments().iter().any(|(other, ..)| other == id);
-                match self.claim(who(mine), id, port) {
+                let FiveTuple { src, dst, dst_port, .. } = self.world.flow.five_tuple;
+                let key = ClaimKey::to_come(src, dst, port);
+                match self.claim_to(who(mine), id, key, tells.then_some(dst_port)) {
                     Ok(path) => {
                         assert_eq!(mine, owned, "a claim of another owner");
                         self.all_up(&[path]);

@@ -145,9 +145,9 @@ impl Hub {
         owner: Owner,
         assignment: AssignmentId,
         connection: ClaimKey,
-        path: Option<u32>,
+        (path, opens_to): (Option<u32>, Option<u16>),
     ) -> Option<Result<Path, AssignError>> {
-        match self.request(|request| Input::ClaimPath { request, owner, assignment, connection, path })? {
+        match self.request(|request| Input::ClaimPath { request, owner, assignment, connection, path, opens_to })? {
             Output::Claimed { answer, .. } => answer.map(|claimed| claimed.paths.into_iter().next()).transpose(),
             _ => None,
         }

@@ -30,7 +30,7 @@ pub(crate) fn before(socket: c_int, destination: SocketAddrV4) {
     }
     let Some(source) = bound(socket, destination) else { return };
     // Without an answer the connection takes the default routes.
-    let _ = ask(door, source, *destination.ip());
+    let _ = ask(door, source, destination);
 }
 
 /// Whether it is a TCP socket that has not been connected. Programs call `connect` again to see how far it is.
@@ -76,11 +76,11 @@ fn source_towards(destination: SocketAddrV4) -> Option<Ipv4Addr> {
     }
 }
 
-fn ask(door: &OsString, source: SocketAddrV4, destination: Ipv4Addr) -> std::io::Result<()> {
+fn ask(door: &OsString, source: SocketAddrV4, destination: SocketAddrV4) -> std::io::Result<()> {
     let mut line = UnixStream::connect(door)?;
     line.set_read_timeout(Some(PATIENCE))?;
     line.set_write_timeout(Some(PATIENCE))?;
-    line.write_all(format!("claim {} {destination} {}\n", source.ip(), source.port()).as_bytes())?;
+    line.write_all(format!("claim {source} {destination}\n").as_bytes())?;
     let mut answer = [0; 64];
     loop {
         match line.read(&mut answer) {

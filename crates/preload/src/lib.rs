@@ -3,7 +3,7 @@
 //! answered, so that it finds its path. Whatever goes wrong, the connection is opened as without this library.
 //!
 //! `with-paths` listens on the Unix socket that the environment variable `PATHLOOM_WITH_PATHS` names. Each claim is a line
-//! `claim SOURCE DESTINATION PORT` on a connection of its own, answered by one line. So nothing is shared between threads
+//! `claim SOURCE:PORT DESTINATION:PORT` on a connection of its own, answered by one line. So nothing is shared between threads
 //! and processes, and nothing is left when a program dies.
 
 #![allow(unsafe_code)] // It stands in for a function of libc.

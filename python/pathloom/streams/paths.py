@@ -97,15 +97,26 @@ class Paths:
         return self._call("GET", f"/v1/assignments/{assignment}")
 
     def claim(
-        self, assignment: int, src: str, dst: str, src_port: int, path: int | None = None, dst_port: int | None = None
+        self,
+        assignment: int,
+        src: str,
+        dst: str,
+        src_port: int,
+        *,
+        path: int | None = None,
+        dst_port: int | None = None,
+        opens_to: int | None = None,
     ) -> list[str]:
         """Claims a path for the connection from this port: the switches on it.
 
-        With `dst_port` the connection stands already, and moves to the path at once.
+        With `dst_port` the connection stands already, and moves to the path at once. `opens_to` is the port of one to
+        come: it has its path soon even if the controller does not see its first packet.
         """
         asked: dict[str, Any] = {"src": src, "dst": dst, "src_port": src_port}
         if dst_port is not None:
             asked["dst_port"] = dst_port
+        if opens_to is not None:
+            asked["opens_to"] = opens_to
         if path is not None:
             asked["path"] = path
         return list(self._call("POST", f"/v1/assignments/{assignment}/claims", asked)["switches"])

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from pathloom.errors import bad_input
-from pathloom.streams.with_paths import Broker
+from pathloom.streams.with_paths import Broker, Ports
 
 EXPECTED: Final = "expected start|end tcp|udp SRC SPORT DST DPORT EXPERIMENT ACTIVITY"
 MOST_LINE_BYTES: Final = 400
@@ -176,7 +176,7 @@ class Announcements:
             self._end(next(iter(self._flows)))
         if len(self._pairs) > MOST_PAIRS:
             self._forget(next(iter(self._pairs)))
-        self._broker.claim(flow.src, flow.dst, flow.src_port, flow.dst_port)
+        self._broker.claim(flow.src, flow.dst, Ports(flow.src_port, dst_port=flow.dst_port))
 
     def _end(self, flow: Flow) -> None:
         """The controller sees the end of the connection itself; here, its pair of hosts may be done with."""

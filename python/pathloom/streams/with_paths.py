@@ -46,6 +46,17 @@ class Wish:
     have, if None."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Ports of a connection."""
+
+    src_port: int
+    dst_port: int | None = None
+    """Of one that stands."""
+    opens_to: int | None = None
+    """The destination port of one to come."""
+
+
 @dataclass
 class Pair:
     """Two hosts with connections between them."""
@@ -69,23 +80,23 @@ class Broker:
         self.claimed = 0
         self.without = 0
 
-    def claim(self, src: str, dst: str, src_port: int, dst_port: int | None = None) -> bool:
-        """Claims a path for a connection to come, or for one that stands (`dst_port`); says whether it has one."""
+    def claim(self, src: str, dst: str, ports: Ports) -> bool:
+        """Claims a path for a connection; says whether it has one."""
         with self._lock:
             if (src, dst) not in self._pairs:
                 own = None if self._place.token is not None else src
                 self._pairs[src, dst] = Pair(Paths(self._place, own))
             pair = self._pairs[src, dst]
         with pair.lock:
-            done = time.monotonic() >= pair.not_before and self._try(pair, src, dst, src_port, dst_port)
+            done = time.monotonic() >= pair.not_before and self._try(pair, src, dst, ports)
         with self._lock:
             self.claimed += done
             self.without += not done
         return done
 
-    def _try(self, pair: Pair, src: str, dst: str, src_port: int, dst_port: int | None) -> bool:
+    def _try(self, pair: Pair, src: str, dst: str, ports: Ports) -> bool:
         try:
-            self._claim(pair, src, dst, src_port, dst_port)
+            self._claim(pair, src, dst, ports)
         except Away as error:
             pair.not_before = time.monotonic() + PAUSE_S
             self._warn("away", f"the controller at {self._place} does not answer ({error})")
@@ -98,7 +109,7 @@ class Broker:
         self._said.discard("away")
         return True
 
-    def _claim(self, pair: Pair, src: str, dst: str, src_port: int, dst_port: int | None) -> None:
+    def _claim(self, pair: Pair, src: str, dst: str, ports: Ports) -> None:
         """Raises `Away`, `Refused`."""
         for last in (pair.assignment is None, True):
             if pair.assignment is None:
@@ -108,7 +119,8 @@ class Broker:
                 pair.shares = self._wish.ratio(found["paths"]) if self._wish.ratio is not None else ()
             try:
                 path = self._choose(pair) if pair.shares else None
-                pair.line.claim(pair.assignment, src, dst, src_port, path, dst_port)
+                others = {"dst_port": ports.dst_port, "opens_to": ports.opens_to}
+                pair.line.claim(pair.assignment, src, dst, ports.src_port, path=path, **others)
                 return
             except Refused as error:
                 # It has expired, or the controller has been started anew without its state.
@@ -173,8 +185,10 @@ class _Claim(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             words = self.rfile.readline(_LINE_BYTES).decode("ascii").split()
-            if len(words) == 4 and words[0] == "claim":
-                done = self.server.broker.claim(words[1], words[2], int(words[3]))  # type: ignore[attr-defined]
+            if len(words) == 3 and words[0] == "claim":
+                (src, src_port), (dst, dst_port) = (word.rsplit(":", 1) for word in words[1:])
+                ports = Ports(int(src_port), opens_to=int(dst_port) or None)
+                done = self.server.broker.claim(src, dst, ports)  # type: ignore[attr-defined]
                 self.wfile.write(b"yes\n" if done else b"no\n")
 
 

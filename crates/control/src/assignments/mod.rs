@@ -245,6 +245,8 @@ enum Due {
     Assignment(AssignmentId),
     /// A flow whose path was refused is to be tried again.
     Retry(FlowId),
+    /// The first packet of a connection should have been seen by now.
+    Unseen(ClaimKey),
 }
 
 /// All assignments.
@@ -260,6 +262,8 @@ pub struct Assignments {
     changed_sources: BTreeSet<Ipv4Addr>,
     /// Flows to be tried again, and how often they were refused in a row.
     retries: BTreeMap<FlowId, (Nanos, u32)>,
+    /// Claims that get their path without a first packet, when, and the port to which their connections are opened.
+    unseen: BTreeMap<ClaimKey, (Nanos, u16)>,
     due: BTreeSet<(Nanos, Due)>,
     /// The name given last.
     last: u32,
@@ -419,6 +423,7 @@ impl Assignments {
             self.due.remove(&(until, Due::Claim(key)));
         }
         claim.state = Claimed::Bound(Connection { flow, back });
+        self.forget_unseen(key);
         self.flows.extend(flow.map(|flow| (flow, (key, Way::Forth))));
         self.flows.extend(back.map(|back| (back, (key, Way::Back))));
     }
@@ -544,6 +549,7 @@ impl Assignments {
     /// Takes back what a claim, or its connection, had.
     pub(crate) fn end_claim(&mut self, now: Nanos, key: ClaimKey) {
         let Some(claim) = self.claims.remove(&key) else { return };
+        self.forget_unseen(key);
         match claim.state {
             Claimed::Waiting { until } => drop(self.due.remove(&(until, Due::Claim(key)))),
             Claimed::Bound(connection) => {

@@ -38,6 +38,9 @@ struct SavedClaim {
     slot: usize,
     /// Until when it waits; `None` once its connection has come.
     until: Option<Nanos>,
+    /// The port to which its connection is about to be opened, while no first packet was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    opens_to: Option<u16>,
     /// The flows of its connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     flow: Option<FlowId>,
@@ -69,7 +72,8 @@ impl Assignments {
         };
         let Connection { flow, back } = connection;
         let ClaimKey { src_port, dst_port, .. } = *key;
-        Some(SavedClaim { src_port, dst_port, slot: claim.slot, until, flow, back })
+        let opens_to = self.unseen.get(key).map(|&(_, dst_port)| dst_port);
+        Some(SavedClaim { src_port, dst_port, slot: claim.slot, until, opens_to, flow, back })
     }
 
     /// Takes back what was saved on this fabric, as far as it makes sense. `stands` tells whether a flow is known and has not
@@ -132,6 +136,9 @@ impl Assignments {
             None => Claimed::Bound(Connection { flow, back }),
         };
         self.claims.insert(key, Claim { id, slot: saved.slot, state });
+        if let Some(dst_port) = saved.opens_to {
+            self.open_unseen_later(at.now, key, dst_port);
+        }
         for (flow, way) in [(flow, Way::Forth), (back, Way::Back)] {
             if let Some(flow) = flow.filter(|_| saved.until.is_none()) {
                 self.flows.insert(flow, (key, way));
@@ -165,6 +172,7 @@ impl Assignments {
                 *known = Some(flow);
                 claim.state = Claimed::Bound(connection);
                 self.flows.insert(flow, (key, way));
+                self.forget_unseen(key);
                 return self.try_later(now, flow);
             }
         }

@@ -1,3 +1,4 @@
+use super::upkeep::DueNow;
 use super::*;
 use pathloom_model::{fabric_from_spec, LinkId};
 
@@ -57,6 +58,10 @@ impl Setting {
     }
 
     fn pass(&mut self, time: Nanos) -> Vec<FlowId> {
+        self.pass_all(time).again
+    }
+
+    fn pass_all(&mut self, time: Nanos) -> DueNow {
         self.now += time;
         self.all.handle_timeout(self.now)
     }
@@ -67,9 +72,9 @@ impl Setting {
     }
 
     fn nothing_is_left(&self) {
-        let Assignments { assignments, claims, flows, per_owner, per_source, retries, due, .. } = &self.all;
+        let Assignments { assignments, claims, flows, per_owner, per_source, retries, unseen, due, .. } = &self.all;
         assert!(assignments.is_empty() && claims.is_empty() && flows.is_empty() && per_owner.is_empty());
-        assert!(per_source.is_empty() && retries.is_empty() && due.is_empty());
+        assert!(per_source.is_empty() && retries.is_empty() && unseen.is_empty() && due.is_empty());
     }
 }
 
@@ -192,6 +197,35 @@ fn claims_and_assignments_expire() {
     setting.pass(SECOND);
     setting.nothing_is_left();
     assert_eq!(setting.claim(id, 3), Err(AssignError::Unknown(id)));
+}
+
+#[test]
+fn a_connection_that_nobody_saw_is_due_once_unless_its_claim_is_over() {
+    let mut setting = Setting::new();
+    let id = setting.assign(setting.request(4)).unwrap().assignment;
+    let PathRequest { src, dst, .. } = setting.request(1);
+    let [unseen, seen, again, restarted] = [1, 2, 3, 4].map(|port| ClaimKey::to_come(src, dst, port));
+    for port in 1..=4 {
+        setting.claim(id, port).unwrap();
+        setting.all.open_unseen_later(setting.now, ClaimKey::to_come(src, dst, port), 80);
+    }
+    setting.all.open_unseen_later(setting.now, ClaimKey::to_come(src, dst, 5), 80);
+    setting.bind(2);
+    assert_eq!(setting.pass_all(Nanos::from_millis(60)), DueNow::default());
+    setting.all.open_unseen_later(setting.now, again, 443);
+    setting.all.end_claim(setting.now, restarted);
+    let due = setting.pass_all(Nanos::from_millis(40));
+    assert_eq!(due.unseen, [(unseen, setting.syn(1))]);
+    assert!(!setting.all.unseen.contains_key(&seen));
+    let saved = setting.all.save();
+    setting.all = Assignments::new(2);
+    setting.act(|all, at| all.restore(at, saved, |_| true));
+    assert_eq!(setting.pass_all(Nanos::from_millis(99)).unseen, []);
+    let port = FiveTuple { dst_port: 443, ..setting.syn(3) };
+    assert_eq!(setting.pass_all(Nanos::from_millis(1)).unseen, [(again, port)], "it is forgotten by no restart");
+    setting.all.release(setting.now, &me(), id).unwrap();
+    setting.all.flow_ended(setting.now, FlowId(2));
+    setting.nothing_is_left();
 }
 
 #[test]

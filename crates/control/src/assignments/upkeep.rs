@@ -2,12 +2,24 @@
 
 use super::search::Found;
 use super::{Assignment, AssignmentId, Assignments, ClaimKey, Claimed, Due, Facts, Slot};
-use pathloom_model::{Nanos, Path};
+use pathloom_model::{FiveTuple, Nanos, Path};
 use pathloom_scheme::FlowId;
 
 /// From the refusal of a path to the next try; doubled with each refusal in a row, three times at most.
 const RETRY: Nanos = Nanos::from_secs(1);
 const MOST_DOUBLINGS: u32 = 3;
+
+/// From the claim of a path to the time at which a first packet should have been seen. Its copy takes some milliseconds.
+const UNSEEN: Nanos = Nanos::from_millis(100);
+
+/// What is due at a time.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub(crate) struct DueNow {
+    /// Flows that are to be put on their paths again.
+    pub again: Vec<FlowId>,
+    /// Connections that get their paths although no first packet of them was seen.
+    pub unseen: Vec<(ClaimKey, FiveTuple)>,
+}
 
 impl Assignments {
     /// When [`Assignments::handle_timeout`] is wanted.
@@ -15,18 +27,40 @@ impl Assignments {
         self.due.first().map(|&(at, _)| at)
     }
 
-    /// Ends claims and assignments whose time is over. Gives the flows that are to be put on their paths again.
-    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> Vec<FlowId> {
-        let mut again = Vec::new();
+    /// Ends claims and assignments whose time is over.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> DueNow {
+        let mut found = DueNow::default();
         while let Some(&(_, due)) = self.due.first().filter(|&&(at, _)| at <= now) {
             self.due.pop_first();
             match due {
                 Due::Claim(key) => self.end_claim(now, key),
                 Due::Assignment(id) => self.close(now, id),
-                Due::Retry(flow) => again.push(flow),
+                Due::Retry(flow) => found.again.push(flow),
+                Due::Unseen(key) => {
+                    let port = self.unseen.remove(&key).map(|(_, dst_port)| dst_port);
+                    let five_tuple = ClaimKey { dst_port: port, ..key }.five_tuple();
+                    found.unseen.extend(five_tuple.map(|five_tuple| (key, five_tuple)));
+                }
             }
         }
-        again
+        found
+    }
+
+    /// A connection is about to be opened to this port. If its first packet is not seen soon, it gets its path without.
+    pub(crate) fn open_unseen_later(&mut self, now: Nanos, key: ClaimKey, dst_port: u16) {
+        self.forget_unseen(key);
+        if self.is_waiting(key) {
+            let at = now.saturating_add(UNSEEN);
+            self.unseen.insert(key, (at, dst_port));
+            self.due.insert((at, Due::Unseen(key)));
+        }
+    }
+
+    /// A first packet was seen, or is no longer waited for.
+    pub(super) fn forget_unseen(&mut self, key: ClaimKey) {
+        if let Some((at, _)) = self.unseen.remove(&key) {
+            self.due.remove(&(at, Due::Unseen(key)));
+        }
     }
 
     /// A flow is not on its path: it is tried again after a while.

@@ -37,11 +37,15 @@ impl Routes {
                 let answer = self.with_assignments(cx, |all, at| all.assign(at, owner, paths));
                 cx.put(Output::Assigned { request, answer });
             }
-            Input::ClaimPath { request, owner, assignment, connection, path } => {
+            Input::ClaimPath { request, owner, assignment, connection, path, opens_to } => {
                 let answer = match connection.five_tuple() {
+                    _ if opens_to == Some(0) => Err(AssignError::Port),
                     Some(five_tuple) => self.claim_standing(cx, &owner, assignment, connection, five_tuple, path),
                     None => self.with_assignments(cx, |all, at| all.claim(at, &owner, assignment, connection, path)),
                 };
+                if let (Ok(_), Some(dst_port)) = (&answer, opens_to) {
+                    self.assignments.open_unseen_later(cx.now, connection, dst_port);
+                }
                 let answer = answer.map(|path| Assigned { assignment, paths: vec![path] });
                 cx.put(Output::Claimed { request, answer });
             }
@@ -109,6 +113,15 @@ impl Routes {
         Ok(path)
     }
 
+    /// The copy of a first packet has not come. A switch that has just got the rule that copies it may still forward by what
+    /// it has cached, and copies are lost when a switch sends too many. The connection is treated as one that stands.
+    fn bind_unseen(&mut self, cx: &mut Context, key: ClaimKey, five_tuple: FiveTuple) {
+        let flows = [five_tuple, five_tuple.reverse()].map(|ends| self.flows.find(&ends));
+        if !flows.into_iter().flatten().any(|flow| self.assignments.holder(flow).is_some()) {
+            self.bind(cx, key, five_tuple);
+        }
+    }
+
     /// Makes a direction of a connection known. A flow that had its five-tuple is over: its rules stay while it drains.
     fn make_bound(&mut self, cx: &mut Context, five_tuple: FiveTuple) -> Option<FlowId> {
         let (src, dst) = (cx.attachment(five_tuple.src)?, cx.attachment(five_tuple.dst)?);
@@ -159,7 +172,11 @@ impl Routes {
     /// Does what is due for assignments.
     pub(crate) fn assignments_if_due(&mut self, cx: &mut Context) {
         if self.assignments.poll_timeout().is_some_and(|at| at <= cx.now) {
-            for id in self.assignments.handle_timeout(cx.now) {
+            let due = self.assignments.handle_timeout(cx.now);
+            for (key, five_tuple) in due.unseen {
+                self.bind_unseen(cx, key, five_tuple);
+            }
+            for id in due.again {
                 self.lead(cx, id);
             }
         }

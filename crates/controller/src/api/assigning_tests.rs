@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Hosts with addresses of the loopback, so that tests can be these hosts.
 const HOSTS: &str = "[[addresses]]\nat = \"h0\"\nprefixes = [\"127.0.0.1/32\"]\n\
@@ -128,13 +128,28 @@ fn operators_list_claim_and_release_for_any_host_page_by_page() {
     }
     let row = lab.get(&place);
     assert_eq!((&row["waiting"], &row["connections"]), (&json!(1), &json!(2)));
+    // One to come may say where it goes: it has its path soon, whether its first packet is seen or not.
+    let to_come = |opens_to: Value| {
+        let body = json!({"src": "10.0.0.1", "dst": "10.0.7.1", "src_port": 5003, "opens_to": opens_to});
+        lab.change("POST", &format!("{place}/claims"), &body.to_string())
+    };
+    for wrong in [json!(0), json!(70_000), json!("x")] {
+        assert_eq!(to_come(wrong.clone()).0, 400, "{wrong}");
+    }
+    assert_eq!(to_come(json!(443)).0, 201);
+    assert_eq!(lab.get(&place)["waiting"], json!(2));
+    let begun = Instant::now();
+    while lab.get(&place)["connections"] != json!(3) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", lab.get(&place));
+        std::thread::sleep(Duration::from_millis(10));
+    }
     // One who may look sees all, and changes nothing.
     let looker = |method: &str| lab.call(method, &place, &format!("Bearer {READ}"), "").status;
     assert_eq!((looker("GET"), looker("DELETE")), (200, 403));
     let (status, gone) = lab.change("DELETE", &place, "");
     assert_eq!((status, &gone["released"], &gone["waiting"]), (200, &json!(true), &json!(0)));
     // Its connections keep their paths until they end.
-    assert_eq!((lab.change("DELETE", &place, "").0, &gone["connections"]), (404, &json!(2)));
+    assert_eq!((lab.change("DELETE", &place, "").0, &gone["connections"]), (404, &json!(3)));
     // The same by XML-RPC, with a token.
     let body = xml("ReleaseMultipath", &[&int(ids[1])]);
     let bearer = format!("Bearer {OPERATE}");

@@ -168,6 +168,11 @@ pub(super) struct Claim {
     #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(minimum = 1, maximum = 65535)]
     dst_port: Option<u16>,
+    /// The port to which a connection to come is opened, if it is known. The connection then has its path 0.1 s after the
+    /// claim even if its first packet was not seen.
+    #[serde(default, deserialize_with = "whole_or_none")]
+    #[schema(minimum = 1, maximum = 65535)]
+    opens_to: Option<u16>,
     /// Which of the assignment's paths, counted from 0; the one that the fewest have if it is left out.
     #[serde(default, deserialize_with = "whole_or_none")]
     #[schema(minimum = 0, maximum = 63)]
@@ -262,9 +267,9 @@ pub(super) async fn claim(
     bytes: Bytes,
 ) -> Result<(StatusCode, Json<ClaimedRow>), Problem> {
     let id = name(path)?;
-    let Claim { src, dst, src_port, dst_port, path } = body(&bytes)?;
+    let Claim { src, dst, src_port, dst_port, opens_to, path } = body(&bytes)?;
     let wish = path.map(|path| u32::try_from(path).unwrap_or(u32::MAX));
-    let switches = api.claim(caller, id, ClaimKey { src, dst, src_port, dst_port }, wish).await?;
+    let switches = api.claim(caller, id, ClaimKey { src, dst, src_port, dst_port }, (wish, opens_to)).await?;
     Ok((StatusCode::CREATED, Json(ClaimedRow { switches })))
 }
 
@@ -327,13 +332,13 @@ impl Api {
         caller: Caller,
         id: AssignmentId,
         key: ClaimKey,
-        wish: Option<u32>,
+        (wish, opens_to): (Option<u32>, Option<u16>),
     ) -> Result<Vec<String>, Problem> {
         caller.acts_for(key.src)?;
         let asked = move |hub: &mut Hub| {
             let fabric = hub.fabric.clone()?;
             let Some(owner) = caller.uses(hub, id) else { return Some(Err(AssignError::Unknown(id))) };
-            Some(hub.claim_path(owner, id, key, wish)?.map(|path| switch_names(&fabric, &path)))
+            Some(hub.claim_path(owner, id, key, (wish, opens_to))?.map(|path| switch_names(&fabric, &path)))
         };
         self.ask(asked).await?.map_err(|problem| refused(&problem))
     }

@@ -75,7 +75,7 @@ async fn carry_out(api: &Api, caller: Caller, bytes: &Bytes) -> Result<Value, Fa
             params.count(4)?;
             let (src, dst) = (params.address(1)?, params.address(2)?);
             let (id, src_port) = (params.assignment(0)?, params.number(3, "a TCP port, 1 to 65535")?);
-            api.claim(caller, id, ClaimKey::to_come(src, dst, src_port), None).await.map_err(refused)?;
+            api.claim(caller, id, ClaimKey::to_come(src, dst, src_port), (None, None)).await.map_err(refused)?;
             Ok(Value::Bool(true))
         }
         "ReleaseMultipath" => {

@@ -324,7 +324,7 @@ impl Hosts {
             Said::Claim { request, assignment, src, dst, src_port } => {
                 let (request, owner) = self.application(id, request, src)?;
                 let connection = ClaimKey::to_come(src, dst, src_port);
-                Some(Input::ClaimPath { request, owner, assignment, connection, path: None })
+                Some(Input::ClaimPath { request, owner, assignment, connection, path: None, opens_to: None })
             }
             Said::ReleasePaths { request, assignment, src } => {
                 let (request, owner) = self.application(id, request, src)?;

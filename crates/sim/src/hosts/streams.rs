@@ -124,7 +124,7 @@ impl Hosts {
             .map(|(index, (ends, path))| {
                 let connection = ClaimKey::to_come(ends.src.address, ends.dst.address, ends.src_port);
                 let (request, path) = (request(transfer, index + 1), Some(path as u32));
-                Input::ClaimPath { request, owner: owner.clone(), assignment, connection, path }
+                Input::ClaimPath { request, owner: owner.clone(), assignment, connection, path, opens_to: None }
             })
             .collect();
         claims.into_iter().for_each(|claim| self.tell(now, agenda, claim));
