@@ -145,9 +145,10 @@ class FigureText:
         ('0.982', '0.00042', '0.396 ± 0.002', '401 x')
         """
         size, decimals, unit = self.shape(_larger(value, half))
-        digits = f"{abs(value) / size:,.{decimals}f}".replace(",", self.thousands)
-        after = f" ± {half / size:,.{decimals}f}".replace(",", self.thousands) if half is not None else ""
-        return f"{'−' if value < 0 and not is_zero(digits) else ''}{digits}{after}{unit}"
+        digits = f"{abs(value) / size:,.{decimals}f}"
+        sign = "−" if value < 0 and not is_zero(digits) else ""
+        after = f" ± {half / size:,.{decimals}f}" if half is not None else ""
+        return f"{sign}{digits}{after}{unit}".replace(",", self.thousands)
 
     def signed(self, value: float, half: float | None = None, among: float = 0.0) -> str:
         """A difference with its sign; it is nothing where figures that are so large, `among`, show no such digit.
@@ -158,10 +159,8 @@ class FigureText:
         size, decimals, _ = self.shape(among)
         if max(abs(value), half or 0.0) < 0.5 * size * 10**-decimals and among:
             return self(0.0, None if half is None else 0.0)
-        text = self(abs(value), half)
-        if is_zero(text.partition(" ± ")[0]):
-            return text
-        return f"{'+' if value > 0 else '−'}{text}"
+        text = self(value, half)
+        return f"+{text}" if value > 0 and not is_zero(text.partition(" ± ")[0]) else text
 
     def like(self, value: float) -> FigureText:
         """The same with the unit and the decimals of one figure, whatever is written.
