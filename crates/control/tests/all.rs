@@ -1,6 +1,8 @@
 //! All tests of the controller in one program, which compiles and links sooner than one for each file.
 
+mod applications;
 mod assignments;
+mod assignments_random;
 mod defaults;
 mod detection;
 mod drain;
