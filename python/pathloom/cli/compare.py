@@ -192,19 +192,24 @@ def run(
     if len(settings.schemes) > 1:
         names = ", ".join(settings.schemes)
         raise bad_input(f"run takes one scheme, not {len(settings.schemes)} ({names}); use `pathloom compare`")
+    wrappers = _written_files(pcap, event_log, settings)
+    if wrappers != Wrappers() and resume:
+        raise bad_input("--resume: a run that is taken from an earlier call writes no --pcap and no --event-log")
+    if wrappers != Wrappers() and cluster is not None:
+        raise bad_input("--cluster: a run on another machine writes no --pcap and no --event-log")
+    delivery = Delivery(out, json, plot_kinds(plots), resume)
+    where = Where(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
+    return _carry_out("run", settings, wrappers, where, delivery)
+
+
+def _written_files(pcap: Path | None, event_log: Path | None, settings: Settings) -> Wrappers:
+    """The files that a run writes of its packets and messages. Raises `PathloomError`."""
     if (pcap or event_log) and settings.runs > 1:
         option = "--pcap" if pcap else "--event-log"
         raise bad_input(f"{option}: is for a single run; leave --runs at 1 (--seed chooses the run)")
     if (pcap or event_log) and len(settings.worlds) > 1:
         raise bad_input("--worlds: a file is written of a run in one world; name one of them")
-    wrappers = Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
-    if resume and (pcap or event_log):
-        raise bad_input("--resume: a run that is taken from an earlier call writes no --pcap and no --event-log")
-    if cluster is not None and (pcap or event_log):
-        raise bad_input("--cluster: a run on another machine writes no --pcap and no --event-log")
-    delivery = Delivery(out, json, plot_kinds(plots), resume)
-    where = Where(whole_number("--jobs", jobs), cluster, whole_number("--threads", threads))
-    return _carry_out("run", settings, wrappers, where, delivery)
+    return Wrappers(str(pcap) if pcap else None, str(event_log) if event_log else None)
 
 
 def _settings(given: dict[str, Any], spec: Path | None, one_scheme: bool = False, **defaults: Any) -> Settings:
