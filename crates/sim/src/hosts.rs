@@ -120,7 +120,7 @@ impl Hosts {
     /// A packet will reach a host soon: asks for what that will touch. Changes nothing but time.
     #[inline(always)]
     pub(crate) fn fetch(&self, packet: &Packet) {
-        self.subflows.fetch(packet.slot());
+        self.subflows.fetch(packet.slot(), packet.direction());
     }
 
     /// A packet has reached a host by this interface.

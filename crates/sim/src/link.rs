@@ -18,30 +18,30 @@ pub(crate) use speeds::Speeds;
 /// Fraction bits of [`LinkQueue::ps_per_byte`].
 const FRACTION: u32 = 20;
 
-/// Two cache lines: with 128 bytes a link is found by a shift. A packet that enters an idle link or leaves one needs the first
-/// alone, one that has to wait both.
+/// Two cache lines: with 128 bytes a link is found by a shift. A packet that enters or leaves it needs the first alone.
 #[repr(C, align(64))]
 pub(crate) struct LinkQueue {
-    /// A power of two of places; those from `head` up to `tail` (wrapping) are taken.
+    /// A power of two of places; those from `head` on (wrapping) are taken, as many as are in flight.
     ring: Box<[Packet]>,
+    /// Packets that have left the ring so far.
     head: u64,
-    tail: u64,
-    /// First packet that had not left the port when this was last brought up to date; had not begun to, where packets
-    /// are handed on then.
-    waiting: u64,
+    in_flight: u32,
+    /// The last packets taken, as many as had not left the port when this was last brought up to date; had not begun to, where
+    /// packets are handed on then.
+    waiting: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down, or leaves that to a port.
     busy_until: Ps,
     /// Bytes of the packets taken.
     pub(crate) sent_bytes: u64,
-    /// Packets from `waiting` on that the port takes without looking any closer: up to the buffer, or to where it begins to
+    /// Sum over packets of the time they wait before being sent, also of those that wait still.
+    waited: Ps,
+    /// How many may be `waiting` before the port looks any closer: up to the buffer, or to where it begins to
     /// mark, and, if it counts, the one being sent; 0 while the link is down, or leaves that to a port.
     room: u32,
     /// Bits: see [`HANDS_TO_HOST`] and those after it.
     kind: u16,
     /// Number of its rate and delay among the speeds of the network.
     speed: SpeedNumber,
-    /// Sum over packets of the time they wait before being sent, also of those that wait still.
-    waited: Ps,
     /// Place in the wheel.
     due: Due,
     /// Packets that may wait before those that come are marked; [`UNMARKED`] if none are.
@@ -119,7 +119,7 @@ impl LinkQueue {
         LinkQueue {
             ring: Box::new([]),
             head: 0,
-            tail: 0,
+            in_flight: 0,
             waiting: 0,
             room: room(settings.buffer_packets.min(mark_above), begin),
             mark_above,
@@ -155,7 +155,7 @@ impl LinkQueue {
     /// Asks for the cache line that the next packet taken will go to. Changes nothing but time.
     #[inline(always)]
     pub(crate) fn fetch_tail(&self) {
-        fetch(&self.ring, self.tail as usize & self.ring.len().wrapping_sub(1));
+        fetch(&self.ring, self.tail() as usize & self.ring.len().wrapping_sub(1));
     }
 
     /// The packet that is due next. Without meaning if there is none.
@@ -181,10 +181,10 @@ impl LinkQueue {
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, now: Ps, mut packet: Packet, speeds: Option<&Speeds>) -> Taken {
         let start = if self.busy_until <= now {
-            self.waiting = self.tail;
+            self.waiting = 0;
             now
         } else {
-            if self.tail - self.waiting >= u64::from(self.room) && !self.make_room(now) {
+            if self.waiting >= self.room && !self.make_room(now) {
                 if !self.has_buffer() {
                     self.count_dropped();
                     return Taken::Dropped;
@@ -197,6 +197,7 @@ impl LinkQueue {
             self.waited += self.busy_until - now;
             self.busy_until
         };
+        self.waiting += 1;
         let speed = speeds.and_then(|speeds| speeds.get(self.speed)).unwrap_or_else(|| self.own_speed());
         let left = start + times(packet.wire(), speed.ps_per_byte);
         self.busy_until = left;
@@ -208,18 +209,29 @@ impl LinkQueue {
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: Packet, deliver_at: Ps) -> Taken {
         self.sent_bytes += packet.wire();
-        let first = self.head == self.tail;
-        if self.tail - self.head == self.ring.len() as u64 {
-            self.grow();
-        }
-        let place = self.tail as usize & (self.ring.len() - 1);
-        *item_mut(&mut self.ring, place) = packet.due(deliver_at);
-        self.tail += 1;
-        if first {
+        if self.put(packet.due(deliver_at)) {
             Taken::First(deliver_at)
         } else {
             Taken::Behind
         }
+    }
+
+    /// Puts a packet behind those in the ring; tells whether it is the only one.
+    #[inline(always)]
+    fn put(&mut self, packet: Packet) -> bool {
+        if self.in_flight as usize == self.ring.len() {
+            self.grow();
+        }
+        let place = self.tail() as usize & (self.ring.len() - 1);
+        *item_mut(&mut self.ring, place) = packet;
+        self.in_flight += 1;
+        self.in_flight == 1
+    }
+
+    /// Packets taken so far.
+    #[inline(always)]
+    fn tail(&self) -> u64 {
+        self.head + u64::from(self.in_flight)
     }
 
     /// Begins to send a packet that a port has chosen; when that ends, and what became of it.
@@ -236,10 +248,11 @@ impl LinkQueue {
         // It has been delivered. Without a time it is three words, which stay in registers on their way to the next ring.
         let packet = item(&self.ring, self.head as usize & mask).due(0);
         self.head += 1;
+        self.in_flight -= 1;
         if self.head as usize & mask == 0 {
             return (packet, self.come_round());
         }
-        let next = (self.head != self.tail).then(|| item(&self.ring, self.head as usize & mask).deliver_at);
+        let next = (self.in_flight > 0).then(|| item(&self.ring, self.head as usize & mask).deliver_at);
         (packet, next)
     }
 
@@ -251,18 +264,18 @@ impl LinkQueue {
         }
         let mask = self.ring.len() - 1;
         // What has been delivered has left the port.
-        self.waiting = self.waiting.max(self.head);
-        while self.waiting != self.tail && self.ring[self.waiting as usize & mask].deliver_at <= now + self.delay {
-            self.waiting += 1;
+        self.waiting = self.waiting.min(self.in_flight);
+        let first_waiting = |link: &LinkQueue| (link.tail() - u64::from(link.waiting)) as usize & mask;
+        while self.waiting > 0 && self.ring[first_waiting(self)].deliver_at <= now + self.delay {
+            self.waiting -= 1;
         }
-        self.tail - self.waiting < u64::from(self.room)
+        self.waiting < self.room
     }
 
     /// Whether there is room, `waiting` being up to date, for packets that have to be marked.
     #[cold]
     fn has_buffer(&self) -> bool {
-        let most = u64::from(room(self.buffer, self.hands_on_at_begin()));
-        self.room > 0 && self.tail - self.waiting < most
+        self.room > 0 && self.waiting < room(self.buffer, self.hands_on_at_begin())
     }
 
     /// Counts a packet that found no room; if there is a port, that counts.
@@ -292,7 +305,7 @@ impl LinkQueue {
     fn move_to_ring(&mut self, places: usize) {
         let old_mask = self.ring.len().wrapping_sub(1);
         let mut ring = vec![Packet::new(0, 0, 0, 0, 0); places].into_boxed_slice();
-        for at in self.head..self.tail {
+        for at in self.head..self.tail() {
             ring[at as usize & (places - 1)] = self.ring[at as usize & old_mask];
         }
         self.ring = ring;
@@ -340,7 +353,8 @@ impl LinkQueue {
     /// Forgets what a timer is due for.
     pub(crate) fn stop_timer(&mut self) {
         self.lost += self.in_flight();
-        self.head = self.tail;
+        self.head = self.tail();
+        self.in_flight = 0;
     }
 
     /// Whether it is up.
@@ -374,7 +388,7 @@ impl LinkQueue {
         let mut next: Option<Ps> = None;
         // Where a port decides, no packet here has still to begin.
         let begun = self.kind & AT_PORT != 0;
-        for at in if begun { self.tail } else { self.head }..self.tail {
+        for at in if begun { self.tail() } else { self.head }..self.tail() {
             let new_send = self.send_time(self.ring[at as usize & mask].wire());
             let packet = &mut self.ring[at as usize & mask];
             let old_send = if begin { 0 } else { times(packet.wire(), old) };
@@ -390,17 +404,17 @@ impl LinkQueue {
         if let Some(end) = next {
             self.busy_until = end;
         }
-        (self.head != self.tail).then(|| self.ring[self.head as usize & mask].deliver_at)
+        self.next_due()
     }
 
     /// Packets waiting, being sent or under way.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.tail - self.head
+        u64::from(self.in_flight)
     }
 
     /// Packets taken so far.
     pub(crate) fn sent_packets(&self) -> u64 {
-        self.tail
+        self.tail()
     }
 
     /// Packets that have arrived at the other end.
@@ -417,11 +431,11 @@ impl LinkQueue {
     pub(crate) fn fail(&mut self, now: Ps) -> Vec<Packet> {
         self.waited = self.waited(now);
         let mut lost = Vec::with_capacity(self.in_flight() as usize);
-        while self.head != self.tail {
+        while self.in_flight > 0 {
             lost.push(self.dequeue().0);
         }
         self.lost += lost.len() as u64;
-        self.waiting = self.tail;
+        self.waiting = 0;
         self.room = 0;
         self.busy_until = NEVER;
         self.kind |= DOWN;
@@ -440,7 +454,7 @@ impl LinkQueue {
     /// Time that packets have waited up to now, summed: the mean number that wait times the time, by Little's law.
     pub(crate) fn waited(&self, now: Ps) -> Ps {
         let mask = self.ring.len().wrapping_sub(1);
-        let taken = (self.head..self.tail).map(|at| &self.ring[at as usize & mask]);
+        let taken = (self.head..self.tail()).map(|at| &self.ring[at as usize & mask]);
         let sent = |packet: &Packet| if self.hands_on_at_begin() { 0 } else { self.send_time(packet.wire()) };
         // A packet that went at another rate than now began at another time than this says.
         let start = |packet: &Packet| (packet.deliver_at - self.delay).saturating_sub(sent(packet));
@@ -473,7 +487,7 @@ impl LinkQueue {
         LinkQueue {
             ring: Box::new([]),
             head: 0,
-            tail: 0,
+            in_flight: 0,
             due: Due::NOT,
             waiting: 0,
             kind: 0,
@@ -497,16 +511,16 @@ impl LinkQueue {
         let (ring, kind) = (self.ring.clone(), self.kind);
         self.kind |= CROSSING;
         self.due = Due::NOT;
-        LinkQueue { ring, kind, head: self.head, tail: self.tail, ..LinkQueue::elsewhere() }
+        LinkQueue { ring, kind, head: self.head, in_flight: self.in_flight, ..LinkQueue::elsewhere() }
     }
 
     /// Both ends are in one part again, and `receiving` is what [`LinkQueue::split`] made: it knows what has arrived, and all that
     /// has not.
     pub(crate) fn reunite(&mut self, receiving: LinkQueue) {
-        debug_assert_eq!(self.tail, receiving.tail, "the other part has been told of every packet");
+        debug_assert_eq!(self.tail(), receiving.tail(), "the other part has been told of every packet");
         self.kind &= !CROSSING;
         self.ring = receiving.ring;
-        self.head = receiving.head;
+        (self.head, self.in_flight) = (receiving.head, receiving.in_flight);
         self.lost += receiving.lost;
     }
 
@@ -514,16 +528,17 @@ impl LinkQueue {
     #[inline(always)]
     pub(crate) fn enqueue_across(&mut self, now: Ps, packet: Packet, speeds: Option<&Speeds>) -> Option<Packet> {
         let mask = self.ring.len().wrapping_sub(1);
-        if self.tail - self.head == self.ring.len() as u64 {
+        if self.in_flight as usize == self.ring.len() {
             // The other part has taken these: nobody here has.
-            while self.head != self.tail && item(&self.ring, self.head as usize & mask).deliver_at <= now {
+            while self.in_flight > 0 && item(&self.ring, self.head as usize & mask).deliver_at <= now {
                 self.head += 1;
+                self.in_flight -= 1;
             }
         }
         match self.enqueue(now, packet, speeds) {
             Taken::Dropped => None,
             Taken::First(_) | Taken::Behind => {
-                let place = (self.tail - 1) as usize & (self.ring.len() - 1);
+                let place = (self.tail() - 1) as usize & (self.ring.len() - 1);
                 Some(*item(&self.ring, place))
             }
         }
@@ -532,19 +547,12 @@ impl LinkQueue {
     /// A packet will arrive by this link, later than those before it. When, if it is the only one.
     #[inline(always)]
     pub(crate) fn expect(&mut self, packet: Packet) -> Option<Ps> {
-        if self.tail - self.head == self.ring.len() as u64 {
-            self.grow();
-        }
-        let place = self.tail as usize & (self.ring.len() - 1);
-        *item_mut(&mut self.ring, place) = packet;
-        let first = self.head == self.tail;
-        self.tail += 1;
-        first.then_some(packet.deliver_at)
+        self.put(packet).then_some(packet.deliver_at)
     }
 
     /// When the head is due, if there is one.
     pub(crate) fn next_due(&self) -> Option<Ps> {
-        self.head().filter(|_| self.head != self.tail).map(|packet| packet.deliver_at)
+        self.head().filter(|_| self.in_flight > 0).map(|packet| packet.deliver_at)
     }
 
     /// How long until everything taken has left the port.

@@ -15,6 +15,7 @@ use crate::marks::Marks;
 use crate::outcome::PacketTotals;
 use crate::packet::{Packet, TagBits};
 use crate::settings::ControlSettings;
+use crate::store::grow;
 use crate::tap::{Fate, Loss, Tap};
 use crate::time::{to_nanos, Ps};
 use crate::trusted::{item, item_mut};
@@ -147,7 +148,9 @@ impl<T: Tap> Network<T> {
     ) -> Network<T> {
         let queue =
             |link: &Link| LinkQueue::new(link, fabric.is_host(link.to), control.handover, marks.threshold(link));
-        let mut links: Vec<LinkQueue> = fabric.links().iter().map(queue).collect();
+        let mut links = Vec::new();
+        grow(&mut links, fabric.links().len());
+        links.extend(fabric.links().iter().map(queue));
         let mut typical: Vec<Ps> =
             links.iter().zip(fabric.links()).map(|(q, link)| q.send_time(1514) + link.settings.delay_ps).collect();
         let speeds = Speeds::of(&mut links);

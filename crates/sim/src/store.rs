@@ -1,10 +1,13 @@
 //! Frames that a packet has no room for, each under the number that its packet carries.
 
+use crate::trusted::ask_for_huge_pages;
+
 /// Makes room for `len` items, by a quarter at least: what subflows hold is most of a large run's memory, so not by twice.
 pub(crate) fn grow<T>(items: &mut Vec<T>, len: usize) {
     if items.capacity() < len {
         let room = len.max(items.len() + items.len() / 4);
         items.reserve_exact(room - items.len());
+        ask_for_huge_pages(items);
     }
 }
 

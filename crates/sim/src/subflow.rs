@@ -9,46 +9,66 @@ use crate::packet::{Direction, Packet};
 use crate::sack_options::SackOptions;
 use crate::store::grow;
 use crate::time::{Ps, NEVER};
-use crate::trusted::fetch_byte;
+use crate::trusted::{fetch_byte, LINE};
 use pathloom_model::Nanos;
 use pathloom_transport::{Receiver, Sender, Settings};
+use std::mem::offset_of;
+use std::ops::Range;
 
 /// What [`Subflow::member`] is outside MPTCP.
 const NO_MEMBER: u32 = u32::MAX;
 /// [`Subflow::size`] of a stream that takes blocks of its transfer as it goes, until the last block is taken.
 pub(crate) const NOT_KNOWN_YET: u64 = u64::MAX - 1;
 
+/// In cache lines: what every packet needs, what data need at the receiving end, what acknowledgements need at the sending end.
+#[repr(C, align(64))]
 pub(crate) struct Subflow {
-    pub(crate) sender: Sender,
-    pub(crate) receiver: Receiver,
-    /// SACK options under way; none before the first loss.
-    sack_options: Option<Box<SackOptions>>,
-    /// Its transfer's index in the workload.
-    pub(crate) transfer: u32,
-    /// Its number among the subflows of an MPTCP connection; [`NO_MEMBER`] if it is none of one.
-    pub(crate) member: u32,
-    /// Bytes that the connection has taken from the receiver.
-    pub(crate) taken: u64,
-    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer, and where the connection knows.
-    pub(crate) size: u64,
     /// Interfaces of the sending host and of the receiving one.
     pub(crate) interfaces: [Interface; 2],
+    /// One past the last byte to deliver; `u64::MAX` for a long-lived transfer, and where the connection knows.
+    pub(crate) size: u64,
+    /// Packets of the subflow in the network.
+    pub(crate) under_way: i64,
+    pub(crate) packets_sent: u64,
+    /// Its number among the subflows of an MPTCP connection; [`NO_MEMBER`] if it is none of one.
+    pub(crate) member: u32,
+    /// Its transfer's index in the workload.
+    pub(crate) transfer: u32,
+    pub(crate) use_count: u32,
+    pub(crate) delivered: bool,
+    /// The sending end has nothing left to do.
+    pub(crate) closed: bool,
+    /// Until when the controller holds it; 0 if it does not.
+    pub(crate) held_until: Ps,
+    /// Bytes that the connection has taken from the receiver.
+    pub(crate) taken: u64,
+
+    pub(crate) receiver: Receiver,
+    /// When a timer event of the receiving end is in the agenda for.
+    pub(crate) receiver_timer: Ps,
+    /// SACK options under way; none before the first loss.
+    sack_options: Option<Box<SackOptions>>,
+
     /// When the last two segments will have left the host's card; `None` if their number is not bounded.
     card: Option<[Ps; 2]>,
     /// When an event that tells of room there is in the agenda for.
     card_event: Ps,
-    /// Packets of the subflow in the network.
-    pub(crate) under_way: i64,
-    /// When a timer event of each end is in the agenda for.
+    /// When a timer event of the sending end is in the agenda for.
     pub(crate) sender_timer: Ps,
-    pub(crate) receiver_timer: Ps,
-    /// Until when the controller holds it; 0 if it does not.
-    pub(crate) held_until: Ps,
-    pub(crate) delivered: bool,
-    /// The sending end has nothing left to do.
-    pub(crate) closed: bool,
-    pub(crate) packets_sent: u64,
-    pub(crate) use_count: u32,
+    pub(crate) sender: Sender,
+}
+
+/// Where data find what they need at the receiving end, and acknowledgements at the sending end, beside the first cache line.
+const RECEIVING: Range<usize> = lines(offset_of!(Subflow, receiver), Receiver::BUSY_BYTES);
+const SENDING: Range<usize> =
+    lines(offset_of!(Subflow, card), offset_of!(Subflow, sender) - offset_of!(Subflow, card) + Sender::BUSY_BYTES);
+
+// What every packet needs has one cache line, and what data need at the receiving end one more.
+const _: () = assert!(offset_of!(Subflow, receiver) == LINE && RECEIVING.end <= 2 * LINE);
+
+/// The cache lines that these bytes of a subflow are in.
+const fn lines(from: usize, bytes: usize) -> Range<usize> {
+    from / LINE * LINE..from + bytes
 }
 
 /// Subflows by slot.
@@ -110,10 +130,15 @@ impl Subflows {
         &mut self.slots[slot]
     }
 
-    /// Asks for the cache lines of a subflow. Changes nothing but time.
+    /// Asks for the cache lines of a subflow that a packet of this direction needs. Changes nothing but time.
     #[inline(always)]
-    pub(crate) fn fetch(&self, slot: usize) {
-        (0..=size_of::<Subflow>()).step_by(64).for_each(|offset| fetch_byte(&self.slots, slot, offset));
+    pub(crate) fn fetch(&self, slot: usize, direction: Direction) {
+        let end = match direction {
+            Direction::Data => RECEIVING,
+            Direction::Ack => SENDING,
+        };
+        fetch_byte(&self.slots, slot, 0);
+        end.step_by(LINE).for_each(|offset| fetch_byte(&self.slots, slot, offset));
     }
 
     /// All subflows that are not over, in order of slot.

@@ -6,26 +6,32 @@ use crate::Settings;
 use pathloom_model::Nanos;
 
 /// Puts segments in order and says when to acknowledge.
+///
+/// The fields that every segment needs come first, so that they share a cache line: see [`Receiver::BUSY_BYTES`].
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Receiver {
     /// All bytes before this one have arrived.
     next: u64,
     /// Bytes that have arrived beyond `next`.
     beyond: Ranges,
-    /// A byte of each range that a segment arrived in last, the most recent one first (RFC 2018 §4).
-    recent: [u64; SackBlocks::MOST],
-    sack: bool,
-    reordered: u32,
+    ack_due: Option<Nanos>,
     /// In-order segments since the last acknowledgement.
     unacknowledged: u32,
     ack_every: u32,
-    delayed_ack: Nanos,
-    ack_due: Option<Nanos>,
+    sack: bool,
     /// Whether the last segment had a congestion mark (DCTCP.CE of RFC 8257 §3.2).
     marked: bool,
+    reordered: u32,
+    delayed_ack: Nanos,
+    /// A byte of each range that a segment arrived in last, the most recent one first (RFC 2018 §4).
+    recent: [u64; SackBlocks::MOST],
 }
 
 impl Receiver {
+    /// How many of its first bytes a segment needs that arrives in order.
+    pub const BUSY_BYTES: usize = std::mem::offset_of!(Receiver, delayed_ack);
+
     /// A receiver that has seen nothing.
     pub fn new(settings: &Settings) -> Receiver {
         Receiver {

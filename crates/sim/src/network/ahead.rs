@@ -8,11 +8,9 @@ use crate::cache::Cache;
 use crate::interface::Interface;
 use crate::link::LinkQueue;
 use crate::packet::Packet;
-use crate::trusted::{fetch, fetch_byte, item};
+use crate::trusted::{fetch, item};
 use crate::wheel::LinksDue;
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Links whose arrivals are asked for together: more than the usual batch has.
 pub(super) const TOGETHER: usize = 32;
 
@@ -51,10 +49,6 @@ fn ask_together(links: &[LinkQueue], cache: &Cache, due: LinksDue<'_>, at_host: 
     for &link in &numbers[..count] {
         let Some(queue) = links.get(link) else { continue };
         queue.fetch_tail();
-        // Where packets wait, their time is summed up.
-        if queue.in_flight() > 0 {
-            fetch_byte(links, link, LINE);
-        }
     }
 }
 

@@ -53,19 +53,25 @@ enum Phase {
 }
 
 /// The sending end of one direction of a connection.
+///
+/// The fields that every acknowledgement needs come first, so that they share few cache lines: see [`Sender::BUSY_BYTES`].
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Sender {
     phase: Phase,
     /// A SYN (in [`Phase::SynSent`]) or the first unacknowledged segment (in [`Phase::Open`]) is to be sent at once.
     send_first: bool,
     limited_transmit: bool,
-    impatient: bool,
     in_recovery: bool,
-    partial_ack_seen: bool,
     paced_out: bool,
     /// Told to wait: nothing is sent, timers go on.
     held: bool,
+    /// Whether `limit` is where the transfer ends. If not, more may come ([`Sender::extend`]).
+    ended: bool,
+    /// Whether the pace is what the network provides, not a setting of the host.
+    provided: bool,
     dup_acks: u32,
+    backoffs: u32,
     mss: u64,
     /// First byte not acknowledged.
     una: u64,
@@ -75,30 +81,27 @@ pub struct Sender {
     high: u64,
     /// One past the last byte there is to send; `u64::MAX` when the transfer has no end.
     limit: u64,
-    /// Whether `limit` is where the transfer ends. If not, more may come ([`Sender::extend`]).
-    ended: bool,
+    /// Bytes that may be in flight at that pace, and at least; the receiver's window where nobody says how fast to send.
+    flight_limit: u64,
     /// What arrived out of order, where receivers report it.
     scoreboard: Option<Box<Scoreboard>>,
     window: Window,
-    receive_window: u64,
-    /// `high` when the last loss was noticed (RFC 6582 §3.2).
-    recover: Option<u64>,
-    rtt: RttEstimator,
     /// Segment being timed: one past its last byte, and when it was sent (RFC 6298 §3; never a retransmission).
     timing: Option<(u64, Nanos)>,
     rto_at: Option<Nanos>,
-    backoffs: u32,
     pace_bps: Option<u64>,
-    pace_at: Nanos,
-    /// Whether the pace is what the network provides, not a setting of the host.
-    provided: bool,
-    /// Bytes that may be in flight at that pace, and at least; the receiver's window where nobody says how fast to send.
-    flight_limit: u64,
-    least_flight: u64,
-    retransmits: u32,
-    timeouts: u32,
     /// When something was last sent, or an acknowledgement arrived.
     active_at: Nanos,
+    rtt: RttEstimator,
+    impatient: bool,
+    partial_ack_seen: bool,
+    retransmits: u32,
+    timeouts: u32,
+    /// `high` when the last loss was noticed (RFC 6582 §3.2).
+    recover: Option<u64>,
+    pace_at: Nanos,
+    receive_window: u64,
+    least_flight: u64,
     waited: TimeoutWait,
 }
 
@@ -113,6 +116,9 @@ pub struct TimeoutWait {
 }
 
 impl Sender {
+    /// How many of its first bytes an acknowledgement needs that tells of no loss, and the segment that it lets go.
+    pub const BUSY_BYTES: usize = std::mem::offset_of!(Sender, impatient);
+
     /// A closed sender of `size_bytes`, or of data without end.
     pub fn new(settings: &Settings, size_bytes: Option<u64>) -> Sender {
         Sender {
