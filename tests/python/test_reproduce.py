@@ -251,6 +251,22 @@ def test_kept_runs_outlive_the_process_unless_something_changed(tiny: measure.Re
     assert runs_to_do(longer, measure.plan(longer, WHOLE, seed=1), Memory(tmp_path)) == 8
 
 
+def test_runs_of_another_build_count_only_where_that_is_asked_for(tiny: measure.Reproduced, tmp_path: Path) -> None:
+    figure = Figure.model_validate(TINY)
+    plans = measure.plan(figure, WHOLE, seed=1)
+    reproduced(figure, memory=Memory(tmp_path))
+    for file in sorted(tmp_path.iterdir())[:3]:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(json.dumps({**record, "build": "another"}), encoding="utf-8")
+    assert runs_to_do(figure, plans, Memory(tmp_path)) == 3
+    assert runs_to_do(figure, plans, Memory(tmp_path, any_build=True)) == 0
+    mixed = reproduced(figure, memory=Memory(tmp_path, any_build=True))
+    assert mixed.as_json() == tiny.as_json()
+    assert mixed.notes == [*figure.notes, "another build of Pathloom carried out 3 of 8 runs"]
+    assert reproduced(figure, memory=Memory(tmp_path)).notes == list(figure.notes), "the three are carried out again"
+    assert runs_to_do(figure, plans, Memory(tmp_path)) == 0
+
+
 def test_a_run_that_lacked_its_machine_says_so_and_is_carried_out_again(tmp_path: Path) -> None:
     figure = Figure.model_validate(TINY)
     plans = measure.plan(figure, WHOLE, seed=1)
@@ -371,6 +387,7 @@ def test_the_list_names_every_figure(cli: Cli) -> None:
         (["ofpt/fig11", "--world", "lab", "--quick"], ["--quick", "one form"]),
         (["ofpt/fig9a", "--world", "lab", "--shorten", "2"], ["--shorten", "one form"]),
         (["ofpt/fig2", "--quick", "--shorten", "2"], ["--shorten", "leave one out"]),
+        (["ofpt/fig2", "--any-build"], ["--any-build", "needs --resume"]),
         (["ofpt/fig2", "--shorten", "0.5"], ["--shorten `0.5`", "from 1 to"]),
         (["ofpt/fig2", "--shorten", "nan"], ["--shorten `nan`", "from 1 to"]),
         (["ofpt/fig2", "--shorten", "ten"], ["--shorten `ten`", "from 1 to"]),

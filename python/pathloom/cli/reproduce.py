@@ -68,6 +68,13 @@ def reproduce(
             "live runs that lacked the machine.",
         ),
     ] = False,
+    any_build: Annotated[
+        bool,
+        typer.Option(
+            "--any-build",
+            help="With --resume, also take runs that another build of Pathloom has left. The result says how many.",
+        ),
+    ] = False,
     world: Annotated[
         str,
         typer.Option(
@@ -105,6 +112,8 @@ def reproduce(
     console.check_json_target(json)
     workers, first_seed = whole_number("--jobs", jobs), whole_number("--seed", seed)
     form = _form(quick, shorten, world)
+    if any_build and not resume:
+        raise bad_input("--any-build: says which kept runs count, so it needs --resume")
     check_cluster(cluster, workers, (world,))
     if target == LIST:
         _list(json)
@@ -112,6 +121,7 @@ def reproduce(
     from pathloom.experiments.folder import OutFolder
     from pathloom.experiments.workers import default_threads
     from pathloom.reproduction.library import figures
+    from pathloom.reproduction.runs import Memory
 
     wanted = figures(target) if world == SIM else _in_lab(figures(target))
     place = out or Path(str(FOLDER) if world == SIM else f"{FOLDER}-{world}")
@@ -121,7 +131,8 @@ def reproduce(
         runner = stack.enter_context(runner_of(cluster, local)) if cluster is not None else local
         folder = OutFolder(place)
         runs = OutFolder(place / RUNS) if resume else None
-        done = _carry_out(wanted, how, runner, folder, runs, json)
+        memory = Memory(runs.path if runs is not None else None, any_build)
+        done = _carry_out(wanted, how, runner, (folder, runs), memory, json)
     if json is not None:
         console.put_json(json, {"schema": SCHEMA, "items": [result.as_json() for result in done]})
     (console.say if json == console.STDOUT else print)(f"Page: {folder.path / 'README.md'}")
@@ -159,14 +170,15 @@ def _carry_out(
     wanted: list[Figure],
     how: tuple[Form, int, str],
     runner: Runner | int,
-    folder: OutFolder,
-    runs: OutFolder | None,
+    folders: tuple[OutFolder, OutFolder | None],
+    memory: Memory,
     json: str | None,
 ) -> list[Reproduced]:
-    """Runs figures one by one and prints each; one that is finished is kept whatever becomes of the next."""
-    from pathloom.reproduction.runs import Memory
+    """Runs figures one by one and prints each; one that is finished is kept whatever becomes of the next.
 
-    memory = Memory(runs.path if runs is not None else None)
+    `folders` are those of the results and of kept runs, if there is one.
+    """
+    folder, runs = folders
     done: list[Reproduced] = []
     try:
         for result, image in _results(wanted, how, runner, folder.path, memory):

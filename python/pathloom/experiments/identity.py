@@ -30,10 +30,19 @@ def identity(settings: Settings, job: Job, *parts: str) -> str:
     >>> names[0] == names[1] != identity(settings, settings.jobs("sim")[1])
     True
     """
+    return work_identity(settings, job, program_digest(), *parts)
+
+
+def work_identity(settings: Settings, job: Job, *parts: str) -> str:
+    """The same, whatever program carries it out."""
     alone = alone_settings(settings, job)
     files = named_files([alone.fabric, alone.traffic, *alone.schemes])
-    text = "\n".join([program_digest(), alone.model_dump_json(), *map(digest, files), *parts])
-    return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
+    return short_digest(alone.model_dump_json(), *map(digest, files), *parts)
+
+
+def short_digest(*texts: str) -> str:
+    """Digest of texts, as long as a name."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:LETTERS]
 
 
 def alone_settings(settings: Settings, job: Job) -> Settings:

@@ -28,8 +28,9 @@ from pathloom.reproduction.definitions import POINTS, Case, Figure, Form, Measur
 from pathloom.reproduction.estimate import work_s
 from pathloom.reproduction.library import all_measures
 from pathloom.reproduction.metrics import RunData
-from pathloom.reproduction.runs import Kept, Memory, keep, key, run_name
+from pathloom.reproduction.runs import Kept, Memory, keep, key, run_name, this_build
 from pathloom.specs import LAB, SIM, is_python_spec
+from pathloom.words import counted
 
 if TYPE_CHECKING:
     from pathloom.experiments.workers import Runner
@@ -142,6 +143,8 @@ class Reproduced:
         shares = [run.stolen_share for runs in self.data.values() for run in runs]
         lacking = sum(share > NOTED_STOLEN_SHARE for share in shares)
         said = [f"{lacking} of {len(shares)} runs, at worst: {stolen_text(max(shares))}"] if lacking else []
+        older = sum(run.build != this_build() for runs in self.data.values() for run in runs)
+        said += [f"another build of Pathloom carried out {older} of {counted(len(shares), 'run')}"] if older else []
         return [*self.figure.notes, *said, *_cut_notes(self)]
 
     @property

@@ -1,7 +1,8 @@
 """What is kept of a run: the numbers that figures ask for, a few hundred bytes, and not its hundred thousand flows.
 
 Kept runs are shared between figures. With a folder they outlive the process, one file per run, so that what takes hours
-can be interrupted and gone on with.
+can be interrupted and gone on with. A run that another build of Pathloom has carried out counts only where that is
+asked for.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from pathloom import native
 from pathloom.experiments import stats, summary, tables
 from pathloom.experiments.execution import NOTED_STOLEN_SHARE
-from pathloom.experiments.identity import digests, identity
+from pathloom.experiments.identity import digests, program_digest, short_digest, work_identity
 from pathloom.experiments.settings import Job, Settings
 from pathloom.experiments.store import Store
 from pathloom.reproduction import metrics
@@ -25,7 +26,7 @@ from pathloom.reproduction.definitions import Measure
 from pathloom.reproduction.metrics import METRICS, RANKED, RunData, bound, by_rank, goodput_in_time
 from pathloom.specs import LAB
 
-MOST_RANKED = 20_000
+MOST_RANKED = 5_000
 """Runs with more flows than this keep no curve by rank: no picture by rank shows so many."""
 
 
@@ -43,6 +44,8 @@ class Kept:
     """Time in seconds and goodput in kbit/s, where a run was sampled."""
     stolen_share: float = 0.0
     """As in `RunOutcome`."""
+    build: str = ""
+    """The build of Pathloom that carried the run out: `this_build` of then."""
 
 
 def key(asked: Measure) -> str:
@@ -62,7 +65,7 @@ def keep(run: RunData, measures: Iterable[Measure], stolen_share: float = 0.0) -
     few = run.flows.height <= MOST_RANKED
     ranks = {name: by_rank(run, Measure(metric=name), name) for name in RANKED} if few else {}
     bounds = {key(one): found for one in measures if (found := bound(run, one, one.metric)) != "exactly"}
-    return Kept(values, bounds, ranks, goodput_in_time(run) if len(run.samples) > 1 else [], stolen_share)
+    return Kept(values, bounds, ranks, goodput_in_time(run) if len(run.samples) > 1 else [], stolen_share, this_build())
 
 
 def _finite(value: float | None) -> float | None:
@@ -84,7 +87,8 @@ class KeptCodec:
             record: dict[str, Any] = json.loads(content)
             goodput = [(float(at_s), float(kbps)) for at_s, kbps in record["goodput"]]
             values, bounds, ranks = (dict(record[name]) for name in ("values", "bounds", "ranks"))
-            return Kept(values, bounds, ranks, goodput, float(record.get("stolen_share", 0.0)))
+            stolen_share, build = float(record.get("stolen_share", 0.0)), str(record["build"])
+            return Kept(values, bounds, ranks, goodput, stolen_share, build)
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -92,8 +96,12 @@ class KeptCodec:
 class Memory:
     """Runs by what they depend on, shared by figures."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """`folder` is where runs are kept beyond this process; None for nowhere."""
+    def __init__(self, folder: Path | None = None, any_build: bool = False) -> None:
+        """`folder` is where runs are kept beyond this process; None for nowhere.
+
+        `any_build` takes runs from there whatever build of Pathloom carried them out.
+        """
+        self._any_build = any_build
         self._store = Store(folder, KeptCodec()) if folder is not None else None
         self._runs: dict[str, Kept] = {}
 
@@ -117,15 +125,22 @@ class Memory:
 
     def _read(self, name: str) -> Kept | None:
         kept = self._store.find(name) if self._store is not None else None
+        if kept is not None and kept.build != this_build() and not self._any_build:
+            return None
         # One that lacked the machine is carried out again, now that the machine may be there.
         return kept if kept is not None and kept.stolen_share <= NOTED_STOLEN_SHARE else None
 
 
 def run_name(settings: Settings, job: Job, sample_at_s: Sequence[float]) -> str:
-    """The identity of a run and of what measures it."""
-    measured_by = [metrics.__file__, tables.__file__, summary.__file__, stats.__file__]
+    """The identity of a run, whatever build of Pathloom carries it out."""
     lab = _laboratory() if LAB in settings.worlds else []
-    return identity(settings, job, repr(tuple(sample_at_s)), digests(measured_by), *lab)
+    return work_identity(settings, job, repr(tuple(sample_at_s)), *lab)
+
+
+def this_build() -> str:
+    """The identity of what carries out runs in the simulator and measures them."""
+    measured_by = [metrics.__file__, tables.__file__, summary.__file__, stats.__file__]
+    return short_digest(program_digest(), digests(measured_by))
 
 
 def _laboratory() -> list[str]:
