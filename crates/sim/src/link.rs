@@ -26,7 +26,7 @@ pub(crate) struct LinkQueue {
     /// Packets that have left the ring so far.
     head: u64,
     in_flight: u32,
-    /// The last packets taken, as many as had not left the port when this was last brought up to date; had not begun to, where
+    /// How many of the packets taken last had not left the port when this was last brought up to date; had not begun to, where
     /// packets are handed on then.
     waiting: u32,
     /// When the last packet taken will have left the port; [`NEVER`] while the link is down, or leaves that to a port.
