@@ -388,7 +388,7 @@ def test_whatever_a_program_does_its_paths_return(name: str, expires: bool) -> N
 
     What a killed `with-paths` leaves expires after a minute (`expires`), or its host releases it before that.
     """
-    more = "[control]\nidle_timeout_s = 3\n[control.assignments]\nclaim_timeout = 3_000_000_000\n"
+    more = "[control]\nidle_timeout_s = 3\n[control.assignments]\nclaim_timeout = '3s'\n"
     with serving(name, TOPOLOGY_A, more) as live:
         answers = start(live, "h1", sys.executable, "-c", ANSWER)
         listens(live.blueprint, "h1", 7000)

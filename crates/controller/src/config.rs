@@ -2,13 +2,14 @@
 
 use crate::addresses::{self, AddressesAt, At};
 use crate::api::{Api, Paths, ReadyApi, ReadyPaths};
+use crate::control_settings::ControlSettings;
 use crate::current::Current;
 use crate::hosts::{HostsConfig, Tokens};
 use crate::measured;
 use crate::reading::Foreign;
 use crate::registry::registry;
 use crate::tls::Tls;
-use pathloom_control::{Config as ControlConfig, Enforcement};
+use pathloom_control::Config as ControlConfig;
 use pathloom_model::builders::fabric_file;
 use pathloom_model::{fabric_from_file_text, fabric_from_spec, Fabric, Nanos, NodeId, Prefix};
 use pathloom_schemes::SchemeSpec;
@@ -38,7 +39,7 @@ pub struct Config {
     /// Where switches connect.
     #[serde(default)]
     pub listen: Listen,
-    /// Where agents of hosts connect.
+    /// Where host agents connect.
     #[serde(default)]
     pub hosts: HostsConfig,
     /// The HTTP API.
@@ -50,9 +51,9 @@ pub struct Config {
     /// The scheme.
     #[serde(default)]
     pub scheme: Scheme,
-    /// Settings of the controller itself; the program sets its epoch.
+    /// How flows, rules and path assignments are treated.
     #[serde(default)]
-    pub control: ControlConfig,
+    pub control: ControlSettings,
     /// How rules in switches are checked and repaired.
     #[serde(default)]
     pub reconcile: Reconcile,
@@ -161,9 +162,6 @@ impl Default for Reconcile {
 
 /// Maximum of the time in which every switch is read once.
 const LONGEST_PERIOD: Duration = Duration::from_secs(30);
-/// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP leaves a dead path within
-/// four times this time.
-const PATH_IDLE_S: u16 = 2;
 /// Maximum time between two probes of a cable. A cable that fails in one direction loses frames until the next probe.
 const LONGEST_PROBES: Duration = Duration::from_secs(60);
 
@@ -317,13 +315,15 @@ pub struct Ready {
     pub fabric: Arc<Fabric>,
     /// The scheme it names.
     pub scheme: SchemeSpec,
+    /// What the core of the controller is told; its epoch is set at each start.
+    control: ControlConfig,
     /// Switch by datapath identifier.
     pub datapaths: BTreeMap<u64, NodeId>,
     /// Certificates of the address for switches.
     pub(crate) listen_tls: Option<Current<rustls::ServerConfig>>,
-    /// Certificates of the address for agents of hosts.
+    /// Certificates of the address for host agents.
     pub(crate) hosts_tls: Option<Current<rustls::ServerConfig>>,
-    /// Tokens of agents of hosts.
+    /// Tokens of host agents.
     pub(crate) hosts_tokens: Option<Arc<Tokens>>,
     /// The API, if it is configured.
     pub(crate) api: Option<ReadyApi>,
@@ -338,9 +338,7 @@ pub struct Ready {
 impl Ready {
     /// What the controller does in this epoch: the settings of `[control]`, and what other tables ask of it.
     pub(crate) fn control(&self, epoch: u16) -> ControlConfig {
-        let mut control = ControlConfig { epoch, ..self.config.control.clone() };
-        control.link_loads_every = control.link_loads_every.or(self.paths.as_ref().map(|_| measured::PERIOD));
-        control
+        ControlConfig { epoch, ..self.control.clone() }
     }
 
     /// Warnings about valid but risky settings.
@@ -391,7 +389,7 @@ pub fn read(path: &Path) -> Result<Ready, ConfigError> {
 
 /// Checks the text of a configuration. Files that it names are relative to `beside`.
 pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
-    let mut config: Config = toml::from_str(text).map_err(|problem| {
+    let config: Config = toml::from_str(text).map_err(|problem| {
         let at = problem.span().map_or(0, |span| span.start);
         let line = text[..at.min(text.len())].matches('\n').count() + 1;
         format!("line {line}: {}", problem.message().lines().collect::<Vec<_>>().join(" "))
@@ -409,23 +407,15 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     if config.reconcile.period < Duration::from_secs(1) || config.reconcile.period > LONGEST_PERIOD {
         return Err("reconcile.period: 1s to 30s was expected".into());
     }
-    let Config { control, .. } = &mut config;
-    let longest_s = control.idle_timeout_s;
-    if !(1..=longest_s).contains(control.path_idle_timeout_s.get_or_insert(PATH_IDLE_S.min(longest_s))) {
-        return Err(format!("control.path_idle_timeout_s: 1 to {longest_s}, which is idle_timeout_s, was expected"));
-    }
-    if control.max_counted_per_tor == 0 {
-        return Err("control.max_counted_per_tor: 1 or more was expected; schemes that count no flows need none".into());
-    }
-    config.control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));
+    let mut control = config.control.check()?;
+    control.reconcile = Some(Nanos(config.reconcile.period.as_nanos() as u64));
     if !config.flows.sweep.is_zero() && config.flows.sweep < Duration::from_secs(1) {
         return Err("flows.sweep: 1s or more was expected, or 0s for never".into());
     }
     let sweep = Nanos(u64::try_from(config.flows.sweep.as_nanos()).unwrap_or(u64::MAX));
-    config.control.sweep = Some(sweep).filter(|&sweep| sweep > Nanos::ZERO);
-    config.control.both_directions = config.flows.both_directions;
-    config.control.unlabelled = true;
-    config.control.enforcement.get_or_insert(Enforcement::Any);
+    control.sweep = Some(sweep).filter(|&sweep| sweep > Nanos::ZERO);
+    control.both_directions = config.flows.both_directions;
+    control.unlabelled = true;
     if !(Duration::from_secs(1)..=LONGEST_PROBES).contains(&config.discovery.probe_interval) {
         return Err("discovery.probe_interval: 1s to 60s was expected".into());
     }
@@ -453,10 +443,25 @@ pub(crate) fn check(text: &str, beside: &Path) -> Result<Ready, String> {
     let hosts_tokens = hosts_tokens.map_err(|problem| format!("hosts.tokens: {problem}"))?;
     let api = config.api.load(beside, config.paths.search)?;
     let paths = config.paths.load(beside, api.as_ref())?;
+    // The rates that an application sees of its paths are measured even if the scheme reads no port counters.
+    control.link_loads_every = paths.as_ref().map(|_| measured::PERIOD);
     let places = addresses::places(&fabric, &config.addresses)?;
     let allowed = addresses::prefixes("discovery.prefixes", &config.discovery.prefixes)?;
     let fabric = Arc::new(fabric);
-    Ok(Ready { config, fabric, scheme, datapaths, listen_tls, hosts_tls, hosts_tokens, api, paths, places, allowed })
+    Ok(Ready {
+        config,
+        control,
+        fabric,
+        scheme,
+        datapaths,
+        listen_tls,
+        hosts_tls,
+        hosts_tokens,
+        api,
+        paths,
+        places,
+        allowed,
+    })
 }
 
 fn build(spec: &str, beside: &Path) -> Result<Fabric, String> {
@@ -581,9 +586,6 @@ mod tests {
             (&format!("{LEAST}[listen.tls]\ncertificate = \"c\"\nkey = \"k\""), ["listen.tls.client_ca", "missing"]),
             (&format!("{LEAST}[listen.tls]\ncertificate = \"/missing/c\"\nkey = \"k\"\nclient_ca = \"a\""), ["listen.tls.certificate", "/missing/c"]),
             (&format!("{LEAST}[listen.tls]\ncertificate = \"c\"\nkey = \"k\"\nclient_ca = \"a\"\nnames = {{ e9 = \"x\" }}"), ["listen.tls.names.e9", "no switch"]),
-            (&format!("{LEAST}[control]\nepok = 1"), ["epok", "line"]),
-            (&format!("{LEAST}[control]\npath_idle_timeout_s = 11"), ["control.path_idle_timeout_s", "1 to 10"]),
-            (&format!("{LEAST}[control]\nmax_counted_per_tor = 0"), ["control.max_counted_per_tor", "1 or more"]),
         ];
         for (text, words) in cases {
             let found = problem(text);

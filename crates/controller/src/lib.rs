@@ -14,6 +14,7 @@ pub mod clock;
 pub mod config;
 mod connection;
 mod connections;
+mod control_settings;
 pub mod counts;
 mod crowding;
 mod current;

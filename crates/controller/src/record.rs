@@ -107,7 +107,7 @@ mod tests {
     fn what_was_recorded_replays() {
         let ready = config::check(CONFIG, Path::new("")).unwrap();
         let path = std::env::temp_dir().join(format!("pathloom-record-{}.jsonl", std::process::id()));
-        let config = Config { epoch: 7, ..ready.config.control.clone() };
+        let config = ready.control(7);
         let mut controller = Controller::new(config.clone(), ready.fabric.clone(), ready.scheme.central(1).unwrap());
         let mut recorder = Recorder::create(&path, &config).unwrap();
         let switches = ready.fabric.switches().iter();
