@@ -121,7 +121,7 @@ wheel: .venv/package/.deps  ## Build a wheel with all programs into dist/, for a
 	$(call say,Building the wheel (about 10 minutes the first time))
 	scripts/package.sh wheel $(ARCH)
 
-deb: .venv/package/.deps  ## Build Debian packages of controller, agent of hosts and live switch into dist/ (ARCH=aarch64 for Arm)
+deb: .venv/package/.deps  ## Build Debian packages of controller, host agent and live switch into dist/ (ARCH=aarch64 for Arm)
 	$(call say,Building the Debian packages)
 	scripts/package.sh deb $(ARCH)
 
@@ -167,7 +167,7 @@ JUDGES := benches/openflow/requirements.lock benches/api/requirements.lock
 	touch $@
 
 # Not twice at once: it may install a Debian package.
-hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the agent of hosts and of the live switch
+hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the host agent and of the live switch
 	@scripts/prepare.sh hostd || echo 'pathloom: going on without pathloom-hostd and pathloom-switch' >&2
 
 .venv/.simulator: .venv/.deps $(RUST) pyproject.toml
@@ -176,7 +176,7 @@ hostd-tools: .venv/.deps  ## Install clang, for the BPF programs of the agent of
 	touch $@
 
 .venv/.built: .venv/.simulator | hostd-tools
-	$(call say,Building the programs: controller$(comma) agent of hosts$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
+	$(call say,Building the programs: controller$(comma) host agent$(comma) live switch$(comma) paths for programs$(comma) long links of the lab)
 	programs=(controller preload delay); \
 	if scripts/prepare.sh hostd 2>/dev/null; then programs+=(hostd switchd); fi; \
 	cargo build --release --quiet "$${programs[@]/#/--package=pathloom-}"

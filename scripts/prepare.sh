@@ -59,13 +59,13 @@ build)
     need_rust
     ;;
 hostd)
-    at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the agent of hosts and the live switch need cargo 1.87 or later"
+    at_least 1.87 "$(cargo --version | cut -d' ' -f2)" || give_up "the host agent and the live switch need cargo 1.87 or later"
     # Without it the agent is built all the same, but reads the kernel's socket list and neither paces nor holds.
-    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || (need_packages "clang, for BPF programs of the agent of hosts and the live switch" clang) ||
-        say "going on without clang: the agent of hosts neither paces nor holds, and the live switch does not start"
+    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || (need_packages "clang, for BPF programs of the host agent and the live switch" clang) ||
+        say "going on without clang: the host agent neither paces nor holds, and the live switch does not start"
     ;;
 package)
-    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || need_packages "clang, for BPF programs of the agent of hosts and the live switch" clang
+    compgen -c | grep -Ex 'clang(-[0-9]+)?' >/dev/null || need_packages "clang, for BPF programs of the host agent and the live switch" clang
     command -v systemd-analyze >/dev/null || need_packages "systemd-analyze, which judges the units" systemd
     ;;
 web)

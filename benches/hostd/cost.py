@@ -1,4 +1,4 @@
-"""What the agent of hosts costs a fast link: paired runs of iperf3 with and without it, in turn.
+"""What the host agent costs a fast link: paired runs of iperf3 with and without it, in turn.
 
 Usage, as root: python benches/hostd/cost.py [PAIRS [SECONDS]]; 40 pairs of 1 s each if nothing else is said.
 

@@ -6,7 +6,7 @@ and curl (scripts/prepare.sh web).
 The simulator draws the transfers and runs them under each scheme with CUBIC. Then a lab of the same fabric runs under
 our own controller: every host has an nginx, and the receiver of each transfer fetches a file of its size by curl when
 the simulated transfer began. The time is curl's own, from the start of the connection to the last byte. Neither program
-knows of Pathloom; the agent of hosts labels, announces and paces them. Prints a line of JSON for each scheme.
+knows of Pathloom; the host agent labels, announces and paces them. Prints a line of JSON for each scheme.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def live(scheme: str, transfers: list[tuple[str, str, int, float]], folder: Path
     try:
         blueprint = lab.up(Fabric(FABRIC), controller.OWN, scheme, host_stack("linux/cubic", None))
         if not hostd.enforces(lab.directory):
-            raise SystemExit(f"the agent of hosts neither paces nor holds here: {hostd.warning(lab.directory)}")
+            raise SystemExit(f"the host agent neither paces nor holds here: {hostd.warning(lab.directory)}")
         hosts = {host.name: host for host in blueprint.hosts}
         with servers(lab, list(hosts.values()), files):
             return fetched_s(lab, hosts, transfers)

@@ -258,8 +258,9 @@ class Scheme(ABC):
     """The base of a scheme. Any class with `handle` will do; this one states the other methods and their defaults.
 
     Every run makes an instance of its own; one whose constructor takes a `seed` is given the seed of the run, the only
-    source of chance that keeps runs repeatable. When a method raises, or gives an action that cannot be meant, what
-    it gave for that event is dropped, the flows stay where they are, and the run goes on and says so.
+    source of chance that keeps runs repeatable. When a method raises, or gives an invalid action, all runs stop with
+    a `SchemeError`. With `keep_going` the actions for that event are dropped, the flows stay where they are, the
+    run goes on, and the result is marked.
     """
 
     def needs(self) -> Needs:

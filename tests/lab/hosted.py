@@ -1,4 +1,4 @@
-"""A lab of two pairs of hosts with the agent of hosts, and a controller of the test's own."""
+"""A lab of two pairs of hosts with the host agent, and a controller of the test's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent of hosts: programs that know nothing of it are labelled, announced, paced and held."""
+"""The host agent: programs that know nothing of it are labelled, announced, paced and held."""
 
 from __future__ import annotations
 

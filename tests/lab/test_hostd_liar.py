@@ -103,8 +103,8 @@ def test_an_agent_that_lies_is_limited_and_named_and_others_do_not_notice(name: 
                 for _ in range(20):
                     liar.say({"announce": {"flow": flow, "size_bytes": 1}})
                     said += liar.answers.readline()
-        assert "no host that this agent speaks for" in said
-        assert "no host that this agent speaks for" in live.log()
+        assert "this agent does not represent the host" in said
+        assert "this agent does not represent the host" in live.log()
         assert controller.running(lab.directory) is not None
         before_ms, after_ms = (1e3 * statistics.median(times_s) for times_s in (quiet_s, flooded_s))
         figures("paths found and released, without and with an agent that floods, ms", before=before_ms, after=after_ms)

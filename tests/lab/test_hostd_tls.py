@@ -144,8 +144,8 @@ def place(name: str, tmp_path: Path) -> Iterator[Place]:
 def test_the_right_certificate_and_token_are_let_in(place: Place) -> None:
     with place.agent() as log:
         until(lambda: ACCEPTED in log())
-    assert "an agent speaks for hosts" in place.log("controller.log")
-    assert "sent away" not in place.log("controller.log")
+    assert "an agent represents hosts" in place.log("controller.log")
+    assert "an agent is disconnected" not in place.log("controller.log")
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_whoever_is_not_who_it_says_is_refused_in_one_line(
     place: Place, how: dict[str, str], why: tuple[str, ...]
 ) -> None:
     with place.agent(**how) as log:
-        until(lambda: "sent away" in place.log("controller.log"))
+        until(lambda: "an agent is disconnected" in place.log("controller.log"))
         # It tries again and again; the controller says so once, and names the address.
         time.sleep(1.5)
-        lines = [line for line in place.log("controller.log").splitlines() if "sent away" in line]
+        lines = [line for line in place.log("controller.log").splitlines() if "an agent is disconnected" in line]
         assert len(lines) == 1, lines
         assert all(word in lines[0] for word in why), lines
         assert how.get("source", MINE) in lines[0]

@@ -1,5 +1,5 @@
 //! Path assignments as the API's handlers see them: a request goes to the controller, and its answer is there at once.
-//! (Agents of hosts send the same requests over their own connections, see [`crate::hosts`].)
+//! (Host agents send the same requests over their own connections, see [`crate::hosts`].)
 
 use crate::hosts::names;
 use crate::hub::{Brain, Hub};

@@ -381,7 +381,7 @@ impl Hub {
         }
     }
 
-    /// Tells agents of hosts what the scheme in charge needs from them, if that has changed.
+    /// Tells host agents what the scheme in charge needs from them, if that has changed.
     pub(crate) fn say_wants(&mut self) {
         if let Brain::Fabric(controller) = &self.brain {
             let detection = controller.needs().detection;

@@ -60,7 +60,7 @@ pub(crate) struct Sample {
     /// Trouble with ports and hosts, by kind.
     trouble: Vec<(String, u64)>,
     agents_refused: u64,
-    /// What agents of hosts must not do, by agent.
+    /// What host agents must not do, by agent.
     agent_offences: Vec<(String, u64)>,
     /// Requests to the API, by status.
     pub requests: Vec<(String, u64)>,
@@ -171,8 +171,8 @@ impl Sample {
             "Connections refused, or closed before they said which switch they are, because there were too many.";
         counter(out, "connections_crowded_out", help, hub.crowded)?;
         counter(out, "handshakes_failed", "TLS handshakes that failed, were late or too many.", hub.handshakes)?;
-        counter(out, "agents_refused", "Agents of hosts sent away, or not let in.", self.agents_refused)?;
-        let help = "Times that an agent of hosts was limited, refused or sent away.";
+        counter(out, "agents_refused", "Host agents disconnected or refused.", self.agents_refused)?;
+        let help = "Times that a host agent was limited, refused or disconnected.";
         family(out, "agent_offences", help, "agent", &self.agent_offences)?;
         family(out, "port_and_host_trouble", "What is wrong with ports and hosts.", "kind", &self.trouble)?;
         counter(out, "punts_restored", "Rules for control traffic that were gone, put back.", hub.punts_restored)?;

@@ -247,7 +247,7 @@ async fn serve(
     Ok(())
 }
 
-/// Opens the sockets for agents of hosts.
+/// Opens the sockets for host agents.
 fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()>>, ServeError> {
     let hosts = &ready.config.hosts;
     shared.hub.borrow_mut().hosts.set_most(hosts.agents, hosts.flows_per_host);
@@ -257,7 +257,7 @@ fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()
         let listener =
             bind_tcp(address).map_err(|problem| ServeError::Listen { place: address.to_string(), problem })?;
         let address = listener.local_addr().unwrap_or(address);
-        tracing::info!(%address, "listening for agents of hosts");
+        tracing::info!(%address, "listening for host agents");
         listens.push(tokio::task::spawn_local(hosts::accept_tcp(
             listener,
             ready.hosts_tls.clone(),
@@ -268,7 +268,7 @@ fn listen_for_agents(ready: &Ready, shared: &Shared) -> Result<Vec<JoinHandle<()
     if let Some(path) = &hosts.unix {
         let place = path.display().to_string();
         let listener = bind_unix(path).map_err(|problem| ServeError::Listen { place: place.clone(), problem })?;
-        tracing::info!(path = place, "listening for agents of hosts");
+        tracing::info!(path = place, "listening for host agents");
         listens.push(tokio::task::spawn_local(hosts::accept_unix(listener, shared.clone(), hosts.lines_per_host)));
     }
     Ok(listens)

@@ -34,7 +34,7 @@ impl Hub {
         self.hosts.tick(now);
         self.queued.extend(self.hosts.changes());
         for (whose, times) in self.quiet.overdue(now) {
-            tracing::warn!(whose, times, "refused again since it was last said");
+            tracing::warn!(whose, times, "refused again since the last message about it");
         }
         let age = |since: Nanos| Duration::from_nanos(now.saturating_sub(since).0);
         let Sessions { echo_interval, echo_timeout, handshake_timeout } = self.sessions.clone();
@@ -73,7 +73,7 @@ impl Hub {
         if uncounted > said && (said == 0 || now.saturating_sub(at) >= UNCOUNTED_EVERY) {
             let flows = uncounted - said;
             let way_out = "they ride the default routes; raise control.max_counted_per_tor if the tables have room";
-            tracing::warn!(flows, most, way_out, "flows are not counted, for their ToR has no more rules for that");
+            tracing::warn!(flows, most, way_out, "flows are not counted, because their ToR has no more rules for it");
             self.warned.uncounted = (uncounted, now);
         }
     }

@@ -141,7 +141,7 @@ impl fmt::Display for Alarm {
             write!(f, "{}: {}", self.place, self.what)?;
         }
         if self.times > 1 {
-            write!(f, " ({} times since last said)", self.times)?;
+            write!(f, " ({} times since the last report)", self.times)?;
         }
         Ok(())
     }
@@ -265,6 +265,6 @@ mod tests {
         assert!(other.to_string().starts_with("switch 000000000000002a port 3: sends LLDP"), "{other}");
         let whole = Alarm { what: Trouble::DuplicateSwitch, place: Alarm::of_switch(Dpid(1)), times: 3 };
         assert!(whole.to_string().starts_with("switch 0000000000000001: a second"), "{whole}");
-        assert!(whole.to_string().ends_with("(3 times since last said)"), "{whole}");
+        assert!(whole.to_string().ends_with("(3 times since the last report)"), "{whole}");
     }
 }

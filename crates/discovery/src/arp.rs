@@ -48,7 +48,7 @@ pub enum ArpError {
     )]
     Kind,
     /// Frame and packet have different sender addresses.
-    #[error("was sent by one hardware address and speaks for another")]
+    #[error("was sent from one hardware address and claims another")]
     SenderMismatch,
     /// The sender's hardware address is a group address or zero.
     #[error("has a sender hardware address that no station can have")]

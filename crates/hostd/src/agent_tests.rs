@@ -255,6 +255,6 @@ fn useless_lines_change_nothing() {
     }
     assert!(orders(&mut agent).is_empty());
     assert_eq!(agent.counts().useless_lines, 4);
-    told(&mut agent, Nanos::ZERO, &json!({"refused": {"why": "another connection speaks for its hosts now"}}));
+    told(&mut agent, Nanos::ZERO, &json!({"refused": {"why": "another connection represents its hosts now"}}));
     assert!(agent.take_refusal().unwrap().contains("another"));
 }

@@ -488,7 +488,7 @@ impl ControlPlane {
         self.arm(now, agenda);
     }
 
-    /// What a controller hears when the agents of hosts connect to it. Only one that decides by it needs to.
+    /// What a controller hears when the host agents connect to it. Only one that decides by it needs to.
     fn agents_met(&self) -> impl Iterator<Item = Input> + '_ {
         let decides = self.settings.enforcement == Enforcement::Any;
         let hosts = self.fabric.hosts().iter().copied().filter(move |&host| decides && self.agents.at(host));

@@ -40,7 +40,7 @@ pub(crate) struct StateRow {
     /// Differences between the cabling found and the configured one.
     pub cabling: Cabling,
     pub flows: FlowCounts,
-    /// Agents of hosts.
+    /// Host agents.
     pub agents: AgentCounts,
     /// Share of a core that the controller uses.
     pub busy_share: f64,

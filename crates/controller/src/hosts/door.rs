@@ -119,8 +119,8 @@ async fn serve(
     let Some(id) = id else { return };
     let why = tokio::select! {
         ended = read(&shared, id, per_host, reader) => ended.err().map_or("it closed the connection".into(), |e| e.to_string()),
-        ended = write(&shared, id, writer) => ended.err().map_or("it was sent away".into(), |e| e.to_string()),
-        () = sent_away(&shared, id) => "it was sent away, and did not read".into(),
+        ended = write(&shared, id, writer) => ended.err().map_or("it was disconnected".into(), |e| e.to_string()),
+        () = sent_away(&shared, id) => "it was disconnected, and did not read".into(),
     };
     shared.hub.borrow_mut().hosts.disconnect(id, &why);
 }

@@ -43,7 +43,7 @@ const FIRST_LINE: Nanos = Nanos::from_secs(10);
 /// Maximum number of unanswered requests for paths.
 const MOST_REQUESTS: usize = 1024;
 
-/// Where agents of hosts connect.
+/// Where host agents connect.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostsConfig {
@@ -202,7 +202,7 @@ impl Hosts {
         self.refused += 1;
         self.offenders.count(self.now, peer);
         if let Some(times) = self.quiet.admit(self.now, &subject(peer, why)) {
-            tracing::warn!(peer, why, times, "an agent is sent away");
+            tracing::warn!(peer, why, times, "an agent is disconnected");
         }
     }
 
@@ -242,7 +242,7 @@ impl Hosts {
                 return None;
             };
             if let Some(agent) = self.agents.remove(&oldest) {
-                self.sent_away(&agent.peer, "another needed its place, and it had not said which hosts it speaks for");
+                self.sent_away(&agent.peer, "another needed its place, and it had not named its hosts");
                 agent.away.notify_one();
             }
         }
@@ -395,7 +395,7 @@ impl Hosts {
         };
         match self.by_host.get(&host).and_then(|id| self.agents.get_mut(id)) {
             Some(agent) => agent.tell(&told),
-            None => tracing::debug!(?output, "no agent speaks for this host"),
+            None => tracing::debug!(?output, "no agent represents this host"),
         }
     }
 
@@ -406,7 +406,7 @@ impl Hosts {
         let mut away = Vec::new();
         for agent in self.agents.values_mut() {
             if !agent.greeted && now.saturating_sub(agent.since) > FIRST_LINE {
-                agent.close("it did not say in time which hosts it speaks for");
+                agent.close("it did not name its hosts in time");
             }
             away.extend(agent.unsaid.take().map(|why| (agent.peer.clone(), why)));
         }
@@ -414,7 +414,7 @@ impl Hosts {
             self.sent_away(&peer, &why);
         }
         for (whose, times) in self.quiet.overdue(now) {
-            tracing::warn!(whose, times, "agents were refused again since it was last said");
+            tracing::warn!(whose, times, "agents were refused again since the last message about them");
         }
     }
 
@@ -465,7 +465,7 @@ impl Hosts {
             hosts.insert(place.host);
         }
         let agent = self.agents.get_mut(&id)?;
-        tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent speaks for hosts");
+        tracing::info!(peer = %agent.peer, hosts = hosts.len(), "an agent represents hosts");
         (agent.greeted, agent.hosts) = (true, hosts.clone());
         agent.tell(&Told::Welcome { version: VERSION, wants: self.wants });
         // The last agent to connect counts, because an earlier connection may have died unnoticed.
@@ -482,7 +482,7 @@ impl Hosts {
             return;
         }
         if let Some(agent) = self.agents.get_mut(&id) {
-            let why = "another connection speaks for its hosts now";
+            let why = "another connection represents its hosts now";
             agent.tell(&Told::Refused { why, request: None });
             agent.close(why);
         }
@@ -508,7 +508,7 @@ impl Hosts {
         if let Some(host) = host.filter(|host| self.by_host.get(host) == Some(&id)) {
             return Some(host);
         }
-        self.refuse(id, &format!("{} is no host that this agent speaks for", flow.src));
+        self.refuse(id, &format!("this agent does not represent the host {}", flow.src));
         None
     }
 
@@ -517,7 +517,7 @@ impl Hosts {
     fn application(&mut self, id: AgentId, request: u64, src: Ipv4Addr) -> Option<(u64, Owner)> {
         let host = self.host(src);
         if host.is_none_or(|host| self.by_host.get(&host) != Some(&id)) {
-            self.refuse(id, &format!("{src} is no host that this agent speaks for"));
+            self.refuse(id, &format!("this agent does not represent the host {src}"));
             return None;
         }
         if self.requests.len() >= MOST_REQUESTS {

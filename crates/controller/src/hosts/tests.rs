@@ -81,7 +81,7 @@ fn agents_announce_what_their_hosts_send() {
     // Nobody speaks for others.
     let other = greeted_announcing(&mut hosts);
     assert_eq!(hosts.line(other, ANNOUNCE), None);
-    assert!(read(&mut hosts, other).0.contains("10.0.0.1 is no host that this agent speaks for"));
+    assert!(read(&mut hosts, other).0.contains("this agent does not represent the host 10.0.0.1"));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn paths_are_offered_claimed_and_released_by_the_names_of_their_switches() {
         say(&claim("10.0.0.1", 0)).contains("\"request\":5") && say(&claim("10.0.0.1", 0)).contains("0 is no port")
     );
     assert!(say(&claim("10.0.0.1", 70000)).contains("the line is no message"));
-    assert!(say(&claim("10.0.0.2", 40000)).contains("10.0.0.2 is no host that this agent speaks for"));
+    assert!(say(&claim("10.0.0.2", 40000)).contains("this agent does not represent the host 10.0.0.2"));
     let release = format!(r#"{{"release_paths":{{"request":6,"assignment":{id},"src":"10.0.0.1"}}}}"#);
     assert_eq!(say(&release), "{\"paths_released\":{\"request\":6}}\n");
     assert!(say(&release).contains(&format!("there is no assignment {id}")));
@@ -246,7 +246,7 @@ fn who_speaks_for_no_host_any_more_is_sent_away() {
     assert!(!read(&mut hosts, other).1, "it displaces nobody, and not itself");
     let third = greeted(&mut hosts, r#"["10.0.7.1"]"#);
     let (text, closed) = read(&mut hosts, one);
-    assert!(closed && text.contains("another connection speaks for its hosts"), "{text}");
+    assert!(closed && text.contains("another connection represents its hosts"), "{text}");
     assert!(!read(&mut hosts, other).1 && !read(&mut hosts, third).1);
 }
 
