@@ -18,7 +18,15 @@ use std::ops::BitOr;
 
 /// Rules of abandoned versions, by five-tuple and plan, that stay until the packets under way have passed. By five-tuple:
 /// a new flow may use the ports of one that is over.
-pub(crate) type Draining = BTreeMap<(FiveTuple, u8), Vec<(NodeId, RuleKey)>>;
+pub(crate) type Draining = BTreeMap<(FiveTuple, u8), Left>;
+
+/// Rules of an abandoned version.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    /// When the last packet has passed them all. A timer is set for this time.
+    pub until: Nanos,
+    pub rules: Vec<(NodeId, RuleKey)>,
+}
 
 /// A rule of a flow at its source ToR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -352,8 +360,8 @@ impl FlowTable {
 fn plans_draining(tuple: FiveTuple, draining: &Draining) -> u64 {
     let left = draining.range((tuple, 0)..=(tuple, u8::MAX));
     // A version may have its tag from an earlier one.
-    let tags = |rules: &[(NodeId, RuleKey)]| rules.iter().fold(0, |bits, (_, key)| bits | tag_bit(key.matches.tag));
-    left.fold(0, |bits, (&(_, plan), rules)| bits | bit(plan) | tags(rules))
+    let tags = |left: &Left| left.rules.iter().fold(0, |bits, (_, key)| bits | tag_bit(key.matches.tag));
+    left.fold(0, |bits, (&(_, plan), left)| bits | bit(plan) | tags(left))
 }
 
 /// A plan as one of [`PLANS`] bits.
@@ -395,9 +403,11 @@ mod tests {
         let (mut table, flow) = table();
         table.insert(flow(1, 60));
         let (mut draining, five_tuple) = (Draining::new(), flow(1, 0).key.five_tuple);
-        (0..PLANS).filter(|&plan| plan != 3).for_each(|plan| drop(draining.insert((five_tuple, plan), Vec::new())));
+        (0..PLANS)
+            .filter(|&plan| plan != 3)
+            .for_each(|plan| drop(draining.insert((five_tuple, plan), Left::default())));
         assert_eq!(table.take_plan(FlowId(1), &draining), Some(3));
-        draining.insert((five_tuple, 3), Vec::new());
+        draining.insert((five_tuple, 3), Left::default());
         assert_eq!(table.take_plan(FlowId(1), &draining), None);
     }
 

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::controller::Controller;
 use crate::counts::Counts;
 use crate::drain::{Drains, OutOfService};
+use crate::flows::Left;
 use crate::io::Target;
 use crate::links::{Cables, LONGEST_WAIT};
 use crate::places::Places;
@@ -89,7 +90,7 @@ impl Controller {
     pub fn snapshot(&self) -> Snapshot {
         let (cx, routes) = (&self.context, &self.routes);
         let draining: Vec<_> =
-            routes.draining.iter().map(|(&(tuple, plan), rules)| (tuple, plan, rules.clone())).collect();
+            routes.draining.iter().map(|(&(tuple, plan), left)| (tuple, plan, left.rules.clone())).collect();
         let flows = routes.flows.iter().map(|(id, flow)| routes.flow_record(cx, id, flow)).collect();
         Snapshot {
             form: FORM,
@@ -149,11 +150,9 @@ impl Controller {
                 }
             }
             let drain = controller.context.unknown_drain(&five_tuple);
-            controller.routes.draining.insert((five_tuple, plan), rules);
-            controller
-                .context
-                .timers
-                .set(controller.context.now.saturating_add(drain), Timer::Drained { five_tuple, plan });
+            let until = controller.context.now.saturating_add(drain);
+            controller.routes.draining.insert((five_tuple, plan), Left { until, rules });
+            controller.context.timers.set(until, Timer::Drained { five_tuple, plan });
         }
         controller.routes.restore_assignments(&mut controller.context, snapshot.assignments);
         Ok(controller)

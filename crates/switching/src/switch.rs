@@ -192,7 +192,7 @@ impl Switch {
             let Some(entry) = self.rules.get(reference) else { return decision };
             decision.rules.push(reference);
             decision.meters.extend(entry.rule.meter);
-            self.act(&entry.rule.actions, &headers.five_tuple, &mut tag, &mut decision, 0);
+            self.act(&entry.rule.actions, (in_port, &headers.five_tuple), &mut tag, &mut decision, 0);
             match entry.rule.goto {
                 Some(next) => table = next,
                 None => return decision,
@@ -258,13 +258,15 @@ impl Switch {
     fn act(
         &self,
         actions: &[RuleAction],
-        tuple: &FiveTuple,
+        (in_port, tuple): (PortNo, &FiveTuple),
         tag: &mut Option<u16>,
         decision: &mut Decision,
         depth: u32,
     ) {
         for action in actions {
             match *action {
+                // Only OFPP_IN_PORT, which no rule of ours names, sends a frame back (OpenFlow 1.3.5 §7.2.1).
+                RuleAction::Output(port) if port == in_port => {}
                 RuleAction::Output(port) => decision.emissions.push(Emission { port, tag: *tag }),
                 RuleAction::Copy => decision.copied = true,
                 RuleAction::SetTag(value) => *tag = Some(value),
@@ -274,7 +276,7 @@ impl Switch {
                     for bucket in choose(group, tuple, self.settings.salt, |port| self.is_up(port)) {
                         // What a bucket does to the frame stays in the bucket (OpenFlow 1.3 §5.6.1).
                         let mut inner = *tag;
-                        self.act(&bucket.actions, tuple, &mut inner, decision, depth + 1);
+                        self.act(&bucket.actions, (in_port, tuple), &mut inner, decision, depth + 1);
                     }
                 }
                 RuleAction::Group(_) => {}

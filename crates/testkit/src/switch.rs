@@ -171,14 +171,14 @@ impl FakeSwitch {
             hit.push(index);
             let rule = &self.entries[index].rule;
             table = rule.goto;
-            rule.actions.iter().for_each(|&action| self.act(action, &mut headers, &mut verdict));
+            rule.actions.iter().for_each(|&action| self.act(in_port, action, &mut headers, &mut verdict));
         }
         verdict
     }
 
-    fn act(&self, action: RuleAction, headers: &mut Headers, verdict: &mut Verdict) {
+    fn act(&self, in_port: PortNo, action: RuleAction, headers: &mut Headers, verdict: &mut Verdict) {
         match action {
-            RuleAction::Output(port) if self.ports_down.contains(&port) => {}
+            RuleAction::Output(port) if port == in_port || self.ports_down.contains(&port) => {}
             RuleAction::Output(port) => verdict.out.push((port, *headers)),
             RuleAction::Copy => verdict.copies.push(*headers),
             RuleAction::SetTag(tag) => headers.tag = Some(tag),
@@ -199,7 +199,7 @@ impl FakeSwitch {
                 };
                 for bucket in chosen {
                     let mut copy = *headers;
-                    bucket.actions.iter().for_each(|&action| self.act(action, &mut copy, verdict));
+                    bucket.actions.iter().for_each(|&action| self.act(in_port, action, &mut copy, verdict));
                 }
             }
         }

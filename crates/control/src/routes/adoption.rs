@@ -8,7 +8,7 @@ use crate::orphans::{key_of, Found};
 use crate::plan::{tag, Version, LEVELS};
 use crate::reasons::{note, Decision};
 use crate::timers::Timer;
-use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
+use pathloom_model::rules::{Match, MeterId, Rule, RuleAction, RuleKey};
 use pathloom_model::{FiveTuple, NodeId, Path};
 use pathloom_scheme::{Event, FlowId, FlowView};
 
@@ -154,13 +154,17 @@ impl Routes {
     }
 
     /// A snapshot is older than what its source ToR shows of a flow: what was remembered of its routes is void.
-    pub(crate) fn make_orphan(&mut self, cx: &mut Context, id: FlowId) {
+    pub(crate) fn make_orphan(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)]) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let (tor, staying) = (flow.tor(), flow.staying().count());
+        let named = |meter: MeterId| found.iter().any(|(_, rule)| rule.meter == Some(meter));
+        let unnamed = flow.key.meter.filter(|&meter| !named(meter));
         flow.sources.clear();
         cx.count_rules(tor, -(staying as i32));
         self.settle(cx, id);
         self.flows.remove(id);
+        // The flow gets the meter that its rules name, so this one would be left behind.
+        unnamed.into_iter().for_each(|meter| self.limits.delete_meter(cx, tor, meter));
         if let Some(view) = cx.view.flows.remove(&id) {
             self.orphans.remember(id, view);
         }
@@ -174,19 +178,21 @@ impl Routes {
         }
     }
 
-    fn drain_hops(
+    /// Takes away rules at later switches when no packet can be under way to them any more.
+    pub(super) fn drain_hops(
         &mut self,
         cx: &mut Context,
         five_tuple: FiveTuple,
         hops: impl Iterator<Item = (u8, NodeId, RuleKey)>,
     ) {
-        let at = cx.now.saturating_add(cx.unknown_drain(&five_tuple));
+        let until = cx.now.saturating_add(cx.unknown_drain(&five_tuple));
         for (plan, switch, key) in hops {
-            let rules = self.draining.entry((five_tuple, plan)).or_default();
-            if rules.is_empty() {
-                cx.timers.set(at, Timer::Drained { five_tuple, plan });
+            let left = self.draining.entry((five_tuple, plan)).or_default();
+            if left.until < until {
+                left.until = until;
+                cx.timers.set(until, Timer::Drained { five_tuple, plan });
             }
-            rules.push((switch, key));
+            left.rules.push((switch, key));
         }
     }
 }

@@ -89,8 +89,8 @@ impl Routes {
 
     /// Whether a rule that was found drains.
     pub(crate) fn is_draining(&self, switch: NodeId, key: &RuleKey, plan: u8) -> bool {
-        let rules = reconcile::five_tuple(key).and_then(|tuple| self.draining.get(&(tuple, plan)));
-        rules.is_some_and(|rules| rules.contains(&(switch, *key)))
+        let left = reconcile::five_tuple(key).and_then(|tuple| self.draining.get(&(tuple, plan)));
+        left.is_some_and(|left| left.rules.contains(&(switch, *key)))
     }
 
     /// Carries out [`pathloom_scheme::Action::Route`].

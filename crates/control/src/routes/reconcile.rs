@@ -50,7 +50,8 @@ impl Routes {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let interrupted = std::mem::take(&mut flow.interrupted);
         flow.unverified = false;
-        let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan);
+        // What is not sent yet was planned since the start, so the rule with the number of that plan is an older one.
+        let known = |cookie: &Cookie| flow.sources.iter().any(|source| source.plan == cookie.plan && source.sent);
         let sources = || found.iter().filter(|(cookie, _)| cookie.kind == RuleKind::Source);
         let leaving = |plan: u8| flow.sources.iter().any(|source| source.plan == plan && source.leaving);
         // A move in place that the snapshot takes for given up went through: nothing but its rule stands.
@@ -59,7 +60,7 @@ impl Routes {
         };
         let moved_on = sources().any(is_past) && sources().all(|(cookie, _)| leaving(cookie.plan));
         if moved_on || sources().any(|(cookie, _)| !known(cookie)) {
-            return self.make_orphan(cx, id);
+            return self.make_orphan(cx, id, found);
         }
         let (tor, closed) = (flow.tor(), flow.closed);
         self.drop_orphan(cx, id);
@@ -113,13 +114,14 @@ impl Routes {
                     self.gone(cx, id, source.plan);
                     number.into_iter().for_each(|number| self.step_confirmed(cx, id, number));
                 }
-                (false, true) if arriving => number.into_iter().for_each(|number| self.step_confirmed(cx, id, number)),
                 (false, true) if outdated => {
                     let version = flow.version(source.plan).cloned();
                     let version = version.unwrap_or_else(|| Version::new(source.plan, None));
                     let rule = cx.planner().source(&key, &version, source.level);
-                    cx.add_rule(tor, rule, Purpose::Renewed { flow: id, plan: source.plan });
+                    let purpose = step.filter(|_| arriving).unwrap_or(Purpose::Renewed { flow: id, plan: source.plan });
+                    cx.add_rule(tor, rule, purpose);
                 }
+                (false, true) if arriving => number.into_iter().for_each(|number| self.step_confirmed(cx, id, number)),
                 (false, true) => self.flows.get_mut(id).into_iter().for_each(|flow| flow.confirm(source.plan)),
                 (false, false) if arriving || wiped || !source.confirmed => {
                     let version = flow.version(source.plan).cloned();
@@ -168,13 +170,10 @@ impl Routes {
         flow.version(plan).is_some_and(|version| version.stands_at(&cx.fabric, switch))
     }
 
-    /// A rule of a flow was found in a switch: deletes it if the flow is known and has no use for it, and keeps it for
+    /// A rule of a flow was found in a switch: takes it away if the flow is known and has no use for it, and keeps it for
     /// [`crate::orphans`] if the flow is not known.
     fn found_rule(&mut self, cx: &mut Context, switch: NodeId, id: FlowId, cookie: Cookie, rule: Rule) {
-        let draining = five_tuple(&rule.key()).is_some_and(|tuple| {
-            let rules = self.draining.get(&(tuple, cookie.plan));
-            rules.is_some_and(|rules| rules.iter().any(|&(at, _)| at == switch))
-        });
+        let draining = self.is_draining(switch, &rule.key(), cookie.plan);
         let Some(flow) = self.flows.get(id) else {
             if !draining || cookie.kind == RuleKind::Source {
                 self.add_orphan(cx, switch, id, cookie, rule);
@@ -191,8 +190,14 @@ impl Routes {
             _ if flow.unverified => return self.add_orphan(cx, switch, id, cookie, rule),
             _ => false,
         };
-        if !wanted {
-            self.limits.delete_found(cx, &self.flows, switch, &rule);
+        match (wanted, cookie.kind, five_tuple(&rule.key())) {
+            (true, ..) => {}
+            // Packets that entered the path before may still be under way.
+            (false, RuleKind::Hop, Some(tuple)) => {
+                cx.count_rules(switch, 1);
+                self.drain_hops(cx, tuple, std::iter::once((cookie.plan, switch, rule.key())));
+            }
+            _ => self.limits.delete_found(cx, &self.flows, switch, &rule),
         }
     }
 }

@@ -65,7 +65,8 @@ impl Routes {
             key.matches.tag == Some(tag) && visited.contains(&switch)
         };
         let more_versions = flow.versions.iter().filter(|version| version.tag == tag).count() > 1;
-        more_versions || self.draining.range((tuple, 0)..=(tuple, u8::MAX)).any(|(_, rules)| rules.iter().any(blocks))
+        more_versions
+            || self.draining.range((tuple, 0)..=(tuple, u8::MAX)).any(|(_, left)| left.rules.iter().any(blocks))
     }
 
     /// All steps of a phase of a move in place are confirmed: takes note of what is gone, and prepares what comes next. Returns
