@@ -48,7 +48,7 @@ tls = {{ certificate = "controller.pem", key = "controller.key", client_ca = "ca
         (directory / "controller.toml").write_text(config, encoding="utf-8")
         command = [program(), "--config", str(directory / "controller.toml")]
         self.controller = self._start(command, "controller.log")
-        until(lambda: "listening for agents" in self.log("controller.log"))
+        until(lambda: "listening for host agents" in self.log("controller.log"))
 
     def _openssl(self, *arguments: str) -> None:
         subprocess.run(["openssl", *arguments], cwd=self.directory, check=True, capture_output=True)
