@@ -46,6 +46,7 @@ pub(crate) struct BaseRules {
     compiler: Compiler,
     /// Whether switches may have to be told something.
     stale: bool,
+    urgent: bool,
 }
 
 impl BaseRules {
@@ -56,6 +57,7 @@ impl BaseRules {
             next_hops: None,
             compiler: Compiler::default(),
             stale: false,
+            urgent: false,
         }
     }
 
@@ -133,9 +135,19 @@ impl BaseRules {
         }
     }
 
-    /// Links, addresses or the kind of default routes have changed: switches may have to be told.
+    /// Links or addresses have changed: switches may have to be told, at once.
     pub(crate) fn may_have_changed(&mut self) {
+        (self.stale, self.urgent) = (true, true);
+    }
+
+    /// The kind of default routes may have changed: switches may have to be told.
+    pub(crate) fn scheme_changed(&mut self) {
         self.stale = true;
+    }
+
+    /// Whether switches are to be told at once, in no order.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.urgent
     }
 
     /// Whether all switches are to be told what has changed.
@@ -145,7 +157,7 @@ impl BaseRules {
 
     /// All switches are about to be told.
     pub(crate) fn refresh(&mut self) {
-        self.stale = false;
+        (self.stale, self.urgent) = (false, false);
     }
 
     /// What a switch has is known.

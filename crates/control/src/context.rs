@@ -133,6 +133,11 @@ impl Context {
         Nanos(self.slowest_link.0.saturating_mul(links)).min(UNKNOWN_DRAIN)
     }
 
+    /// How long a packet may be under way on one link, its queue included.
+    pub(crate) fn link_drain(&self) -> Nanos {
+        self.config.drain.unwrap_or(self.slowest_link.min(UNKNOWN_DRAIN))
+    }
+
     /// Sends something.
     pub(crate) fn put(&mut self, output: Output) {
         self.counts.messages_out += 1;

@@ -125,7 +125,7 @@ impl Controller {
             self.polling.start(cx.now, cx.needs.poll_period);
             self.link_loads.read_every(cx, cx.needs.link_loads_every);
             self.sweeps.start(cx);
-            self.base.may_have_changed();
+            self.base.scheme_changed();
             cx.events.push_back(Event::Started);
             // A flow that had finished leaves with the scheme that was to be told.
             let over = |id: &FlowId| routes.flows.get(*id).is_none_or(|flow| flow.closed);
@@ -231,6 +231,7 @@ impl Controller {
                 Timer::Groups { switch } => base.delete_unnamed_groups(cx, switch),
                 Timer::Reread { switch } => self.reread(switch),
                 Timer::Drain => self.drains.unroute_rest(cx, routes),
+                Timer::Stage => self.drains.stage_settled(cx.now),
                 Timer::Sweep { number } => self.sweeps.begin(cx, number),
                 Timer::SweepOver => self.sweeps.end(cx),
                 Timer::Round => self.reviews.round(cx),

@@ -3,8 +3,9 @@
 //! What is out of service carries packets as before, but no scheme and no default route uses it. The scheme hears of it as
 //! of a link that went down and moves its flows in its own way; flows that it leaves there go back to the default routes
 //! after a while. Default routes change switch by switch: those farthest from what leaves service first, and the next only
-//! when they have confirmed; what comes back is taken up in the opposite order. So no packet comes to a switch that sends
-//! it back (ordered FIB updates, RFC 6976 §4). A failure meanwhile puts an end to the order: all are told at once.
+//! when they have confirmed and what they sent before has passed the next link; what comes back is taken up in the opposite
+//! order. So no packet comes to a switch that would have to send it back, which an OpenFlow switch does not do (ordered FIB
+//! updates, RFC 6976 §4). A failure meanwhile puts an end to the order: all are told at once.
 //!
 //! A switch without a session cannot be told, and goes on as it was. Nobody waits for it, but what it may still send over
 //! is not safe to pull before it is back and has confirmed.
@@ -80,11 +81,15 @@ pub(crate) struct Staged {
     /// Those that have been told and have not confirmed, with the number of what they were told last.
     waiting: BTreeMap<NodeId, u32>,
     number: u32,
+    /// Something leaves service.
+    out: bool,
+    /// All that were told have confirmed, but what they sent before may be on its way to the next ones until this time.
+    settling: Option<Nanos>,
 }
 
 impl Staged {
     fn is_over(&self) -> bool {
-        self.left.is_empty() && self.waiting.is_empty()
+        self.left.is_empty() && self.waiting.is_empty() && self.settling.is_none()
     }
 }
 
@@ -127,10 +132,14 @@ impl Drains {
         if !fabric.switches().iter().any(|&switch| cx.is_ready(switch)) {
             return;
         }
+        // A new scheme does not disturb the order in which something leaves service.
+        let keeps_order = self.staged.out && !self.staged.is_over() && !base.is_urgent();
         base.refresh();
-        self.unstage();
+        if !keeps_order {
+            self.unstage();
+        }
         for &switch in fabric.switches() {
-            if cx.is_ready(switch) {
+            if cx.is_ready(switch) && !self.staged.left.iter().any(|later| later.contains(&switch)) {
                 self.tell_switch(cx, base, assignments, switch);
             }
         }
@@ -228,12 +237,16 @@ impl Drains {
         }
         // What is left of an earlier order is in this one, which begins when those told so far have confirmed.
         self.staged.left = left.into();
+        self.staged.out = out;
     }
 
     /// Tells the next switches in order, when those before have confirmed.
     pub(crate) fn next_stage(&mut self, cx: &mut Context, base: &mut BaseRules, assignments: &Assignments) {
-        while self.staged.waiting.is_empty() {
-            let Some(switches) = self.staged.left.pop_front() else { return };
+        while self.staged.waiting.is_empty() && self.staged.settling.is_none() {
+            let Some(switches) = self.staged.left.pop_front() else {
+                self.staged.out = false;
+                return;
+            };
             for switch in switches.into_iter().filter(|&switch| cx.is_ready(switch)).collect::<Vec<_>>() {
                 self.tell_and_wait(cx, base, assignments, switch);
             }
@@ -271,18 +284,37 @@ impl Drains {
     /// All switches are told, in no order.
     pub(crate) fn unstage(&mut self) {
         self.staged.left.clear();
+        (self.staged.out, self.staged.settling) = (false, None);
     }
 
     /// A switch has the default routes that it was told of by this number.
-    pub(crate) fn stage_confirmed(&mut self, switch: NodeId, number: u32) {
-        if self.staged.waiting.get(&switch) == Some(&number) {
-            self.staged.waiting.remove(&switch);
+    pub(crate) fn stage_confirmed(&mut self, cx: &mut Context, switch: NodeId, number: u32) {
+        if self.staged.waiting.get(&switch) != Some(&number) {
+            return;
+        }
+        self.staged.waiting.remove(&switch);
+        self.settle(cx);
+    }
+
+    /// Waits for what was sent before, if all have confirmed that were told that something leaves service.
+    fn settle(&mut self, cx: &mut Context) {
+        if self.staged.out && self.staged.waiting.is_empty() {
+            let until = cx.now.saturating_add(cx.link_drain());
+            self.staged.settling = Some(until);
+            cx.timers.set(until, Timer::Stage);
         }
     }
 
+    /// What the switches of a stage sent before they changed has passed the next link.
+    pub(crate) fn stage_settled(&mut self, now: Nanos) {
+        self.staged.settling = self.staged.settling.filter(|&until| until > now);
+    }
+
     /// The session to a switch was lost: nobody waits for it.
-    pub(crate) fn session_lost(&mut self, switch: NodeId) {
-        self.staged.waiting.remove(&switch);
+    pub(crate) fn session_lost(&mut self, cx: &mut Context, switch: NodeId) {
+        if self.staged.waiting.remove(&switch).is_some() {
+            self.settle(cx);
+        }
     }
 
     /// Puts flows back on the default routes that a scheme has left on what is out of service.

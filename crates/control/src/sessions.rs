@@ -29,7 +29,7 @@ impl Controller {
         let cx = &mut self.context;
         cx.switches[switch.index()].close();
         self.polling.session_lost(cx.now, switch);
-        self.drains.session_lost(switch);
+        self.drains.session_lost(cx, switch);
         self.routes.session_lost(cx, switch);
     }
 
@@ -150,7 +150,7 @@ impl Controller {
 
     /// The switch has carried out what had this purpose.
     fn confirmed(&mut self, switch: NodeId, purpose: Purpose) {
-        let Controller { context: cx, routes, .. } = self;
+        let Controller { context: cx, routes, drains, .. } = self;
         match purpose {
             Purpose::Step { flow, number } => routes.step_confirmed(cx, flow, number),
             Purpose::Gone { flow, plan } => routes.gone(cx, flow, plan),
@@ -161,7 +161,7 @@ impl Controller {
             }
             Purpose::Label { label } => routes.labels.confirm(switch, label),
             Purpose::Renewed { flow, plan } => routes.flows.count_anew(flow, plan),
-            Purpose::Stage { number } => self.drains.stage_confirmed(switch, number),
+            Purpose::Stage { number } => drains.stage_confirmed(cx, switch, number),
             Purpose::Hop { .. } | Purpose::Meter { .. } => {}
         }
     }
@@ -170,7 +170,7 @@ impl Controller {
     pub(crate) fn refused(&mut self, switch: NodeId, xid: u32, why: Refusal) {
         self.context.counts.refused += 1;
         for purpose in self.context.take_refused(switch, xid) {
-            let Controller { context: cx, routes, .. } = self;
+            let Controller { context: cx, routes, drains, .. } = self;
             match purpose {
                 Purpose::Step { flow, number } => routes.step_refused(cx, switch, flow, number, why),
                 Purpose::Count { flow, plan } => routes.count_refused(cx, flow, plan),
@@ -181,7 +181,7 @@ impl Controller {
                 Purpose::Renewed { flow, .. } => routes.limits.meter_refused(cx, &mut routes.flows, flow),
                 Purpose::Label { label } => routes.label_refused(cx, switch, label),
                 // No message has its number.
-                Purpose::Stage { number } => self.drains.stage_confirmed(switch, number),
+                Purpose::Stage { number } => drains.stage_confirmed(cx, switch, number),
                 Purpose::Base | Purpose::Copies => {
                     let state = &mut cx.switches[switch.index()];
                     if !std::mem::replace(&mut state.reread, true) {

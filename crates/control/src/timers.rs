@@ -21,6 +21,8 @@ pub(crate) enum Timer {
     Reread { switch: NodeId },
     /// Flows may still be on what is out of service.
     Drain,
+    /// Packets that switches sent before they changed their default routes have passed the next link.
+    Stage,
     /// Connections that stand are to be found, for the scheme of this number.
     Sweep { number: u32 },
     /// That is over for now.

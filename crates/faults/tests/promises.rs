@@ -21,8 +21,9 @@ fn what_was_found_before_is_not_found_again() {
     // After a start from a snapshot: a plan of this start had the number of one that it did not know (106550), and the meter of
     // a flow that had moved on was left behind (20781, 145306). After any start, rules of later switches were deleted while
     // packets were on their way to them (138732). A frame went back by the port that it had come by (152545). A rule whose move
-    // waited for it kept the meter of a scheme that had gone while the session was lost (157022).
-    for seed in [8940, 1829, 106550, 20781, 145306, 138732, 152545, 157022] {
+    // waited for it kept the meter of a scheme that had gone while the session was lost (157022). A cable left service while
+    // packets were on their way to the switch before it (307414), or another scheme came meanwhile (314990).
+    for seed in [8940, 1829, 106550, 20781, 145306, 138732, 152545, 157022, 307414, 314990] {
         let verdict = run(&Schedule::draw(seed, Scope::Promised), None);
         assert!(verdict.violations.is_empty(), "{seed}: {}", verdict.violations.join("\n"));
     }
