@@ -44,9 +44,16 @@ pub(crate) struct BaseRules {
     groups_until: Vec<Nanos>,
     next_hops: Option<NextHops>,
     compiler: Compiler,
-    /// Whether switches may have to be told something.
-    stale: bool,
-    urgent: bool,
+    /// What switches may have to be told.
+    news: News,
+}
+
+/// What has changed since switches were told, the more urgent last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum News {
+    None,
+    Scheme,
+    Network,
 }
 
 impl BaseRules {
@@ -56,8 +63,7 @@ impl BaseRules {
             groups_until: vec![Nanos::ZERO; nodes],
             next_hops: None,
             compiler: Compiler::default(),
-            stale: false,
-            urgent: false,
+            news: News::None,
         }
     }
 
@@ -137,27 +143,27 @@ impl BaseRules {
 
     /// Links or addresses have changed: switches may have to be told, at once.
     pub(crate) fn may_have_changed(&mut self) {
-        (self.stale, self.urgent) = (true, true);
+        self.news = News::Network;
     }
 
     /// The kind of default routes may have changed: switches may have to be told.
     pub(crate) fn scheme_changed(&mut self) {
-        self.stale = true;
+        self.news = self.news.max(News::Scheme);
     }
 
     /// Whether switches are to be told at once, in no order.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.urgent
+        self.news == News::Network
     }
 
     /// Whether all switches are to be told what has changed.
     pub(crate) fn is_stale(&self) -> bool {
-        self.stale
+        self.news > News::None
     }
 
     /// All switches are about to be told.
     pub(crate) fn refresh(&mut self) {
-        (self.stale, self.urgent) = (false, false);
+        self.news = News::None;
     }
 
     /// What a switch has is known.

@@ -5,6 +5,7 @@ use crate::plan::{plan_of_tag, FlowKey, Version, LEVELS};
 use crate::reasons::Placed;
 use crate::routes::Move;
 use crate::short_list::ShortList;
+use crate::timers::{Timer, Timers};
 use hashbrown::hash_table::{Entry, HashTable};
 use pathloom_model::rules::RuleKey;
 use pathloom_model::{Fabric, FiveTuple, Nanos, NodeId, Path};
@@ -23,9 +24,18 @@ pub(crate) type Draining = BTreeMap<(FiveTuple, u8), Left>;
 /// Rules of an abandoned version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
-    /// When the last packet has passed them all. A timer is set for this time.
+    /// When the last packet has passed them all; see [`Left::wait`].
     pub until: Nanos,
     pub rules: Vec<(NodeId, RuleKey)>,
+}
+
+impl Left {
+    /// Keeps the rules until this time at least: the timer of any earlier one does nothing.
+    pub(crate) fn wait(&mut self, timers: &mut Timers, of: (FiveTuple, u8), until: Nanos) {
+        self.until = self.until.max(until);
+        let (five_tuple, plan) = of;
+        timers.set(self.until, Timer::Drained { five_tuple, plan });
+    }
 }
 
 /// A rule of a flow at its source ToR.

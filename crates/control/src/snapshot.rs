@@ -150,9 +150,10 @@ impl Controller {
                 }
             }
             let drain = controller.context.unknown_drain(&five_tuple);
-            let until = controller.context.now.saturating_add(drain);
-            controller.routes.draining.insert((five_tuple, plan), Left { until, rules });
-            controller.context.timers.set(until, Timer::Drained { five_tuple, plan });
+            let Controller { context: cx, routes, .. } = &mut controller;
+            let mut left = Left { rules, ..Left::default() };
+            left.wait(&mut cx.timers, (five_tuple, plan), cx.now.saturating_add(drain));
+            routes.draining.insert((five_tuple, plan), left);
         }
         controller.routes.restore_assignments(&mut controller.context, snapshot.assignments);
         Ok(controller)

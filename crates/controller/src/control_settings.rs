@@ -3,9 +3,8 @@
 //! It has what an operator decides. What follows from other tables, or from the scheme, is not in it.
 
 use pathloom_control::{AssignmentLimits, Config, Enforcement};
-use pathloom_model::units::parse_time;
 use pathloom_model::Nanos;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 /// Idle time-out of the rules that lead flows onto their own paths. Without a controller, TCP leaves a dead path within
 /// four times this time.
@@ -28,12 +27,13 @@ pub struct ControlSettings {
     pub rule_limit: Option<u32>,
     /// How long the rules of a path stay after its flow has left it. Without it, as long as the buffers and delays of the
     /// path can hold a packet.
-    #[serde(deserialize_with = "optional_time")]
+    #[serde(deserialize_with = "crate::duration::optional_nanos")]
     pub drain: Option<Nanos>,
     /// Who enforces the rates that a scheme gives to flows.
     pub enforcement: Enforcement,
     /// Limits of path assignments.
-    pub assignments: Assignments,
+    #[serde(deserialize_with = "AssignmentsWithUnits::deserialize")]
+    pub assignments: AssignmentLimits,
 }
 
 impl Default for ControlSettings {
@@ -47,47 +47,25 @@ impl Default for ControlSettings {
             rule_limit: None,
             drain: None,
             enforcement: Enforcement::Any,
-            assignments: Assignments::default(),
+            assignments: AssignmentLimits::default(),
         }
     }
 }
 
-/// Limits of path assignments, as in [`AssignmentLimits`].
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Assignments {
-    /// Assignments in all.
-    pub most: u32,
-    /// Assignments of one owner.
-    pub most_per_owner: u32,
-    /// Paths of one assignment.
-    pub most_paths: u32,
-    /// Claims and connections of one assignment.
-    pub most_claims: u32,
-    /// How long a claim waits for the first packet of its connection.
-    #[serde(deserialize_with = "time")]
-    pub claim_timeout: Nanos,
-    /// How long an assignment without claim and connection is kept, unless it was made with another lifetime.
-    #[serde(deserialize_with = "time")]
-    pub lifetime: Nanos,
-    /// The longest lifetime that an application may ask for.
-    #[serde(deserialize_with = "time")]
-    pub longest_lifetime: Nanos,
-}
-
-impl Default for Assignments {
-    fn default() -> Assignments {
-        let AssignmentLimits {
-            most,
-            most_per_owner,
-            most_paths,
-            most_claims,
-            claim_timeout,
-            lifetime,
-            longest_lifetime,
-        } = AssignmentLimits::default();
-        Assignments { most, most_per_owner, most_paths, most_claims, claim_timeout, lifetime, longest_lifetime }
-    }
+/// How [`AssignmentLimits`] are written in the configuration: its times have units.
+#[derive(Deserialize)]
+#[serde(remote = "AssignmentLimits", deny_unknown_fields, default = "AssignmentLimits::default")]
+struct AssignmentsWithUnits {
+    most: u32,
+    most_per_owner: u32,
+    most_paths: u32,
+    most_claims: u32,
+    #[serde(deserialize_with = "crate::duration::nanos")]
+    claim_timeout: Nanos,
+    #[serde(deserialize_with = "crate::duration::nanos")]
+    lifetime: Nanos,
+    #[serde(deserialize_with = "crate::duration::nanos")]
+    longest_lifetime: Nanos,
 }
 
 impl ControlSettings {
@@ -121,6 +99,7 @@ impl ControlSettings {
         if self.rule_limit == Some(0) {
             return Err("control.rule_limit: 1 or more was expected; leave it out if it is not known".into());
         }
+        check_assignments(&self.assignments)?;
         Ok(Config {
             idle_timeout_s: longest_s,
             path_idle_timeout_s: Some(path_idle_timeout_s),
@@ -129,51 +108,28 @@ impl ControlSettings {
             rule_limit: self.rule_limit,
             drain: self.drain,
             enforcement: Some(self.enforcement),
-            assignments: self.assignments.check()?,
+            assignments: self.assignments.clone(),
             ..Config::default()
         })
     }
 }
 
-impl Assignments {
-    fn check(&self) -> Result<AssignmentLimits, String> {
-        let Assignments { most, most_per_owner, most_paths, most_claims, claim_timeout, lifetime, longest_lifetime } =
-            *self;
-        let numbers = [
-            ("most", most),
-            ("most_per_owner", most_per_owner),
-            ("most_paths", most_paths),
-            ("most_claims", most_claims),
-        ];
-        if let Some((name, _)) = numbers.iter().find(|(_, number)| *number == 0) {
-            return Err(format!("control.assignments.{name}: 1 or more was expected"));
-        }
-        let times = [("claim_timeout", claim_timeout), ("lifetime", lifetime), ("longest_lifetime", longest_lifetime)];
-        if let Some((name, _)) = times.iter().find(|(_, time)| *time == Nanos::ZERO) {
-            return Err(format!("control.assignments.{name}: more than 0s was expected"));
-        }
-        if lifetime > longest_lifetime {
-            return Err("control.assignments.lifetime: no more than longest_lifetime was expected".into());
-        }
-        Ok(AssignmentLimits {
-            most,
-            most_per_owner,
-            most_paths,
-            most_claims,
-            claim_timeout,
-            lifetime,
-            longest_lifetime,
-        })
+fn check_assignments(limits: &AssignmentLimits) -> Result<(), String> {
+    let AssignmentLimits { most, most_per_owner, most_paths, most_claims, claim_timeout, lifetime, longest_lifetime } =
+        *limits;
+    let numbers =
+        [("most", most), ("most_per_owner", most_per_owner), ("most_paths", most_paths), ("most_claims", most_claims)];
+    if let Some((name, _)) = numbers.iter().find(|(_, number)| *number == 0) {
+        return Err(format!("control.assignments.{name}: 1 or more was expected"));
     }
-}
-
-/// Reads a time with its unit.
-fn time<'de, D: Deserializer<'de>>(reader: D) -> Result<Nanos, D::Error> {
-    parse_time(&String::deserialize(reader)?).map_err(serde::de::Error::custom)
-}
-
-fn optional_time<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Nanos>, D::Error> {
-    time(reader).map(Some)
+    let times = [("claim_timeout", claim_timeout), ("lifetime", lifetime), ("longest_lifetime", longest_lifetime)];
+    if let Some((name, _)) = times.iter().find(|(_, time)| *time == Nanos::ZERO) {
+        return Err(format!("control.assignments.{name}: more than 0s was expected"));
+    }
+    if lifetime > longest_lifetime {
+        return Err("control.assignments.lifetime: no more than longest_lifetime was expected".into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

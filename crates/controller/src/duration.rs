@@ -7,7 +7,16 @@ use std::time::Duration;
 
 /// Reads a time with its unit.
 pub(crate) fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(reader)?;
-    let Nanos(nanos) = parse_time(&text).map_err(serde::de::Error::custom)?;
+    let Nanos(nanos) = nanos(reader)?;
     Ok(Duration::from_nanos(nanos))
+}
+
+/// The same for a setting of the core.
+pub(crate) fn nanos<'de, D: Deserializer<'de>>(reader: D) -> Result<Nanos, D::Error> {
+    parse_time(&String::deserialize(reader)?).map_err(serde::de::Error::custom)
+}
+
+/// The same for one that may be left out.
+pub(crate) fn optional_nanos<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Nanos>, D::Error> {
+    nanos(reader).map(Some)
 }

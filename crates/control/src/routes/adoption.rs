@@ -7,8 +7,7 @@ use crate::flows::{Flow, SourceRule};
 use crate::orphans::{key_of, Found};
 use crate::plan::{tag, Version, LEVELS};
 use crate::reasons::{note, Decision};
-use crate::timers::Timer;
-use pathloom_model::rules::{Match, MeterId, Rule, RuleAction, RuleKey};
+use pathloom_model::rules::{Match, Rule, RuleAction, RuleKey};
 use pathloom_model::{FiveTuple, NodeId, Path};
 use pathloom_scheme::{Event, FlowId, FlowView};
 
@@ -157,14 +156,15 @@ impl Routes {
     pub(crate) fn make_orphan(&mut self, cx: &mut Context, id: FlowId, found: &[(Cookie, Rule)]) {
         let Some(flow) = self.flows.get_mut(id) else { return };
         let (tor, staying) = (flow.tor(), flow.staying().count());
-        let named = |meter: MeterId| found.iter().any(|(_, rule)| rule.meter == Some(meter));
-        let unnamed = flow.key.meter.filter(|&meter| !named(meter));
+        let meter = flow.key.meter;
         flow.sources.clear();
         cx.count_rules(tor, -(staying as i32));
         self.settle(cx, id);
+        // The flow gets the meter that its rules name. Another one would be left behind.
+        if !found.iter().any(|(_, rule)| rule.meter == meter) {
+            self.limits.forget(cx, &self.flows, id);
+        }
         self.flows.remove(id);
-        // The flow gets the meter that its rules name, so this one would be left behind.
-        unnamed.into_iter().for_each(|meter| self.limits.delete_meter(cx, tor, meter));
         if let Some(view) = cx.view.flows.remove(&id) {
             self.orphans.remember(id, view);
         }
@@ -188,9 +188,8 @@ impl Routes {
         let until = cx.now.saturating_add(cx.unknown_drain(&five_tuple));
         for (plan, switch, key) in hops {
             let left = self.draining.entry((five_tuple, plan)).or_default();
-            if left.until < until {
-                left.until = until;
-                cx.timers.set(until, Timer::Drained { five_tuple, plan });
+            if left.rules.is_empty() || left.until < until {
+                left.wait(&mut cx.timers, (five_tuple, plan), until);
             }
             left.rules.push((switch, key));
         }

@@ -9,6 +9,7 @@ use crate::labels::is_shared;
 use crate::plan::Version;
 use crate::switches::{Purpose, Removed, Session};
 use crate::timers::Timer;
+use pathloom_model::rules::RuleKey;
 use pathloom_model::{FiveTuple, Nanos, NodeId};
 use pathloom_scheme::{FlowId, Migration};
 
@@ -92,22 +93,21 @@ impl Routes {
                 versions.iter().filter(|other| other.tag == version.tag).filter_map(|other| other.path.as_ref());
             let worst = paths.map(|path| planner.worst_delay(&key, path)).fold(Nanos::ZERO, Nanos::saturating_add);
             let until = cx.now.saturating_add(cx.config.drain.unwrap_or(worst));
-            let (five_tuple, plan) = (key.five_tuple, version.plan);
-            let before = self.draining.insert((five_tuple, plan), Left { until, rules }).unwrap_or_default();
-            cx.timers.set(until, Timer::Drained { five_tuple, plan });
-            self.keep_draining(cx, (five_tuple, plan), before);
+            let of = (key.five_tuple, version.plan);
+            let left = self.draining.entry(of).or_default();
+            left.wait(&mut cx.timers, of, until);
+            let before = std::mem::replace(&mut left.rules, rules);
+            self.keep_draining(cx, of, before);
         }
     }
 
     /// Rules of a plan drained already when its version was given up: a snapshot had taken the move to it for given up, but
     /// it went through. What they share is no longer needed twice; what is not among the rules that drain now, is.
-    fn keep_draining(&mut self, cx: &mut Context, of: (FiveTuple, u8), before: Left) {
-        for (switch, key) in before.rules {
-            let left = self.draining.entry(of).or_default();
-            // The timer of what drained before is set.
-            left.until = left.until.max(before.until);
-            if !left.rules.contains(&(switch, key)) {
-                left.rules.push((switch, key));
+    fn keep_draining(&mut self, cx: &mut Context, of: (FiveTuple, u8), before: Vec<(NodeId, RuleKey)>) {
+        for (switch, key) in before {
+            let rules = &mut self.draining.entry(of).or_default().rules;
+            if !rules.contains(&(switch, key)) {
+                rules.push((switch, key));
             } else if is_shared(&key) {
                 self.labels.take_rule(cx, switch, key);
             }
